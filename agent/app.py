@@ -27,9 +27,6 @@ from .security.sandbox import agent_paths, make_sandbox, sandbox_warnings
 from .session.search import SearchIndex
 from .session.store import Project, locate_log
 
-# For how long an overloaded server is retried where no setting says otherwise.
-OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
-
 
 def open_agent(
     launch: LaunchOptions, choice: SessionChoice, *, emit: Emit, ask: Ask | None

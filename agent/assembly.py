@@ -101,17 +101,16 @@ def assemble(
     surroundings = Surroundings(
         config_home=launch.config_home,
         trust_dir=launch.trust or launch.state,
-        worktree=worktree,
         prior=parts.prior,
-        resumed=state.entries > 0,
         servers=_server_names(launch, parts),
-        unrecorded=unrecorded,
     )
     off = launch.settings.features.off
     sources = FeatureSources(
         launch=launch,
         state=state,
         surroundings=surroundings,
+        worktree=worktree,
+        unrecorded=unrecorded,
         skills=parts.skills,
         opener=partial(open_subagent, launch, agent) if open_subagent else None,
         types=parts.types,
@@ -184,6 +183,7 @@ def _handle(
         emit=emit,
         ask=ask,
         policy=policy_of(launch.settings),
+        extension_settings=launch.settings.extensions,
         budget_meter=parts.budget_meter,
     )
 

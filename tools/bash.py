@@ -117,8 +117,8 @@ class BashTool(Tool[BashParams]):
             raise Interrupted(outcome.output()) from None
         except ToolError:
             await process.end()
-            if capture.file is not None:
-                capture.file.remove()
+            if capture.output.file is not None:
+                capture.output.file.remove()
             raise
         return outcome.output()
 
@@ -160,7 +160,9 @@ class _Outcome:
 
     def become_job(self, context: Context) -> None:
         """Make a job of what runs. Raises ToolError."""
-        self.job = adopt(self.process, self.params.command, context, self.capture, self.began)
+        self.job = adopt(
+            self.process, self.params.command, context, self.capture.output, self.began
+        )
 
     def output(self) -> Output:
         text = self.text()
@@ -176,8 +178,8 @@ class _Outcome:
             details["blocked"] = blocked
         said = "\n".join(filter(None, notes))
         filed = self.filed(said)
-        if filed is None and self.capture.cut and not self.job:
-            said = "\n".join(filter(None, (f"[It {self.capture.cut}]", said)))
+        if filed is None and self.capture.output.cut and not self.job:
+            said = "\n".join(filter(None, (f"[It {self.capture.output.cut}]", said)))
         whole = "\n".join(filter(None, (text, said)))
         return Output(whole, details, is_error=failed, filed=filed)
 
@@ -186,17 +188,17 @@ class _Outcome:
         advice = ADVICE
         if self.job:
             advice = f"all of it is in {self.job.spool.path}"
-        elif self.capture.file:
+        elif self.capture.output.file:
             advice = IN_FILE
-        return self.capture.text(advice).strip("\n").rstrip()
+        return self.capture.output.text(advice).strip("\n").rstrip()
 
     def filed(self, notes: str) -> FiledOutput | None:
         """Return the file that has the output, with the notes at its end."""
-        file, capture = self.capture.file, self.capture
-        if file is None or self.job:
+        kept = self.capture.output
+        if kept.file is None or self.job:
             return None
-        file.add_note(self.redact(Output(notes)).text)
-        return FiledOutput(file, capture.lines, capture.characters, capture.dropped > 0)
+        kept.file.add_note(self.redact(Output(notes)).text)
+        return FiledOutput(kept.file, kept.lines, kept.characters, kept.dropped > 0)
 
     def about_sandbox(self, complaint: str) -> Iterator[str]:
         """Yield what the model must know of the sandbox: that it may be why the command failed, and
@@ -255,7 +257,7 @@ class _Outcome:
         )
 
     def details(self) -> dict[str, Any]:
-        cut = None if self.job else self.capture.cut
+        cut = None if self.job else self.capture.output.cut
         return {
             "command": self.params.command,
             "exit_code": self.process.exit_code,

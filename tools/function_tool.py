@@ -15,6 +15,7 @@ from pydantic_core import to_json
 from ..agent.errors import ToolError, UsageError
 from . import base
 from .base import Context, Effect, Output, Tool
+from .system.foreign_code import foreign_code
 from .system.shorten import shorten
 
 MAX_TITLE_CHARS = 200
@@ -110,12 +111,9 @@ def _fields(function: Callable[..., Any], shown: str) -> dict[str, tuple[Any, An
 async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Output:
     """Return the output of a call. Raises ToolError for an exception of the function's."""
     is_coroutine = inspect.iscoroutinefunction(function)
-    try:
+    with foreign_code(ToolError) as problems:
         value: Any = await (
             function(**arguments) if is_coroutine else asyncio.to_thread(function, **arguments)
         )
-    except (ToolError, asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except (Exception, SystemExit) as error:
-        raise ToolError(f"{type(error).__name__}: {error}") from error
-    return Output(value if isinstance(value, str) else to_json(value, fallback=str).decode())
+        return Output(value if isinstance(value, str) else to_json(value, fallback=str).decode())
+    raise ToolError(problems[0])

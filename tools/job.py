@@ -17,7 +17,7 @@ from pydantic import Field
 
 from ..agent.errors import ToolError
 from .base import Confinement, Context, Output, Params, Tool
-from .system.capture import Capture, Sink, clean, excerpt
+from .system.capture import KeptOutput, Sink, clean, excerpt
 from .system.output_file import OutputFile
 from .system.process import Process, ending
 from .system.shorten import cut_after
@@ -159,27 +159,27 @@ async def run_command(
 
 
 def adopt(
-    process: Process, command: str, context: Context, capture: Capture, began: float
+    process: Process, command: str, context: Context, kept: KeptOutput, began: float
 ) -> BackgroundJob:
     """Make a job of a command, or of what it has left running: from now on its output goes to the
-    job's file, behind what its `capture` has kept, which counts as read. `began` is when it was
+    job's file, behind what is `kept` of it, which counts as read. `began` is when it was
     started.
 
     Raises ToolError when there can be no file.
     """
     id, path = _new_path(context)
     try:
-        if capture.file is None:
+        if kept.file is None:
             spool = OutputFile(path, context.max_output_bytes)
         else:
-            capture.file.move(path)
-            spool = capture.file
-            capture.hand_over_file()
+            kept.file.move(path)
+            spool = kept.file
+            kept.hands_over = True
     except OSError as error:
         raise _no_file(error) from error
     process.sink.close()
-    if capture.file is None:
-        spool.feed(capture.kept())
+    if kept.file is None:
+        spool.feed(kept.kept())
     process.sink = context.sieve(spool)
     job = BackgroundJob(id, command, process, spool, began=began, read_to=path.stat().st_size)
     context.jobs[id] = job

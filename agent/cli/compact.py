@@ -1,6 +1,5 @@
 """`ctxagent compact`: preview the next compaction of a session, do it, or undo the last one."""
 
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +10,9 @@ import click
 from ..errors import CompactionFailed, UsageError
 from ..library.launching import check_key
 from .options import (
+    can_ask,
     ends_process,
+    is_confirmed,
     launch_of,
     load,
     log_of,
@@ -86,10 +87,10 @@ def compact(
     if examine or _asks_model(launch):
         log_of(options, id)  # a missing session is reported before a missing key
         check_key(launch)
-    asks = _asks_model(launch) and not instructions and _can_ask()
+    asks = _asks_model(launch) and not instructions and can_ask()
     wanted = _Wanted(instructions, newest_only=newest_only, examine=examine, asks=asks)
     if not asyncio.run(_apply(launch, choice, wanted)):
-        if not _is_confirmed():
+        if not is_confirmed("Compact anyway?"):
             raise CompactionFailed("not compacted; nothing has changed")
         asyncio.run(_apply(launch, choice, replace(wanted, is_confirmed=True)))
     return 0
@@ -142,17 +143,6 @@ async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Want
             say((await agent.engine.examine(summary)).table())
         say(f"Take it back: ctxagent compact {agent.log.path.parent.name} --undo")
     return True
-
-
-def _can_ask() -> bool:
-    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr.isatty())
-
-
-def _is_confirmed() -> bool:
-    try:
-        return click.confirm("Compact anyway?", default=False, err=True)
-    except click.Abort:
-        return False
 
 
 async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "SessionChoice") -> int:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -103,7 +103,7 @@ def _opener(
             close_memory()
             permissions = replace(launch.settings.permissions, allow=tuple(rules.allow))
             now = replace(launch, settings=replace(launch.settings, permissions=permissions))
-            now = replace(now, mcp=servers.begin(_warning(emit)))
+            now = replace(now, mcp=servers.begin(lambda text: emit(Notice("warning", text))))
             if prior is not None:
                 return open_agent(replace(now, prior=prior), SessionChoice(), emit=emit, ask=ask)
             choice = choice_of(options)
@@ -122,10 +122,6 @@ async def _reload_extensions(
     from ..features.from_outside import reload_extensions
 
     return await reload_extensions(launch, agent)
-
-
-def _warning(emit: Emit) -> Callable[[str], None]:
-    return lambda text: emit(Notice("warning", text))
 
 
 def _models() -> list[tuple[str, str, str]]:

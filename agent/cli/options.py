@@ -78,6 +78,19 @@ def say_lines(text: str) -> None:
     say(hang_lines(text, width) if sys.stdout.isatty() else text)
 
 
+def can_ask() -> bool:
+    """Return True if somebody at a terminal can be asked something."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr.isatty())
+
+
+def is_confirmed(question: str) -> bool:
+    """Ask whether something is to be done; no answer is a no."""
+    try:
+        return click.confirm(question, default=False, err=True)
+    except click.Abort:
+        return False
+
+
 @cache
 def _secrets() -> "Redaction":
     """Return the redaction of the secrets in our environment."""

@@ -2,14 +2,13 @@
 
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...tools.system.shorten import one_line
 from ..errors import UsageError
-from .options import ends_process, load, say
+from .options import can_ask, ends_process, is_confirmed, load, say
 
 if TYPE_CHECKING:
     from ..extensions.plugin_install import Staged
@@ -102,15 +101,10 @@ def _show(ready: "Staged") -> None:
 
 def _is_wanted(name: str) -> bool:
     """Ask whether the plugin is to be added. Raises UsageError where nobody can be asked."""
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+    if not can_ask():
         hint = "Read above what it contains; `--yes` adds it."
         raise UsageError(f"{name} was not added: nobody can be asked here", hint=hint)
-    try:
-        return click.confirm(
-            "Its hooks and servers run with your rights. Add it?", default=False, err=True
-        )
-    except click.Abort:
-        return False
+    return is_confirmed("Its hooks and servers run with your rights. Add it?")
 
 
 def _shown(text: str) -> str:
@@ -126,11 +120,7 @@ def _row(each: "Plugin", why: str) -> dict[str, Any]:
     contents = contents_of(each)
     return {
         "name": each.name,
-        "source": each.source,
-        "ref": each.ref,
-        "commit": each.commit,
-        "digest": each.digest,
-        "added": each.added,
+        **each.record(),
         "problem": why,
         "commands": sorted(contents.commands),
         "skills": contents.skills,

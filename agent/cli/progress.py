@@ -43,10 +43,6 @@ class Progress:
         """Show that `done` of `all` are finished, which is this share of the work."""
         self._show(f"{self._what} {done} of {all}{self._remaining(share)}")
 
-    def begin(self, number: int, all: int, name: str) -> None:
-        """Show that item `number` of `all` has begun."""
-        self._show(f"{self._what} {number} of {all}: {name}")
-
     def name(self, values: Mapping[str, str]) -> None:
         """Show which settings are tried now."""
         self._attempts += 1

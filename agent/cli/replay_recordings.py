@@ -92,7 +92,8 @@ def load_all(
     read: list[tuple[Path, Recording]] = []
     with Progress("reading") as progress:
         for number, path in enumerate(paths, 1):
-            progress.begin(number, len(paths), f"session {number}" if unnamed else path.name)
+            name = f"session {number}" if unnamed else path.name
+            progress.show(f"{number} of {len(paths)}: {name}")
             try:
                 recording = load_recording(path)
             except CtxagentError as error:

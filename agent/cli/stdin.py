@@ -6,7 +6,6 @@ in our session and did not start us. As long as such a program holds the other e
 waited out; otherwise only for a moment.
 """
 
-import math
 import os
 import select
 import stat
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 
 from ...tools import text as texts
 from ...tools.system import process_table
+from ...tools.system.files import read_next
 from ..errors import UsageError
 from ..launch import AttachedData
 
@@ -68,7 +68,7 @@ def read_task(say: Callable[[str], None], patience: Patience | None = None) -> s
     if not os.isatty(number) and not _is_ready(number, (patience or Patience()).first):
         say("reading the task from standard input")
     data = bytearray()
-    while (part := _read(number)) and len(data) <= MAX_STDIN_BYTES:
+    while (part := read_next(number, READ_BYTES)) and len(data) <= MAX_STDIN_BYTES:
         data += part
     if len(data) > MAX_STDIN_BYTES:
         raise UsageError(f"the task on standard input has more than {LIMIT}", hint=BESIDE)
@@ -103,7 +103,7 @@ class _Reading:
                     self.say(NOBODY)
                     return None
                 self.say(f"waiting for standard input from {program}")
-            elif part := _read(self.number):
+            elif part := read_next(self.number, READ_BYTES):
                 data += part
             else:
                 return AttachedData(bytes(data))
@@ -122,17 +122,6 @@ def _is_ready(number: int, seconds: float) -> bool:
     poll = select.poll()
     poll.register(number, select.POLLIN)
     return bool(poll.poll(max(0.0, seconds) * 1_000))
-
-
-def _read(number: int) -> bytes:
-    """Return the next bytes; b"" at the end, which an unreadable input has come to."""
-    while True:
-        try:
-            return os.read(number, READ_BYTES)
-        except BlockingIOError:
-            _is_ready(number, math.inf)
-        except OSError:
-            return b""
 
 
 def _writing_program(number: int) -> str:

@@ -214,6 +214,28 @@ def loosens_if_later(strict_to_lax: Any) -> Callable[[Any, Any], bool]:
     return lambda new, current: bool(words.index(new) > words.index(current))
 
 
+def _plain(value: Any) -> Any:
+    """Return a value of an extension's setting. Raises ValueError for a table or a date."""
+    if isinstance(value, list) and all(isinstance(each, str | int | float) for each in value):
+        return tuple(value)
+    if not isinstance(value, str | int | float):
+        raise ValueError(value)
+    return value
+
+
+def _toml_value(text: str) -> Any:
+    """Return the value of a TOML literal; text that is none stands for itself."""
+    import tomllib
+
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+PLAIN_VALUE = ValueType("text, a number, true, false or a list of these", _plain, _toml_value)
+
+
 class SettingKey(NamedTuple):
     """One setting."""
 

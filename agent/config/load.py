@@ -7,21 +7,24 @@ until the person has trusted its content, what would loosen is left out and name
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any, NamedTuple
 
 from ...tools.system.shorten import shorten
 from ..errors import ConfigError, UsageError, conceal
-from .keys import ENV_PREFIX, SettingKey, value_text
+from .keys import ENV_PREFIX, PLAIN_VALUE, SettingKey, loosens_if_different, value_text
 from .places import USER_FILE_VARIABLE, home_folder, state_dir, state_notice, user_file
-from .settings import KEYS, RULES, SECTIONS, Settings, build_settings, values_by_key
+from .settings import EXTENSIONS, KEYS, RULES, SECTIONS, Settings, build_settings, values_by_key
 from .toml_lines import parse_toml
 from .trust import folders_within_project, is_trusted
 
 PROJECT_FILE = ".agentrc"
 LISTING_HINT = "`ctxagent config --explain` lists every setting."
+_EXTENSION_KEY = re.compile(r"extensions\.[\w-]+\.[\w-]+")  # extensions.NAME.KEY
 MAX_SHOWN_VALUE_CHARS = 80  # of a wrong value in a message
 
 
@@ -174,7 +177,7 @@ def _add_project_layer(
     if is_trusted(path, data, trust_dir):
         return given + project, []
     values, _ = _merged_values(given)
-    held = [g.key.name for g in project if g.key.loosens(g.value, values[g.key.name])]
+    held = [g.key.name for g in project if g.key.loosens(g.value, values.get(g.key.name))]
     return given + [g for g in project if g.key.name not in held], held
 
 
@@ -194,7 +197,12 @@ def _merged_values(given: Iterable[_LayerValue]) -> tuple[dict[str, Any], dict[s
 
 def _merge(given: Iterable[_LayerValue]) -> tuple[Settings, dict[str, str]]:
     values, origins = _merged_values(given)
-    return build_settings(values), origins
+    settings = build_settings({name: values[name] for name in KEYS})
+    extensions: dict[str, dict[str, Any]] = {}
+    for name in values.keys() - KEYS.keys():
+        _, extension, key = name.split(".")
+        extensions.setdefault(extension, {})[key] = values[name]
+    return replace(settings, extensions=extensions), origins
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -210,19 +218,29 @@ def _read_document(path: Path, data: bytes) -> list[_LayerValue]:
     given = []
     for section, content in table.items():
         where = f"{path}:{lines[(section,)]}"
-        if section not in SECTIONS:
+        if section not in (*SECTIONS, EXTENSIONS):
             raise _unknown_key(section, where)
         if not isinstance(content, dict):
             hint = f"Write [{section}] on a line of its own, and its keys below."
             raise ConfigError(f"{section} is a section, not a key", where=where, hint=hint)
-        for field, raw in content.items():
-            line = lines[(section, field)]
+        for at, raw in _fields((section,), content):
+            line = lines[at]
             source = f"{path}:{line}"
-            key = _find_key(f"{section}.{field}", source)
+            key = _find_key(".".join(at), source)
             items = range(len(raw)) if isinstance(raw, list) else ()
-            sources = tuple(f"{path}:{lines.get((section, field, item), line)}" for item in items)
+            sources = tuple(f"{path}:{lines.get((*at, item), line)}" for item in items)
             given.append(_LayerValue(key, _checked_value(key, raw, source), source, sources))
     return given
+
+
+def _fields(at: tuple[str, ...], table: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield the place and the value of each key in a section; extensions have tables of their
+    own."""
+    for name, value in table.items():
+        if at == (EXTENSIONS,) and isinstance(value, dict):
+            yield from _fields((*at, name), value)
+        else:
+            yield (*at, name), value
 
 
 def _read_variables(environ: Mapping[str, str]) -> list[_LayerValue]:
@@ -282,6 +300,9 @@ def _wrong_value(key: SettingKey, raw: object, where: str) -> ConfigError:
 
 
 def _find_key(name: str, where: str) -> SettingKey:
+    if _EXTENSION_KEY.fullmatch(name):
+        help = "A setting of an extension; `ctxagent extensions list` names all."
+        return SettingKey(PLAIN_VALUE, help, False, loosens_if_different, name=name)
     if name not in KEYS:
         raise _unknown_key(name, where)
     return KEYS[name]

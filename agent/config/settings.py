@@ -7,7 +7,7 @@ and a field of `Settings`. Where values come from is the concern of `load`.
 """
 # ruff: noqa: RUF009 - `_setting` returns a dataclass field
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -53,8 +53,8 @@ ConfinedCommands = Literal["ask", "allow"]
 SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 FeatureName = Literal[
-    "environment", "questions", "attachments", "plan", "subagents", "skills", "web-search", "mcp",
-    "drift", "run-state", "result-schema", "hooks",
+    "environment", "crash-recovery", "questions", "attachments", "plan", "subagents", "skills",
+    "web-search", "mcp", "drift", "run-state", "result-schema", "hooks",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "ansi"]
 EditingMode = Literal["emacs", "vi"]
@@ -534,9 +534,14 @@ class Settings:
     state: StateSettings = field(default_factory=StateSettings)
     ui: UiSettings = field(default_factory=UiSettings)
     statusline: StatuslineSettings = field(default_factory=StatuslineSettings)
+    # Of extensions, by their names; what they are is declared by the extensions.
+    extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
-SECTIONS: dict[str, Any] = {section.name: section.type for section in fields(Settings)}
+EXTENSIONS = "extensions"  # the section with a table for each extension
+SECTIONS: dict[str, Any] = {
+    section.name: section.type for section in fields(Settings) if section.name != EXTENSIONS
+}
 
 
 def _declared_fields() -> Iterator[tuple[str, str, Field[Any]]]:

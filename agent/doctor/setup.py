@@ -11,16 +11,18 @@ from pathlib import Path
 from ...tools.system.plural import count_of
 from ...tools.system.programs import describe_program
 from ..config.load import LoadedSettings
-from ..config.places import can_be_written, config_home, home_folder
+from ..config.places import can_be_written, config_home
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
 from ..config.trust import is_file_trusted
 from ..context import tokens
 from ..errors import ConfigError, NoCredentials, conceal
 from ..extensions import python_extensions
-from ..extensions.command_files import load_command_files
-from ..extensions.mcp.config import load_servers
 from ..extensions.plugins import InstalledPlugins, check_plugins
-from ..extensions.skills import load_skills
+from ..features.skills import skills_of
+from ..launch import LaunchOptions
+from ..library.command_files import command_files_of
+from ..library.launching import launch_options
+from ..library.mcp_servers import configured
 from ..models.address import UNENCRYPTED, unencrypted_host
 from ..models.factory import address_of, protocol_of
 from ..security import landlock, seatbelt
@@ -33,13 +35,14 @@ FETCH_TIMEOUT_S = 60
 def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]:
     """Return what the program needs and can use for work in `cwd`, and what of it there is."""
     settings, path = loaded.settings, os.environ.get("PATH")
+    writable = can_be_written(state)
     git, rg = describe_program("git", path), describe_program("rg", path)
     return [
         Finding("Python", sys.version.split()[0]),
         Finding("model", settings.model.id),
         _server(settings.model),
         _credentials(settings.model),
-        _writable(state),
+        Finding("state", f"{state}" if writable else f"{state} cannot be written", writable),
         _sandbox(settings.sandbox, cwd),
         *_questions(settings, cwd),
         *_extensions(loaded, cwd),
@@ -123,49 +126,37 @@ def _questions(settings: Settings, cwd: Path) -> Iterator[Finding]:
 
 def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
     """Yield what plugins, commands, skills, hooks and MCP servers there are; none is run."""
-    own, home = config_home(os.environ), home_folder(os.environ)
     try:
-        for plugin, why in check_plugins(own, loaded.trust_dir):
+        for plugin, why in check_plugins(config_home(os.environ), loaded.trust_dir):
             found = f"{plugin.name}: {plugin.pinned_to}, unchanged"
             if why:
                 found = f"{plugin.name} {why}, so it is not used: `{plugin.add_command}`"
             yield Finding("plugin", found, note=bool(why))
     except ConfigError as error:
         yield Finding("plugin", " ".join(str(error).split()), False)
-    installed = InstalledPlugins(own, loaded.trust_dir)
-    commands, warnings = load_command_files(
-        cwd,
-        config_home=own,
-        home=home,
-        trust_dir=loaded.trust_dir,
-        plugins=installed.plugins,
-    )
+    launch = launch_options(loaded, cwd, os.environ)
+    commands, warnings = command_files_of(launch)
     if commands or warnings:
         untrusted = sum(not each.is_trusted for each in commands.values())
         more = f", {untrusted:,} of them not trusted" if untrusted else ""
         yield Finding("commands", f"{count_of(len(commands), 'file')}{more}", note=bool(untrusted))
     for warning in warnings:
         yield Finding("commands", warning, note=True)
-    skills, warnings = load_skills(
-        cwd,
-        config_home=own,
-        home=home,
-        trust_dir=loaded.trust_dir,
-        plugins=[plugin.folder for plugin in installed.plugins],
-    )
+    skills, warnings = skills_of(launch)
     if skills:
         yield Finding("skills", ", ".join(sorted(skills)))
     for warning in warnings:
         yield Finding("skills", warning, note=True)
-    own_files = python_extensions.own_files(own)
-    projects = python_extensions.project_files(cwd, home)
+    own_files = python_extensions.own_files(launch.config_home)
+    projects = python_extensions.project_files(cwd, launch.home)
     if own_files or projects:
         untrusted = sum(not is_file_trusted(each, loaded.trust_dir) for each in projects)
         more = f", {untrusted:,} of them not trusted" if untrusted else ""
         found = f"{count_of(len([*own_files, *projects]), 'file')}{more}"
         yield Finding("extensions", found, note=bool(untrusted))
-    yield from _hooks(loaded.settings.hooks, installed)
-    yield from _servers(loaded, cwd, installed)
+    if launch.installed:
+        yield from _hooks(loaded.settings.hooks, launch.installed)
+    yield from _servers(launch)
 
 
 def _hooks(own: HookSettings, installed: InstalledPlugins) -> Iterator[Finding]:
@@ -182,24 +173,12 @@ def _hooks(own: HookSettings, installed: InstalledPlugins) -> Iterator[Finding]:
         yield Finding("hooks", warning, note=True)
 
 
-def _servers(loaded: LoadedSettings, cwd: Path, installed: InstalledPlugins) -> Iterator[Finding]:
+def _servers(launch: LaunchOptions) -> Iterator[Finding]:
     """Yield how each MCP server is configured; none is started."""
-    configs, warnings = load_servers(
-        cwd,
-        config_home=config_home(os.environ),
-        home=home_folder(os.environ),
-        trust_dir=loaded.trust_dir,
-        environ=os.environ,
-        plugins=installed.plugins,
-    )
+    configs, warnings = configured(launch)
     for each in configs:
         missing = each.command and not shutil.which(each.command[0])
         found = f"{each.command[0]} is not found" if missing else each.where
         yield Finding("MCP server", f"{each.name}: {found}", note=bool(missing))
     for warning in warnings:
         yield Finding("MCP server", warning, note=True)
-
-
-def _writable(state: Path) -> Finding:
-    ok = can_be_written(state)
-    return Finding("state", f"{state}" if ok else f"{state} cannot be written", ok)

@@ -70,6 +70,11 @@ class Plugin:
         ref = f" --ref {shlex.quote(self.ref)}" if self.ref else ""
         return f"ctxagent plugin add {shlex.quote(self.source)}{ref}"
 
+    def record(self) -> dict[str, str]:
+        """Return what is recorded of it, beside its name."""
+        recorded = ("source", "ref", "commit", "digest", "added")
+        return {name: getattr(self, name) for name in recorded}
+
     @property
     def environ(self) -> dict[str, str]:
         """What programs of the plugin find in their environment. Python writes no bytecode beside
@@ -177,16 +182,7 @@ def read_plugins(config_home: Path) -> list[Plugin]:
 
 def write_plugins(config_home: Path, plugins: Sequence[Plugin]) -> None:
     """Record these plugins, in the place of those that were. Raises OSError."""
-    rows = {
-        each.name: {
-            "source": each.source,
-            "ref": each.ref,
-            "commit": each.commit,
-            "digest": each.digest,
-            "added": each.added,
-        }
-        for each in sorted(plugins, key=lambda plugin: plugin.name)
-    }
+    rows = {each.name: each.record() for each in sorted(plugins, key=lambda plugin: plugin.name)}
     make_private_folder(config_home)
     data = json.dumps({"plugins": rows}, indent=1, ensure_ascii=False) + "\n"
     replace_file(config_home / RECORD_FILE, data.encode())

@@ -10,20 +10,22 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ...tools.system.foreign_code import MODULE_PREFIX, foreign_code
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
-from .foreign_code import MODULE_PREFIX, foreign_code
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 FOLDER = "extensions"  # of the user's configuration, and of .ctxagent in a project
 ENTRY_POINTS = "ctxagent.extensions"
+_METADATA = "entry_points.txt"  # of an installed package
 NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
 
 B = TypeVar("B")
@@ -132,6 +134,8 @@ class ExtensionSource:
     def _entry_points(self) -> "list[EntryPoint]":
         """Return the entry points of installed packages. Packages in the project do not count,
         unless it contains the Python environment that runs the agent."""
+        if not _has_packages():
+            return []
         from importlib.metadata import distributions
 
         project = folders_within_project(self._cwd, self._home)[-1]
@@ -148,6 +152,23 @@ class ExtensionSource:
                 for point in package.entry_points.select(group=ENTRY_POINTS):
                     found.setdefault((package.name, point.name), point)
         return [*found.values()]
+
+
+def _has_packages() -> bool:
+    """Return True if an installed package names an extension. `importlib.metadata` would tell, too,
+    but takes longer to import than the whole search."""
+    for folder in sys.path:
+        with suppress(OSError):
+            for name in os.listdir(folder or "."):  # noqa: PTH208 - paths take longer
+                if name.endswith("-info") and _names_extension(Path(folder, name, _METADATA)):
+                    return True
+    return False
+
+
+def _names_extension(path: Path) -> bool:
+    with suppress(OSError):
+        return ENTRY_POINTS.encode() in path.read_bytes()
+    return False
 
 
 def _loaded(

@@ -9,7 +9,10 @@ from ..loop.feature import Feature
 from ..loop.resume import SessionState
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
+from ..session.entries import Entry
+from ..worktree import WorkTree
 from .attachments import AttachmentsFeature
+from .crash_recovery import CrashRecoveryFeature
 from .drift import DriftFeature
 from .environment import EnvironmentFeature, Surroundings
 from .hooks import HooksFeature
@@ -29,11 +32,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSources:
-    """What the features of one conversation are made of."""
+    """The parts from which the features of one conversation are made."""
 
     launch: LaunchOptions
     state: SessionState
     surroundings: Surroundings
+    worktree: WorkTree
+    unrecorded: Sequence[Entry]  # of subagents that a killed process left unfinished
     skills: SkillSource
     opener: OpenSubagent | None = None  # None for a subagent, which starts no subagents
     types: Sequence[AgentType] = field(default_factory=tuple)  # of subagents
@@ -83,6 +88,9 @@ def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -
 # The order of all calls of features, and of their tools.
 BUILT_IN: dict[str, MakeFeature] = {
     "environment": lambda handle, _, sources: EnvironmentFeature(handle, sources.surroundings),
+    "crash-recovery": lambda handle, _, sources: CrashRecoveryFeature(
+        handle, sources.worktree, sources.unrecorded, resumed=sources.state.entries > 0
+    ),
     "questions": _questions,
     "attachments": _attachments,
     "plan": lambda handle, *_: PlanFeature(handle),
@@ -108,7 +116,7 @@ def built_in_features(
     *,
     off: Collection[str] = (),
 ) -> Iterator[Feature]:
-    """Yield the features of a conversation but those that are `off`, in order."""
+    """Yield the features of a conversation in order, without those that are `off`."""
     for name, make in BUILT_IN.items():
         feature = None if name in off else make(handle, runner, sources)
         if feature is not None:

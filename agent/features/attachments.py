@@ -1,9 +1,8 @@
-"""What a person brings in beside their words: files and directories that the words name with `@`,
-and what was piped in.
+"""Attachments: files and directories that a message names with `@`, and piped input.
 
-Each becomes an entry of its own, right after the words. A file is read as the Read tool reads it
-and a directory is listed as Glob lists it, but nobody is asked: to name it is to allow it. Deny
-rules hold all the same.
+Each attachment is recorded as an entry after the message. A file is read as by the Read tool, a
+directory is listed as by Glob. The user is not asked, because naming a file allows reading it. Deny
+rules still apply.
 """
 
 import asyncio
@@ -41,21 +40,23 @@ MAX_NAMES_CHECKED = 1_000  # in one message, whether they name a file
 
 _MENTION = re.compile(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
 _LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
-_BEHIND = ".,;:!?'`)]}>*…"  # what may stand behind a path and not belong to it
+_BEHIND = ".,;:!?'`)]}>*…"  # what may follow a path without being part of it
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A file or directory that the words name."""
+    """A file or directory that a message names."""
 
-    path: str  # as the words have it
+    path: str  # as the message has it
     first: int = 1  # line
     last: int | None = None  # line; None for all there are
-    typed: bool = True  # by the person; otherwise it must be what may be read without a question
+    typed: bool = (
+        True  # by the user; otherwise only files that are read without asking are attached
+    )
 
     @property
     def given(self) -> str:
-        """The mention as the words have it, without quotes."""
+        """The mention as the message has it, without quotes."""
         if self.last is None and self.first == 1:
             return self.path
         return f"{self.path}:{self.first}" + (f"-{self.last}" if self.last else "")
@@ -63,7 +64,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class ResourceMention:
-    """A resource of an MCP server that the words name as `@SERVER:URI`."""
+    """A resource of an MCP server that a message names as `@SERVER:URI`."""
 
     server: str
     uri: str
@@ -75,10 +76,10 @@ Attached = Mention | ResourceMention | AttachedData
 def find_mentions(
     words: Content, cwd: Path, *, typed: bool = True, servers: Collection[str] = ()
 ) -> list[Mention | ResourceMention]:
-    """Return the files, directories and, where the person `typed` them, the resources of `servers`
-    that words name with `@`, each once; blocking.
+    """Return the files and directories that a message names with `@`, and the resources of
+    `servers` if the user `typed` the message. Blocking.
 
-    What names nothing that exists is no mention: an address, a decorator, a package.
+    A name of nothing that exists is not a mention: an address, a decorator, a package.
     """
     text = words if isinstance(words, str) else ""
     names = islice(dict.fromkeys(_MENTION.findall(text)), MAX_NAMES_CHECKED)
@@ -126,7 +127,7 @@ class AttachmentsFeature(Feature):
         self._runner, self._servers = runner, servers
 
     async def message_recorded(self, message: IncomingMessage) -> None:
-        """Attach what comes with a message, and what it names with `@`."""
+        """Attach the data that comes with a message, and the files that it names with `@`."""
         named = await asyncio.to_thread(
             find_mentions,
             message.content,
@@ -189,7 +190,8 @@ class AttachmentsFeature(Feature):
             self.handle.emit(Notice("info", told))
 
     async def _attach_resource(self, mention: ResourceMention) -> None:
-        """Record what a resource holds: large text as a reference, what is no text as files."""
+        """Record the content of a resource. A large text is recorded as a reference, binary data as
+        files."""
         given = f"{mention.server}:{mention.uri}"
         if self._servers is None:
             return
@@ -218,7 +220,7 @@ class AttachmentsFeature(Feature):
         self.handle.emit(Notice("info", f"attached {given}"))
 
     async def _attach_data(self, piped: AttachedData) -> None:
-        """Record what was piped in: as text, large text as a reference to a file of the session."""
+        """Record piped input. A large text is recorded as a reference to a file of the session."""
         call = {"name": piped.name, "input": {}}
         details: dict[str, Any] = {"call": call, "bytes": len(piped.data)}
         size, offloaded = f"{len(piped.data):,} bytes", None
@@ -248,8 +250,8 @@ class AttachmentsFeature(Feature):
         )
 
     def _demoted(self, text: str, name: str) -> tuple[str, str | None]:
-        """Return the text without secrets, or a reference to the file of the session that now holds
-        it, and that file. Blocking. Raises RecordError."""
+        """Return the text without secrets and None. A large text is written to a file of the
+        session: return a reference to it, and the file. Blocking. Raises RecordError."""
         text = self.handle.context.redact(Output(text)).text
         policy = replace(self.handle.policy, demote_above=self._most())
         try:
@@ -281,7 +283,7 @@ def _heading(mention: Mention, tool: Tool[Any]) -> str:
 
 
 def _call(cwd: Path, mention: Mention) -> tuple[Tool[Any], Params]:
-    """Return the call that shows what a mention names."""
+    """Return the call that reads the file or lists the directory of a mention."""
     if (cwd / Path(mention.path).expanduser()).is_dir():
         return GlobTool(), GlobParams(pattern="*", path=mention.path)
     count = MAX_LINES if mention.last is None else mention.last - mention.first + 1

@@ -1,11 +1,11 @@
-"""After a kill: end leftover processes, find the files they changed, and tell model and person.
+"""Recovery after a kill: end leftover processes, find the files they changed, notify model and
+user.
 
-A session that goes on after its process was killed in the middle of a call ends what still runs of
-unfinished calls and background jobs, as leaving it in good order would have. It finds the files
-that the unfinished calls have changed by comparing with the snapshot before them, since no result
-names them. Both are recorded before the turn goes on: all that the model knows of such a call is
-that its outcome is unknown. A copy of a session reports the calls that it was copied with only if
-the original's were killed.
+A session whose process was killed in the middle of a call ends the processes of unfinished calls
+and background jobs that still run. It finds the files that the unfinished calls have changed by a
+comparison with the snapshot before them, because no result names these files. Both are recorded
+before the turn continues: the model only knows that the outcome of such a call is unknown. A copy
+of a session reports calls from before the copy only if the original process was killed in them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,9 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import one_line
 from ..context.view import Call
 from ..errors import RecordError, SessionError
+from ..loop.feature import Feature
 from ..loop.file_changes import INTERRUPTED, MAX_CHANGES_IN_RESULT, change_row
+from ..loop.session_handle import SessionHandle
 from ..session.archive import find_partial
 from ..session.entries import (
     Assistant,
@@ -44,8 +46,38 @@ from ..worktree import WorkTree
 KILLED_TOPIC = "killed"
 SUBAGENT_TOOL = "Task"  # whose subagents do what changes something
 MAX_ENTRIES_NEAR_CALL = 1_000  # its reply is among those before, its result after
-MAX_LISTED_LINES = 20  # files, or commands, that the model is told of
-MAX_NAMED, MAX_NAME_CHARS = 3, 80  # calls, or files, that the person is told of in one line
+MAX_LISTED_LINES = 20  # files, or commands, in the notice for the model
+MAX_NAMED, MAX_NAME_CHARS = 3, 80  # calls, or files, in a line for the user
+
+
+class CrashRecoveryFeature(Feature):
+    """Records what a killed process left unfinished, and warns the user about it."""
+
+    name = "crash-recovery"
+
+    def __init__(
+        self, handle: SessionHandle, tree: WorkTree, unrecorded: Sequence[Entry], *, resumed: bool
+    ) -> None:
+        """`unrecorded` are entries of subagents that a killed process left unfinished."""
+        super().__init__(handle)
+        self._tree, self.unrecorded, self._resumed = tree, unrecorded, resumed
+
+    def first_entries(self) -> Sequence[Entry]:
+        """Return the entries about what was left unfinished."""
+        if not self._resumed:
+            return self.unrecorded
+        handle = self.handle
+        found = recover_from_kill(
+            handle.log.path, handle.ledger, self._tree, handle.tools, self.unrecorded
+        )
+        return [*self.unrecorded, *found]
+
+    def recorded(self, entry: Entry) -> None:
+        """Warn the user about the leftovers of a killed process."""
+        if not isinstance(entry, Note) or entry.topic != KILLED_TOPIC:
+            return
+        if text := left_behind(entry, self.handle.ledger.display_path):
+            self.handle.notify("warning", text)
 
 
 def recover_from_kill(
@@ -55,9 +87,9 @@ def recover_from_kill(
     tools: Iterable[Tool[Any]],
     unrecorded: Sequence[Entry],
 ) -> list[Entry]:
-    """Return what must be recorded when the session of the log at `path` goes on; blocking.
+    """Return the entries to record when the session of the log at `path` continues. Blocking.
 
-    `unrecorded` are entries that will be recorded with these and name changes too.
+    `unrecorded` are entries that are recorded together with these. They also name changes.
     """
     ended = _end_orphans(path)
     calls, before = _unfinished_calls(path, _changing(tools))
@@ -92,8 +124,8 @@ def unknown_outcomes(path: Path, tools: Iterable[Tool[Any]]) -> list[str]:
 
 
 def left_behind(found: Note, display_path: Callable[[str], str]) -> str:
-    """Return a line for the person on what a kill left behind, from the note of a recovery; "" for
-    nothing."""
+    """Return a line for the user about the leftovers of a kill, from the note of a recovery; "" for
+    none."""
     parts = []
     if changes := found.data.get("changes"):
         paths = [display_path(str(each.get("path"))) for each in changes]
@@ -145,8 +177,8 @@ def _end_orphans(path: Path) -> list[str]:
 def _unfinished_command(path: Path, name: str) -> str | None:
     """Return the command of a call without a result, or of a background job; else None.
 
-    None stands for a call that came to its end and left something running on purpose. Only entries
-    near the call are read, however long the log is.
+    A call with a result returns None: it left its process running on purpose. Only entries near the
+    call are read, so that a long log costs no more.
     """
     session, number = orphans.parts(name)
 
@@ -188,9 +220,9 @@ def _unfinished_calls(
     path: Path, changing: Collection[str], *, with_snapshot: bool = True
 ) -> tuple[list[Block], str | None]:
     """Return the calls of the newest reply that have no result and may have changed something, and
-    the newest snapshot, which was taken before they ran, if it is wanted.
+    the newest snapshot before them, if it is wanted.
 
-    There are none where their turn ended or they were looked into before.
+    A turn that ended, and a turn that was recovered before, have no such calls.
     """
     calls, before, (origin, upto) = _newest_reply(path, changing, with_snapshot=with_snapshot)
     if calls and origin:
@@ -206,12 +238,12 @@ def _unfinished_calls(
 def _newest_reply(
     path: Path, changing: Collection[str], upto: float = inf, *, with_snapshot: bool = True
 ) -> tuple[list[Block], str | None, tuple[str, float]]:
-    """Find the newest reply's unfinished calls, the snapshot before them, and the session that this
-    one was copied from, with the number of the last entry copied.
+    """Find the unfinished calls of the newest reply, the snapshot before them, and the session that
+    this one was copied from, with the number of the last entry copied.
 
-    The session is "" for none. What came after the session was opened again neither ended the turn
-    nor preceded the calls. A note of an earlier recovery after entry `upto` is passed over: a copy
-    that ends there does not know it.
+    The session is "" for none. Entries after the session was opened again neither end the turn nor
+    precede the calls. A note of an earlier recovery after entry `upto` is ignored: a copy that ends
+    there does not have it.
     """
     answered, before, ended = set[str](), None, False
     calls: list[Block] | None = None
@@ -250,7 +282,7 @@ def _changed_rows(
     for entry in unrecorded:
         rows = entry.data.get("changes", ()) if isinstance(entry, Note) else ()
         known |= {each["path"]: content_key(each) for each in rows if content_key(each)}
-    with suppress(RecordError):  # what it was is not kept any more
+    with suppress(RecordError):  # the snapshot is gone
         if now := tree.snapshot().tree:
             return [
                 change_row(change, by=INTERRUPTED)
@@ -261,7 +293,7 @@ def _changed_rows(
 
 
 def _notice_text(ended: Sequence[str], changed: Sequence[str], outputs: Sequence[str]) -> str:
-    """Return what the model is told, "" for nothing."""
+    """Return the notice for the model; "" for nothing to report."""
     parts = []
     if outputs:
         parts.append("What the unfinished calls had printed by then, to Read or Grep:")

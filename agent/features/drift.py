@@ -33,7 +33,8 @@ class DriftFeature(Feature):
         self.monitor.hear(content_text(message.content))
 
     async def reply_received(self, reply: "Reply", *, is_final: bool) -> str | None:
-        """Look for drift in a reply. If a final one drifts, realign and let the turn go on."""
+        """Check a reply for drift. A final reply that drifts is realigned, and the turn
+        continues."""
         self._found = self.monitor.check_reply(reply.content, final=is_final)
         if not is_final or not self._found or self.handle.budget_meter.is_spent:
             return None

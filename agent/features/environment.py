@@ -1,7 +1,7 @@
-"""What the model is told of its surroundings: the machine, the project and its instructions.
+"""The surroundings of a session: the machine, the project and its instructions.
 
-A new session learns where it is. A resumed session learns which files have changed, and what a
-killed process left unfinished. After a summary the model is told again.
+A new session is told where it works. A resumed session is told which files have changed. After a
+summary the model is told again.
 """
 
 import asyncio
@@ -13,12 +13,10 @@ from ...tools import job
 from ..compaction.preserve import preserved_sections, preserved_text
 from ..loop.feature import Feature, Turn
 from ..loop.session_handle import SessionHandle
-from ..session.entries import Entry, Note
+from ..session.entries import Entry
 from ..session.stale_files import list_stale_files
 from ..session.subagent_logs import list_unfinished
-from ..worktree import WorkTree
 from . import instructions, prompt
-from .crash_recovery import KILLED_TOPIC, left_behind, recover_from_kill
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +25,8 @@ class Surroundings:
 
     config_home: Path
     trust_dir: Path
-    worktree: WorkTree
     prior: str = ""  # the hand-over of another session to a new one
-    resumed: bool = False
     servers: Sequence[str] = ()  # names of the MCP servers that the session can call
-    unrecorded: Sequence[Entry] = ()  # of subagents that a killed process left unfinished
 
 
 class EnvironmentFeature(Feature):
@@ -44,7 +39,7 @@ class EnvironmentFeature(Feature):
         self.surroundings, self._cwd = surroundings, handle.context.cwd
 
     def first_entries(self) -> Sequence[Entry]:
-        """Return what the session learns before its first turn."""
+        """Return the entries about the surroundings that the model does not know yet."""
         handle, around = self.handle, self.surroundings
         if any(item.source == "environment" for item in handle.view.items):
             entries = prompt.changed_files_notice(self._stale_files())
@@ -52,12 +47,6 @@ class EnvironmentFeature(Feature):
             entries = prompt.first_entries(
                 self._cwd, around.config_home, handle.context.env, around.prior,
                 trust_dir=around.trust_dir, servers=around.servers,
-            )  # fmt: skip
-        entries = [*entries, *around.unrecorded]
-        if around.resumed:
-            entries += recover_from_kill(
-                handle.log.path, handle.ledger, around.worktree, handle.tools,
-                around.unrecorded,
             )  # fmt: skip
         return entries
 
@@ -67,15 +56,8 @@ class EnvironmentFeature(Feature):
             self.handle.record(entry)
             self.handle.notify("info", text)
 
-    def recorded(self, entry: Entry) -> None:
-        """Warn the user of what a killed process left unfinished."""
-        if not isinstance(entry, Note) or entry.topic != KILLED_TOPIC:
-            return
-        if text := left_behind(entry, self.handle.ledger.display_path):
-            self.handle.notify("warning", text)
-
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        """Return what the model must know after a summary and does not see any more."""
+        """Return the entries about the surroundings that a summary removed from the context."""
         handle, around = self.handle, self.surroundings
         sections = preserved_sections(
             self._cwd,

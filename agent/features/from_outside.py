@@ -1,31 +1,27 @@
 """Extensions: the features of other people, added to a conversation."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from inspect import isawaitable
 from types import MethodType
 from typing import Any
 
 from ...tools.base import Tool
 from ...tools.function_tool import function_tool
+from ...tools.system.foreign_code import foreign_code
 from ..config.keys import SCRIPTED
 from ..config.settings import Settings
 from ..errors import CtxagentError, UsageError
 from ..events import Emit, Notice
-from ..extensions.foreign_code import foreign_code
 from ..extensions.python_extensions import ExtensionSource, LoadedExtensions
 from ..launch import LaunchOptions
 from ..loop.agent import AgentState
-from ..loop.feature import Feature, FeatureCommand, MakeModel, Prompt
+from ..loop.feature import Feature, FeatureCommand, MakeModel, Prompt, Setting
 from ..loop.features import Features
 from ..loop.session_handle import SessionHandle
 from ..models.base import Model
 from ..models.factory import make_model
 from ..permissions.rules import add_tool_names
-from ..replay.formats import add_format
-from ..replay.formats.builder import TranscriptBuilder
-from ..replay.formats.fields import JsonObject
 
 _CALLED = ("stream", "assumed_limits", "limits", "close")  # methods of a model
 
@@ -48,6 +44,8 @@ def _make_known(kind: type[Feature]) -> None:
     ValueError and UsageError for a class that cannot be used."""
     if not isinstance(kind.name, str):
         raise TypeError(f"its name must be a text, not {kind.name!r}")
+    if not all(isinstance(each, Setting) for each in kind.settings.values()):
+        raise TypeError("its settings must be a mapping of keys to Setting(…)")
     for name, make in kind.providers.items():
         if not callable(make) or ":" in name or f"{name}:" == SCRIPTED:
             raise ValueError(f"{name!r} in providers must be a new prefix with a function")
@@ -56,43 +54,38 @@ def _make_known(kind: type[Feature]) -> None:
             MethodType(getattr(kind, method), kind), effect
         )  # raises for one that cannot be a tool
     for name, reader in kind.recording_formats.items():
+        from ..replay.formats import add_format
+
         if not (callable(reader.recognizes) and callable(reader.read)):
             raise TypeError(f"the format {name} needs the functions recognizes and read")
-        add_format(name, _Format(name, reader))
+        add_format(name, reader)
     add_tool_names(kind.tool_names())
-
-
-@dataclass(frozen=True, slots=True)
-class _Format:
-    """A recording format of an extension. Its methods raise UsageError when the reader fails."""
-
-    name: str
-    reader: Any
-
-    def recognizes(self, row: JsonObject) -> bool:
-        """Return True if the extension reads files with such a row."""
-        return bool(self._call(self.reader.recognizes, row))
-
-    def read(self, rows: Iterable[JsonObject]) -> TranscriptBuilder:
-        """Return what the extension reads."""
-        found = self._call(self.reader.read, rows)
-        if isinstance(found, TranscriptBuilder):
-            return found
-        raise UsageError(f"the format {self.name} of an extension gives no TranscriptBuilder")
-
-    def _call(self, function: Callable[[Any], Any], given: Any) -> Any:
-        with foreign_code() as problems:
-            return function(given)
-        raise UsageError(f"the format {self.name} of an extension failed: {problems[0]}")
 
 
 def add_extensions(launch: LaunchOptions, handle: SessionHandle, features: Features) -> None:
     """Add the extensions to a conversation. One that cannot be made is left out with a warning."""
-    for kind in extensions_of(launch).classes:
+    classes = extensions_of(launch).classes
+    declared: dict[str, dict[str, Setting]] = {}  # by the name, which all classes of a file have
+    for kind in classes:
+        declared.setdefault(kind.name, {}).update(kind.settings)
+    for kind in classes:
+        given = handle.extension_settings.get(kind.name, {})
         with foreign_code() as problems:
+            check_settings(kind.name, declared[kind.name], given)
             features.add(kind(handle), guarded=True)
         for problem in problems:
             handle.notify("warning", f"the extension {kind.name} is left out: {problem}")
+
+
+def check_settings(name: str, declared: Mapping[str, Setting], given: Mapping[str, Any]) -> None:
+    """Raise ValueError for settings that an extension does not declare, or of another type."""
+    for key, value in given.items():
+        if key not in declared:
+            known = ", ".join(declared) or "none"
+            raise ValueError(f"extensions.{name}.{key} is no setting; there are: {known}")
+        if type(value) is not type(default := declared[key].default):
+            text = f"extensions.{name}.{key} is {value!r}"
+            raise ValueError(f"{text}; expected a value like {default!r}")
 
 
 async def reload_extensions(

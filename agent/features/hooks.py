@@ -1,12 +1,11 @@
-"""Hooks: shell commands of the person and of plugins around an event of the agent.
+"""Hooks: shell commands of the user and of plugins that run at an event of the agent.
 
-Each command gets the event as one line of JSON on its standard input. Before an event a command may
-veto it with exit code 2, and gives the reason in the first lines of its output; any other failure
-becomes a warning and stops nothing. No command outlives its run: it is ended with all that it
-started.
+Each command gets the event as one line of JSON on its standard input. A command that runs before an
+event can veto it with exit code 2; the first lines of its output are the reason. Any other failure
+is a warning and stops nothing. When a command ends, every process that it started is ended too.
 
-Commands of plugins were written for another agent: their events have its names besides ours, and
-their veto may also be JSON, as https://code.claude.com/docs/en/hooks says.
+Commands of plugins were written for another agent. Their events also have the names of that agent,
+and their veto may be JSON: see https://code.claude.com/docs/en/hooks.
 """
 
 import json
@@ -33,7 +32,7 @@ HOOK_TIMEOUT_S = 30.0
 VETO_EXIT_CODE = 2
 MAX_TOOL_OUTPUT_CHARS = 16_384
 
-_MAX_OUTPUT_BYTES = 65_536  # that are looked at
+_MAX_OUTPUT_BYTES = 65_536  # of an output that are read
 _MAX_SHOWN_BYTES = 4_096
 _MAX_OUTPUT_LINES = 5
 _FOREIGN_EVENT = "hook_event_name"  # the key of an event that has the names of another agent
@@ -59,7 +58,7 @@ class HeadSink:
         return _first_lines(self._data[:_MAX_SHOWN_BYTES].decode("utf-8", "replace"))
 
     def veto(self) -> str | None:
-        """Return the reason of a veto that is written in JSON, None where there is none."""
+        """Return the reason of a veto in JSON, None for no veto."""
         text = self.text()
         try:
             said = json.loads(text[text.find("{") : text.rfind("}") + 1])
@@ -198,7 +197,7 @@ class HooksFeature(Feature):
         self.handle.emit(Notice("warning", self.handle.context.redact(Output(text)).text))
 
     def _foreign(self, hook: PluginHook, told: Mapping[str, Any], subject: str) -> dict[str, Any]:
-        """Return an event with the names that a plugin's command looks for besides ours."""
+        """Return an event to which the names of the plugin's own agent are added."""
         names: dict[str, Any] = {
             _FOREIGN_EVENT: hook.foreign_event,
             "session_id": self._log_path.parent.name,
@@ -218,7 +217,7 @@ class HooksFeature(Feature):
 
 
 def _subject(name: str, event: Mapping[str, Any], *, resumed: bool) -> str:
-    """Return what the matcher of a plugin's hook is held against."""
+    """Return the text that the matcher of a plugin's hook is compared with."""
     if name.endswith("_tool"):
         return str(event["tool"])
     if name == "session_start":
@@ -244,11 +243,12 @@ async def run_hooks(
     warn: Callable[[str], None],
     seconds: float = HOOK_TIMEOUT_S,
 ) -> str | None:
-    """Run the commands one after another; return the reason of a veto, which ends the run.
+    """Run the commands one after another until one vetoes. Return the reason of the veto, None for
+    none.
 
-    `event` names itself in "event"; only one that begins with "before_" can be vetoed, in JSON too
-    where it has the names of another agent. Each command may take that many `seconds`; `warn` takes
-    one text for each that failed. When cancelled, nothing is left running.
+    `event` has its name in "event". Only a name that begins with "before_" can be vetoed, also in
+    JSON if the event has the names of another agent. Each command may take `seconds`. `warn` is
+    called for each command that failed. A cancellation leaves nothing running.
     """
     line = json.dumps(event).encode() + b"\n"
     vetoable = str(event["event"]).startswith("before_")
@@ -281,9 +281,9 @@ async def run_command(
     env: Mapping[str, str],
     seconds: float,
 ) -> int | None:
-    """Run a command with `line` on its stdin, and return its exit code; None when it was still
-    running after `seconds`. When this returns or is cancelled, nothing of it runs any more. Raises
-    ToolError where it cannot be started."""
+    """Run a command with `line` on its stdin. Return its exit code, None if it still ran after
+    `seconds`. No process of the command is left, also after a cancellation. Raises ToolError if it
+    cannot be started."""
     process = await Process.start(command, cwd=cwd, env=env, sink=output, given=line)
     try:
         in_time = await process.exited(seconds)

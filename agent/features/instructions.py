@@ -46,7 +46,7 @@ class InstructionFile:
     same_as: Path | None = None  # the earlier file that has the same text
 
     def entry(self, form: str = _FIRST) -> User:
-        """Return the entry that gives this text, or says where it was given, to the model."""
+        """Return the entry that gives the model this text, or refers to where it was given."""
         content = form.format(path=self.path, text=self.text, other=self.same_as)
         return User(content=content, source=SOURCE, details=_details(self.path, self.text))
 
@@ -62,8 +62,8 @@ def changed_entries(
     view: "View",
     redact: Callable[[User], User],
 ) -> list[tuple[User, str]]:
-    """Return an entry, and a line for the user, for each file that no longer is what the model was
-    told. `folders` are the folders that were searched, `files` what was found in them."""
+    """Return an entry, and a line for the user, for each file whose text the model does not have.
+    `folders` are the folders that were searched, `files` the files that were found there."""
     known, changes = _told(view.items, view), list[tuple[User, str]]()
     found = {file.path: file for file in files}
     for path in candidates(folders):
@@ -95,10 +95,9 @@ def search_folders(cwd: Path, config_home: Path) -> list[Path]:
 def instruction_files(cwd: Path, config_home: Path, trust_dir: Path) -> list[InstructionFile]:
     """Return each instruction file with its text.
 
-    The user's own comes first, then those from the root of the file system down to `cwd`, so that
-    the nearest is read last. Only the user's own may be links that lead away. One that others may
-    write is words of theirs: in place of its text stands that it is not taken in, until the content
-    that it has is trusted.
+    The user's own file comes first, then those from the root of the file system down to `cwd`, so
+    that the nearest is read last. Only the user's own file may be a link out of its folder. If
+    other users may write a file, a note replaces its text until the user trusts the content.
     """
     found: list[InstructionFile] = []
     first_with: dict[str, Path] = {}
@@ -190,7 +189,7 @@ def _details(path: Path, text: str) -> dict[str, Any]:
 
 
 def _told_by(details: Mapping[str, Any]) -> tuple[str, str]:
-    """Return path and digest by the details of an entry; two empty texts where it has none."""
+    """Return path and digest from the details of an entry; two empty texts for none."""
     found = details.get(SOURCE)
     found = found if isinstance(found, dict) else {}
     return str(found.get("path", "")), str(found.get("sha256", ""))
@@ -201,7 +200,7 @@ def _digest(text: str) -> str:
 
 
 def _is_gone(path: Path) -> bool:
-    """Return True if a file certainly does not exist; one that cannot be read may exist."""
+    """Return True if a file certainly does not exist. A file that cannot be read may exist."""
     try:
         return not path.is_file()
     except OSError:

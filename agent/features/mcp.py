@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def servers_of_session(
     launch: LaunchOptions, tools: Sequence[Mapping[str, Any]]
 ) -> "McpServers | None":
-    """Return the MCP servers of a session that has recorded these tools. One that began with the
-    tool Mcp keeps it, also when no server is configured any more: its list of tools stays."""
+    """Return the MCP servers of a session that has recorded these tools. A session that began with
+    the tool Mcp keeps the tool, also if no server is configured any more."""
     if launch.mcp is not None or all(tool.get("name") != McpTool.name for tool in tools):
         return launch.mcp
     from ..extensions.mcp.servers import McpServers
@@ -36,8 +36,8 @@ def servers_of(agent: AgentState) -> "McpServers | None":
 
 
 def report_problems(servers: "McpServers | None", emit: Emit) -> None:
-    """Show problems of servers as warnings. Servers have a thread of their own, so a warning is
-    shown by the event loop of the caller, if it has one."""
+    """Show problems of servers as warnings. Servers have their own thread, so the event loop of the
+    caller shows each warning, if there is a loop."""
     if servers is None:
         return
     try:

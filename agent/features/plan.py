@@ -1,8 +1,8 @@
 """The plan of a conversation: the agent proposes it, the user agrees to it, and it is kept.
 
 A plan is an entry of source PLAN in the log, so resumed, copied and rewound sessions have it. No
-layer clears it. After each summary it is added again, whole. `plan.md` in the session's folder is a
-copy for people. The steps of the plan become the todo list.
+layer clears it. After each summary the whole plan is added again. `plan.md` in the session's folder
+is a copy for people. The steps of the plan become the todo list.
 """
 
 from collections.abc import Collection
@@ -49,7 +49,7 @@ _CUT = "\n[{left:,} more characters: Recall #{ref} has all of it.]"
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A plan that stands from now on and is not recorded yet."""
+    """A plan that applies from now on and is not recorded yet."""
 
     text: str
     agreed: bool
@@ -71,7 +71,7 @@ class PlanFeature(Feature):
         return [PlanTool(self.propose)]
 
     async def turn_started(self, turn: Turn) -> None:
-        """Record a plan that is not recorded yet, and tell the model whether to plan."""
+        """Record a plan that is not recorded yet, and announce whether the model is to plan."""
         self._turn = turn
         self._record_pending()
         self._announce_planning()
@@ -83,8 +83,8 @@ class PlanFeature(Feature):
         return result if result and self._turn.schema is None else None
 
     async def propose(self, text: str) -> Output:
-        """Put a plan to the person, and return what they say; where nobody can be asked it is kept
-        as proposed. Raises ToolError for one that is too long."""
+        """Show a plan to the user and return the answer. If the user cannot be asked, the plan is
+        kept as proposed. Raises ToolError for a plan that is too long or has no steps."""
         handle = self.handle
         try:
             self.check(text)
@@ -113,8 +113,8 @@ class PlanFeature(Feature):
         return Output(said, _details(agreed, agreed=True))
 
     def check(self, text: str) -> str:
-        """Return "" for a plan that may stand. Raises UsageError for one that has no steps or is
-        too long."""
+        """Return "" for a valid plan. Raises UsageError for a plan that has no steps or is too
+        long."""
         most = int(PLAN_SHARE * self.handle.model.current_window().size)
         if (size := estimate(text)) > most:
             raise UsageError(
@@ -138,7 +138,7 @@ class PlanFeature(Feature):
             handle.record(User(content=mode_notice(mode), source="notice"))
 
     def keep(self, text: str, *, agreed: bool = True) -> None:
-        """Record a plan that stands from now on. Raises RecordError."""
+        """Record a plan that applies from now on. Raises RecordError."""
         handle = self.handle
         known = {todo["content"]: todo["status"] for todo in handle.ledger.todos}
         todos = [{"content": s, "status": known.get(s, "pending")} for s in steps_of(text)]
@@ -153,15 +153,14 @@ class PlanFeature(Feature):
             handle.emit(Notice("warning", f"{told}: {error.strerror}"))
 
     def drop(self) -> None:
-        """Take back the plan that stands. Raises RecordError."""
+        """Drop the plan. Raises RecordError."""
         handle = self.handle
         handle.record(Note(topic=PLAN_TOPIC, text="dropped"))
         handle.record(User(content="The user dropped the plan; it holds no more.", source="notice"))
 
     def first_entries(self) -> list[Entry]:
-        """Return what a session that is opened has to be told of its plan: one that a killed
-        process did not say again after a summary. One that it did not record at all is recorded
-        with the next words."""
+        """Return the plan if a killed process did not add it again after a summary. A plan that was
+        never recorded is recorded at the next turn."""
         handle, fact = self.handle, self.handle.ledger.plan
         if pending := self._unrecorded():
             self._pending = pending
@@ -171,15 +170,15 @@ class PlanFeature(Feature):
         return [self._again(fact)]
 
     def reinserted(self, staying: Collection[int]) -> list[Entry]:
-        """Return what is to be said again after a summary behind which the items with the seqs
-        `staying` still stand."""
+        """Return the plan unless it is among the entries `staying`."""
         fact = self.handle.ledger.plan
         if fact is None or any(_seq_of(self.handle.view, seq) == fact.ref for seq in staying):
             return []
         return [self._again(fact)]
 
     def _announce_planning(self) -> None:
-        """Tell the model to plan, or to plan no longer, if it does not know. Raises RecordError."""
+        """Record a notice that the model is to plan or to stop planning, if it does not know.
+        Raises RecordError."""
         handle = self.handle
         if not any(isinstance(tool, PlanTool) for tool in handle.tools):
             return  # a subagent without the tool
@@ -226,7 +225,7 @@ def _details(text: str, *, agreed: bool) -> dict[str, Any]:
 
 
 def _seq_of(view: View, seq: int) -> int:
-    """Return the seq of the plan that an item says, 0 if it says none."""
+    """Return the number of the entry whose plan an entry of the view repeats; 0 for no plan."""
     place = view.position(seq)
     item = None if place is None else view.items[place]
     if item is None or item.source != PLAN:

@@ -1,7 +1,7 @@
-"""What the model is told at the start: the system prompt, the environment, the instruction files.
+"""The first texts for the model: the system prompt, the environment, the instruction files.
 
-The system prompt never changes within a session. What does change (date, git status) and what the
-project says (AGENTS.md, CLAUDE.md) is recorded once, as user entries before the first words.
+The system prompt never changes within a session. What can change (date, git status) and what the
+project says (AGENTS.md, CLAUDE.md) is recorded once, as user entries before the first message.
 """
 
 import os
@@ -25,11 +25,11 @@ What follows was recorded in an earlier session. It is history, not an instructi
 
 
 def system_prompt(append: str = "", part: str = "", *, own: str = "") -> str:
-    """Return the system prompt with the person's own addition.
+    """Return the system prompt with `append`, the user's addition.
 
-    The person's `own` prompt takes the place of ours, but for the section on what the program
-    itself puts into the context. For a subagent, the text on subagents and its own `part` stand at
-    the end.
+    The user's `own` prompt replaces the built-in one except for its section about what the program
+    itself adds to the context. The prompt of a subagent ends with the text about subagents and its
+    own `part`.
     """
     told = [own or prompt_text("system"), prompt_text("limits"), append]
     texts = [*told, *([prompt_text("agent"), part] if part else [])]
@@ -45,10 +45,10 @@ def first_entries(
     trust_dir: Path,
     servers: Sequence[str] = (),
 ) -> list[Entry]:
-    """Return the entries before the first words: place and time, instruction files, and what
-    another session hands over.
+    """Return the entries before the first message: environment, instruction files, and the
+    hand-over of another session.
 
-    `env` is what git may see of the environment; `trust_dir` holds what the person has trusted;
+    `env` is the environment for git, `trust_dir` has the record of what the user has trusted,
     `servers` are the names of the MCP servers.
     """
     lines = [environment_text(cwd, env), *_servers_line(servers)]
@@ -60,7 +60,7 @@ def first_entries(
 
 
 def environment_text(cwd: Path, env: Mapping[str, str]) -> str:
-    """Return directory, platform, date, git branch and status, as the model reads them."""
+    """Return directory, platform, date, git branch and status as text for the model."""
     from ..worktree import git  # GitPython costs 126 ms
 
     lines = [
@@ -86,10 +86,10 @@ def entries_after_summary(
     changed: Sequence[str] = (),
     servers: Sequence[str] = (),
 ) -> list[Entry]:
-    """Return what must stand in the context after a summary.
+    """Return the entries to add after a summary.
 
-    That is: where this is, what is allowed, what is still to do and still runs, which subagents did
-    not finish, what is preserved, and the instruction files as they are now.
+    They name the place, the permission mode, open todos, running jobs, unfinished subagents and
+    preserved sections, and repeat the instruction files as they are now.
     """
     lines = [
         "After the compression, as things stand now:",
@@ -124,7 +124,7 @@ def _servers_line(servers: Sequence[str]) -> list[str]:
 
 
 def changed_files_notice(paths: Sequence[str]) -> list[Entry]:
-    """Return what a resumed session is told of files that have changed since it knew them."""
+    """Return the notice of a resumed session about files that have changed since it knew them."""
     return [User(content=_changed(paths), source="environment")] if paths else []
 
 

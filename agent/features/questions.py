@@ -17,7 +17,7 @@ _HEADING = "[The user's answers to your questions:]"
 
 
 class QuestionsFeature(Feature):
-    """Asks the user, or looks the answers up in those given beforehand."""
+    """Asks the user, or finds the answers among those given on the command line."""
 
     name = "questions"
 
@@ -31,7 +31,7 @@ class QuestionsFeature(Feature):
 
     async def ask(self, questions: Sequence[QuestionParams]) -> Sequence[str]:
         """Return the answers to questions. They are recorded as a message of the user after the
-        results of this reply. Raises ToolError where nobody answers."""
+        results of this reply. Raises ToolError if nobody answers."""
         handle = self.handle
         given = [self._given(each.question) if self._given else None for each in questions]
         answers = [answer for answer in given if answer is not None]

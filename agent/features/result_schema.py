@@ -1,9 +1,9 @@
 """`--json-schema FILE`: the final answer of a turn is JSON that fits a schema.
 
-The model is told the schema in a message of its own, and again once a summary has taken that one
-out of the context. An answer that does not fit is told what is wrong with it and tried again, so
-often as `MAX_TRIES` says. Schemas are JSON Schema, draft 2020-12 unless they name another draft;
-nothing that a schema refers to is ever fetched.
+A message tells the model the schema. It is repeated when a summary has removed it from the context.
+If an answer does not fit, the model is told what is wrong and tries again, up to `MAX_TRIES`
+answers. Schemas are JSON Schema, draft 2020-12 unless they name another draft. Nothing that a
+schema refers to is fetched.
 """
 
 import json
@@ -26,9 +26,9 @@ from ..session.store import content_text
 
 MAX_SCHEMA_BYTES = 100_000
 MAX_TRIES = 2  # answers of one turn
-MAX_PROBLEMS = 5  # that are told of one answer
+MAX_PROBLEMS = 5  # of one answer, in the request for another one
 MAX_PROBLEM_CHARS = 300
-NOTICE = "notice"  # the source of our own words in a session
+NOTICE = "notice"  # the source of entries with texts of the program
 
 _FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 _INSTRUCTION = """\
@@ -45,11 +45,11 @@ Answer again with the whole JSON document alone. The schema:]
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
-    """An answer as a schema sees it."""
+    """An answer, checked against a schema."""
 
-    document: str = ""  # the JSON text alone, "" where it does not fit
+    document: str = ""  # the JSON text, "" if it does not fit
     value: Any = None  # what that says
-    problems: tuple[str, ...] = ()  # what is wrong: the path in the document, and the rule
+    problems: tuple[str, ...] = ()  # each with the path in the document, and the rule
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class ResultSchema:
 
     @property
     def told(self) -> str:
-        """What the model is told of it."""
+        """The instruction for the model."""
         return _INSTRUCTION + self.text
 
     def read(self, answer: str) -> ReadAnswer:
-        """Return what an answer says: JSON alone, or in one fenced block and nothing else."""
+        """Read an answer: JSON alone, or in one fenced block without other text."""
         fenced = _FENCED.fullmatch(answer.strip())
         document = (fenced[1] if fenced else answer).strip()
         try:
@@ -81,8 +81,8 @@ class ResultSchema:
         return ReadAnswer(problems=problems) if problems else ReadAnswer(document, value)
 
     def check(self) -> None:
-        """Raise ValueError where this is no schema, refers to what it does not have, or never
-        comes to an end."""
+        """Raise ValueError if this is not a schema, has a reference that leads to nothing, or
+        refers to itself without end."""
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import validator_for
 
@@ -143,8 +143,8 @@ class ResultSchemaFeature(Feature):
             self.handle.record(User(content=self._told, source=NOTICE))
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
-        """Return what is wrong with a final answer. Raises ResultError for the last try, unless a
-        denial explains it."""
+        """Return a request for another answer if a final answer does not fit. Raises ResultError at
+        the last try, unless a denied call explains it."""
         if not is_final or self._schema is None:
             return None
         problems = self._schema.read(text_of(reply.content)).problems
@@ -166,8 +166,8 @@ class ResultSchemaFeature(Feature):
 
 
 def as_schema(given: "Mapping[str, Any] | ResultSchema | None") -> ResultSchema | None:
-    """Return what a program gave as a schema. Raises UsageError for what is none, or not one that
-    can be checked without a network."""
+    """Return a schema that a program gave. Raises UsageError for an invalid schema, and for one
+    that can only be checked with a network."""
     if given is None or isinstance(given, ResultSchema):
         return given
     try:
@@ -180,8 +180,8 @@ def as_schema(given: "Mapping[str, Any] | ResultSchema | None") -> ResultSchema 
 
 
 def read_schema(path: Path) -> ResultSchema:
-    """Return the schema in a file. Raises UsageError for a file that cannot be read and for what is
-    no schema, or not one that can be checked without a network."""
+    """Return the schema in a file. Raises UsageError for an unreadable file, for an invalid schema,
+    and for one that can only be checked with a network."""
     hint = "Give a file with a JSON Schema, which says all that it refers to itself."
     try:
         with path.open("rb") as file:  # a pipe will do: <(…)
@@ -205,7 +205,7 @@ def read_schema(path: Path) -> ResultSchema:
 
 
 def _resolve_references(schema: Any, draft: str) -> None:
-    """Raise ValueError where a schema refers to what neither it nor the standard has."""
+    """Raise ValueError for a reference that leads neither into the schema nor into the standard."""
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import specification_with
@@ -233,7 +233,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def _problem(error: Any) -> str:
-    """Return what is wrong in one line: where in the document, what, and by which rule."""
+    """Return an error in one line: the place in the document, the problem, and the rule."""
     where = "".join(f"/{part}" for part in error.absolute_path) or "the document"
     rule = "".join(f"/{part}" for part in error.absolute_schema_path)
     return f"{where}: {shorten(error.message, MAX_PROBLEM_CHARS)} (rule {rule or '/'})"

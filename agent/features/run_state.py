@@ -1,8 +1,8 @@
-"""Go on with a run that its state file says is RUNNING, where the model stops to ask (S3).
+"""Continue a run whose state file says RUNNING when the model stops to ask (S3).
 
-After a summary, a run goes on without the user's confirmation, within the permissions that were
-given, at most as often as its state has units of work left. What the question is about is not read:
-the notice decides nothing, and a model that repeats its question at once gets its turn ended.
+After a summary, a run continues without confirmation by the user, within the given permissions, at
+most as often as its state has units of work left. The question itself is not read: the notice
+decides nothing, and a model that repeats its question at once ends its turn.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class RunStateFeature(Feature):
     def _begin(self) -> None:
         self._room = 0  # how often the state allows it, read at the first question
         self._given = 0
-        self._units = set[str]()  # the model was told to go on with these
+        self._units = set[str]()  # the units of work that the notices named
         self._worked = True  # since the last answer
 
     async def turn_started(self, turn: Turn) -> None:

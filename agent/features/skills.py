@@ -1,9 +1,9 @@
-"""The skills of a conversation: which ones it is told of, and which are loaded.
+"""The skills of a conversation: the list that the model gets, and the loaded texts.
 
-All of it stands in the log, so that a resumed session, a copy and a rewound one have it by
-themselves. An entry of source SKILL_LIST says what there is: whole at the start and after a
-summary, later only what has changed. One of source SKILL is a skill's text. No layer clears it, and
-after a summary that would take it away it is said again, as it was recorded.
+All of it is in the log, so resumed, copied and rewound sessions have it. An entry of source
+SKILL_LIST lists the skills: all of them at the start and after a summary, later only changes. An
+entry of source SKILL is the text of a skill. No layer clears it. After a summary that would remove
+it, the text is added again as it was recorded.
 """
 
 import asyncio
@@ -41,8 +41,8 @@ from ..session.ledger import SkillFact
 
 LIST_SHARE = 0.02  # of the window, for the list of skills
 SKILL_SHARE = 0.05  # of the window, for the text of one skill
-ALL_SKILLS_SHARE = 0.15  # of the window, for all texts that are said again after a summary
-MIN_TEXT_TOKENS = 200  # of a text that is cut: where less has room, it is left out
+ALL_SKILLS_SHARE = 0.15  # of the window, for all texts that are added again after a summary
+MIN_TEXT_TOKENS = 200  # of a text that is cut; a shorter text is left out
 MAX_PATH_CHARS = 300
 USES_FILE = "skill_uses.json"  # in the state folder: when each skill was last loaded
 
@@ -70,8 +70,7 @@ Find = Callable[[], tuple[dict[str, Skill], list[str]]]
 
 
 def skills_of(launch: LaunchOptions) -> tuple[dict[str, Skill], list[str]]:
-    """Return the skills for conversations that are started so, and a warning for each that was
-    left out; blocking."""
+    """Return the skills for these options, and a warning for each that was left out. Blocking."""
     if launch.safe or "skills" in launch.settings.features.off:
         return {}, []
     return load_skills(
@@ -90,7 +89,7 @@ class SkillUses:
         self._path = folder / USES_FILE
 
     def read(self) -> Mapping[str, float]:
-        """Return the times by name, in Unix time; none where the file makes no sense."""
+        """Return the times by name, in Unix time; nothing for an unreadable file."""
         try:
             found = json.loads(self._path.read_bytes())
         except (OSError, ValueError):
@@ -99,7 +98,7 @@ class SkillUses:
         return {name: float(at) for name, at in times if isinstance(at, int | float)}
 
     def note(self, name: str) -> None:
-        """Note that a skill is loaded now; what cannot be written is not kept."""
+        """Note that a skill is loaded now. A failure to write is ignored."""
         uses = {**self.read(), name: time.time()}
         with suppress(OSError):
             make_private_folder(self._path.parent)
@@ -111,8 +110,8 @@ class SkillSource:
     """Where the skills of conversations come from."""
 
     find: Find = lambda: ({}, [])  # reads all files
-    known: Mapping[str, Skill] = field(default_factory=dict)  # what it found a moment ago
-    warnings: Sequence[str] = ()  # that were told then
+    known: Mapping[str, Skill] = field(default_factory=dict)  # the result of a moment ago
+    warnings: Sequence[str] = ()  # shown at that time
     uses: SkillUses | None = None
 
 
@@ -134,16 +133,16 @@ class SkillsFeature(Feature):
         self.known = source.known
         self._told = set(source.warnings)
         self._requested: list[Skill] = []  # by the model, not recorded yet
-        self._is_fresh = True  # `known` is as it was found a moment ago
+        self._is_fresh = True  # `known` was read a moment ago
 
     def tools(self) -> list[Tool[Any]]:
-        """Return the tool Skill where there are skills. A session keeps the tool it began with."""
+        """Return the tool Skill if there are skills. A session keeps the tool it began with."""
         names = (tool.get("name") for tool in self.handle.view.tools)
         has_skills = bool(self.known) or SkillTool.name in names
         return [SkillTool(self.request)] if has_skills else []
 
     def request(self, name: str | None) -> Output:
-        """Have a skill's text recorded behind the results of the reply that asks for it. Raises
+        """Request the text of a skill, which is recorded after the results of this reply. Raises
         ToolError."""
         if not (name or "").strip():
             lines = [skill.line for skill in self._listed()]
@@ -210,7 +209,7 @@ class SkillsFeature(Feature):
             del self._requested[0]
 
     def _load(self, name: str) -> None:
-        """Record the text of a skill that the person called. Raises RecordError."""
+        """Record the text of a skill that the user called. Raises RecordError."""
         skill = self.known[name]
         if ref := self._whole(skill):
             text = _CALLED_AGAIN.format(name=name, ref=ref)
@@ -219,9 +218,8 @@ class SkillsFeature(Feature):
             self._record(skill, by_person=True)
 
     def first_entries(self) -> list[Entry]:
-        """Return what a session that is opened has to be told of skills: what there is, and texts
-        that a killed process did not say again after a summary. One that it did not record at all
-        is recorded with the next words."""
+        """Return the list of skills, and texts that a killed process did not add again after a
+        summary. A text that was never recorded is recorded at the next turn."""
         self._requested += self._unrecorded()
         view, facts = self.handle.view, self.handle.ledger.skills.values()
         missing = [fact for fact in facts if (fact.name, fact.digest) not in self._standing()]
@@ -231,8 +229,7 @@ class SkillsFeature(Feature):
         return [*self._changes(), *entries]
 
     def reinserted(self, staying: Collection[int]) -> list[Entry]:
-        """Return what is to be said again after a summary behind which the items with the seqs
-        `staying` still stand."""
+        """Return the list and the texts that are not among the entries `staying`."""
         view, standing, room = self.handle.view, set[tuple[str, str]](), 0
         for item in view.items:
             if item.source == SKILL and item.seq in staying:
@@ -244,7 +241,7 @@ class SkillsFeature(Feature):
         return [*([] if listed else self._whole_list()), *self._again(missing, standing=room)]
 
     def _unrecorded(self) -> list[Skill]:
-        """Return the skills that the model asked for and whose text never came."""
+        """Return the skills that the model asked for and whose text was never recorded."""
         view, facts = self.handle.view, self.handle.ledger.skills
         asked: dict[str, int] = {}
         for item in view.items:
@@ -257,7 +254,7 @@ class SkillsFeature(Feature):
         ]
 
     def _record(self, skill: Skill, *, by_person: bool) -> None:
-        """Record a skill's text, and let its rules hold for this turn."""
+        """Record the text of a skill and allow calls by its rules until the turn ends."""
         handle = self.handle
         seq = handle.log.last_seq + 1
         head = _HEAD.format(name=skill.name, folder=_shown(skill.folder))
@@ -285,8 +282,8 @@ class SkillsFeature(Feature):
             self.source.uses.note(skill.name)
 
     def _again(self, facts: Iterable[SkillFact], *, standing: int) -> list[Entry]:
-        """Return texts to be said again, cut to what one and all may take; those loaded last are
-        cut last. `standing` is the size of those that need not be said."""
+        """Return texts to add again, cut to the limits of one text and of all. Texts that were
+        loaded last are cut last. `standing` is the size of the texts that stay in the view."""
         room, entries = int(ALL_SKILLS_SHARE * self._window) - standing, list[Entry]()
         for fact in reversed([fact for fact in facts if fact.ref]):
             found = self.handle.context.recall(fact.ref)
@@ -311,7 +308,7 @@ class SkillsFeature(Feature):
         return entries[::-1]
 
     def _bounded(self, text: str, room: int, ref: int) -> str:
-        """Return a text, or as much of it as has room with a word on the rest."""
+        """Return a text, cut to `room` tokens with a note about the rest."""
         if estimate(text) <= room:
             return text
         note = _CUT.format(left=len(text), ref=ref)
@@ -319,8 +316,8 @@ class SkillsFeature(Feature):
         return f"{kept}\n{_CUT.format(left=len(text) - len(kept), ref=ref)}"
 
     def _whole_list(self) -> list[Entry]:
-        """Return the list of skills within its bound, the one loaded last first; nothing where
-        there are none or the model has no way to load one."""
+        """Return the list of skills within its limit, the skill that was loaded last first; nothing
+        if there are none or the model cannot load one."""
         skills, shown = self._listed(), list[str]()
         if not skills:
             return []
@@ -337,7 +334,7 @@ class SkillsFeature(Feature):
         return [User(content="\n".join(lines), source=SKILL_LIST, details=details)]
 
     def _changes(self) -> list[Entry]:
-        """Return what is to be told of skills that are not as the conversation knows them."""
+        """Return the changes of the skills since the model's list."""
         told = self._told_of(self.handle.view)
         skills = {skill.name: skill for skill in self._listed()}
         if told is None:
@@ -376,7 +373,7 @@ class SkillsFeature(Feature):
         return sorted(found, key=lambda skill: (-uses.get(skill.name, 0.0), skill.name))
 
     def _told_of(self, view: View) -> dict[str, str] | None:
-        """Return what the context says of skills, None where it has no list."""
+        """Return the skills in the model's list, None if the view has no list."""
         told: dict[str, str] | None = None
         for item in view.items:
             details = view.facts(item)[0] if item.source == SKILL_LIST else {}
@@ -393,15 +390,15 @@ class SkillsFeature(Feature):
         return told
 
     def _standing(self) -> dict[tuple[str, str], int]:
-        """Return the seqs of the newest text of each skill that stands in the context, by name and
-        digest; what was cut for want of room behind a summary counts."""
+        """Return the numbers of the entries with the newest text of each skill, by name and digest.
+        A text that was cut after a summary counts."""
         view = self.handle.view
         newest = {_key(view.facts(item)[0])[0]: item for item in view.items if item.source == SKILL}
         return {_key(view.facts(item)[0]): item.seq for item in newest.values()}
 
     def _whole(self, skill: Skill) -> int:
-        """Return the seq of the text of a skill, if it stands there as a load would show it; 0 if
-        it does not."""
+        """Return the number of the entry with the text of a skill, as a new load would record it; 0
+        for none."""
         ref = self._standing().get((skill.name, skill.digest), 0)
         place = self.handle.view.position(ref)
         details = {} if place is None else self.handle.view.facts(self.handle.view.items[place])[0]
@@ -417,14 +414,14 @@ def _details(skill: Skill) -> dict[str, str]:
 
 
 def _key(details: Mapping[str, Any]) -> tuple[str, str]:
-    """Return name and digest of the skill whose text an entry with these details is."""
+    """Return name and digest of a skill from the details of an entry."""
     found = details.get("skill")
     found = found if isinstance(found, dict) else {}
     return str(found.get("name")), str(found.get("digest"))
 
 
 def _mark(skill: Skill) -> str:
-    """Return what tells one line of the list from another."""
+    """Return a digest of a line of the list."""
     return hashlib.sha256(skill.line.encode(errors="replace")).hexdigest()[:12]
 
 

@@ -1,10 +1,11 @@
-"""The types of subagents: three built in, and what files of the person, projects and plugins add.
+"""The types of subagents: three built-in ones, and those in files of the user, projects and
+plugins.
 
 A file is `agents/<any>.md`: front matter (`name`, `description`, `tools`, `model`) between two
-lines of `---`, and below it the prompt. A project's files count only once the person has trusted
-their content. An untrusted or broken file, and a link that leads out of the project, is left out
-with a warning. No type can do more than the conversation that starts it. The files of a plugin were
-written for another agent: keys and tools of that one which are not known here are passed over.
+lines of `---`, followed by the prompt. A project's file counts only after the user has trusted its
+content. An untrusted or broken file, and a link out of the project, is left out with a warning. No
+type can do more than the conversation that starts it. The files of a plugin were written for
+another agent: unknown keys and tools in them are ignored.
 """
 
 import os
@@ -27,12 +28,12 @@ from ..session.store import AGENTS
 if TYPE_CHECKING:
     from ...tools.base import Tool
 
-TYPES_FOLDER = "agents"  # of the person's own configuration, and of .ctxagent in a project
+TYPES_FOLDER = "agents"  # in the user's configuration, and in .ctxagent of a project
 MAX_DESCRIPTION_CHARS = (
     500  # characters of a description: the model reads all of them at every call
 )
 READ_ONLY_TOOLS = ("Bash", "Read", "Grep", "Glob", "Recall")
-TASK, PLAN = "Task", "Plan"  # which only the conversation with the person has
+TASK, PLAN = "Task", "Plan"  # tools that subagents do not have
 LINK_LEAVES_PROJECT = (
     "it is a link that leads out of the project; copy the file there if it belongs to it"
 )
@@ -54,7 +55,7 @@ class AgentType:
     looks_only: bool = False  # edits nothing, and runs only commands that plainly read
 
     def of(self, tools: Sequence["Tool[Any]"]) -> "list[Tool[Any]]":
-        """Return which of its parent's tools a subagent of this type has."""
+        """Return those of its parent's tools that a subagent of this type has."""
         own = [tool for tool in tools if tool.name not in (TASK, PLAN)]
         return [t for t in own if self.tools is None or t.name in self.tools]
 
@@ -107,8 +108,8 @@ def load_types(
 ) -> tuple[list[AgentType], list[str]]:
     """Return all types for work in `cwd`, and a warning for each file that was left out.
 
-    `tools` are the names of all tools. The first of a name counts: a built-in type, the person's,
-    the project's, that of a plugin.
+    `tools` are the names of all tools. For types with the same name the first counts: built-in, of
+    the user, of the project, of a plugin.
     """
     types, warnings = {each.name: each for each in built_in_types()}, []
     own = sorted((config_home / TYPES_FOLDER).glob("*.md"))
@@ -148,7 +149,7 @@ def project_files(cwd: Path, home: Path) -> list[Path]:
 
 
 def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
-    """Return the type that a file describes. Raises ValueError, saying what is wrong with it."""
+    """Return the type in a file. Raises ValueError with the problem."""
     values, prompt = split_front_matter(text)
     if not values:
         raise ValueError("it does not begin with front matter between two lines of ---")
@@ -172,8 +173,8 @@ def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
 
 
 def parse_plugin_type(text: str, source: str, tools: Collection[str]) -> AgentType:
-    """Return the type that a file for another agent describes, in the format of
-    https://code.claude.com/docs/en/sub-agents. Raises ValueError, saying what is wrong with it."""
+    """Return the type in a file for another agent, in the format of
+    https://code.claude.com/docs/en/sub-agents. Raises ValueError with the problem."""
     values, prompt = split_front_matter(text)
     named, denied = list_value(values, "tools"), list_value(values, "disallowedTools")
     named = () if "*" in named else named
@@ -194,7 +195,8 @@ def parse_plugin_type(text: str, source: str, tools: Collection[str]) -> AgentTy
 
 
 def _checked(found: AgentType) -> AgentType:
-    """Return the type. Raises ValueError for one that lacks something."""
+    """Return the type. Raises ValueError if its name, description or prompt is missing or
+    invalid."""
     if not _NAME.fullmatch(found.name):
         raise ValueError(f"name is {found.name!r}, not up to 40 of a-z, 0-9 and -, a letter first")
     if not found.description:
@@ -222,7 +224,7 @@ def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _tools(values: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...] | None:
-    """Return the tools that a file names, with or without brackets; None where it names none."""
+    """Return the tools that a file names, with or without brackets; None for no key `tools`."""
     if "tools" not in values:
         return None
     named = tuple(re.findall(r"[^\s,\[\]\"']+", text_value(values, "tools")))

@@ -1,10 +1,10 @@
 """Run subagents: conversations that a conversation starts, each with its own log, view, window and
-full compaction.
+compaction.
 
-A call of Task opens an `AgentState` in `agents/<id>/` of the session's folder and gives it one
-turn. It may do what its parent may at that moment, and what it spends counts there. The parent gets
-its answer, or what it had when it failed, was interrupted or reached a limit. Two entries are
-recorded, at the start and at the end, so that a killed process loses neither the work nor the sums.
+A call of Task opens an `AgentState` in `agents/<id>/` of the session's folder and runs one turn.
+The subagent has the permissions of its parent at that moment, and its cost counts there. The parent
+gets the answer, or the partial result after a failure, an interrupt or a limit. An entry at the
+start and another at the end keep work and sums when the process is killed.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class SubagentSpec:
-    """What a subagent is opened with."""
+    """The options with which a subagent is opened."""
 
     id: str
     type: AgentType
@@ -127,7 +127,7 @@ class SubagentsFeature(Feature):
     async def run(self, task: SubagentTask) -> Output:
         """Run one subagent and return its answer.
 
-        Raises ToolError for a task that cannot begin, and Interrupted with what the subagent had.
+        Raises ToolError for a task that cannot begin, and Interrupted with the partial result.
         """
         kind = self._type_of(task)
         id = task.resume or f"{kind.name}-{secrets.token_hex(3)}"
@@ -150,10 +150,10 @@ class SubagentsFeature(Feature):
 
     @asynccontextmanager
     async def _place(self, id: str) -> AsyncIterator[asyncio.Event]:
-        """Wait for one of the places to work in.
+        """Wait for one of the places for running subagents.
 
-        Yields an event that whoever ends the subagent before it begins sets; raises ToolError where
-        that happens before there is a place.
+        Yields an event that is set when the subagent is stopped before it begins. Raises ToolError
+        if it is stopped before there is a place.
         """
         stopped, places, agents = asyncio.Event(), self._places, self.handle.context.agents
         waiting = asyncio.ensure_future(places.acquire())
@@ -230,7 +230,7 @@ class SubagentsFeature(Feature):
         used: Counts,
         rows: list[dict[str, Any]],
     ) -> Output:
-        """Return what the parent gets from a subagent, and count its changes as known."""
+        """Return the output for the parent, and count the changes of the subagent as known."""
         self.handle.denials.add(*child.handle.denials)
         if self._runner.change_tracker is not None:
             self._runner.change_tracker.credit(agent.id, [row["path"] for row in rows])
@@ -262,7 +262,7 @@ class SubagentsFeature(Feature):
         )
 
     async def _worked(self, id: str, child: AgentState, prompt: str) -> TurnFinished:
-        """Run one turn of a subagent and leave it, whatever happens."""
+        """Run one turn of a subagent and close it in any case."""
         work = asyncio.ensure_future(run_turn(child, prompt, verbatim=True))
         self.handle.context.agents[id] = work.cancel
         try:
@@ -310,7 +310,7 @@ class SubagentsFeature(Feature):
         return progress.child
 
     def _prior(self, kind: AgentType, task: SubagentTask) -> HandOver | None:
-        """Return what is handed over to a new subagent; a resumed one has it in its own log."""
+        """Return the hand-over for a new subagent. The log of a resumed one has it already."""
         if task.resume is not None:
             return None
         folder, ledger = self.handle.folder, self.handle.ledger
@@ -347,16 +347,16 @@ class SubagentsFeature(Feature):
         return self._types[name]
 
     def _changes(self, kind: AgentType) -> bool:
-        """Tell whether a subagent of this type may change files."""
+        """Return True if a subagent of this type can change files."""
         tools = kind.of(self.handle.tools)
         return not kind.looks_only and any(tool.effect in ("edit", "run") for tool in tools)
 
     def _summarize(self, child: AgentState, finished: TurnFinished) -> None:
-        """Write the record that a later subagent for the same work is given; no model is asked."""
+        """Write the summary for a later subagent with the same work, without a model."""
         if not child.view.items:
             return
         document = current_document(child.engine.host)
-        if STATUS_OF_TURN[finished.status] == "done":  # so nothing comes next
+        if STATUS_OF_TURN[finished.status] == "done":  # no next steps are left
             answer = cut_after(finished.text, MAX_SUMMARY_ANSWER_CHARS, " …")
             document = replace(document, done=(*document.done, answer), next_steps=())
         text = f"{render(document)}{pinned_section(child.ledger.pins)}"
@@ -368,8 +368,8 @@ class SubagentsFeature(Feature):
 
 
 class _Progress:
-    """Tells the parent's front end of a subagent: what concerns a person at once, the rest in a
-    report now and then."""
+    """Reports a subagent to the front end of its parent: notices and compactions at once, the rest
+    in a report at intervals."""
 
     def __init__(self, id: str, emit: Emit) -> None:
         self.child: AgentState | None = None
@@ -416,7 +416,7 @@ class _Progress:
 
 
 def _with_source(output: Output, prior: HandOver | None) -> Output:
-    """Name the earlier subagent whose summary this one began with, if there was one."""
+    """Add the name of the earlier subagent whose summary this one began with, if there was one."""
     if prior is None:
         return output
     text = f'{output.text}\n[Started with the summary of {prior.id} ("{prior.description}")]'
@@ -430,7 +430,7 @@ def _answer_text(
     used: Counts,
     denied: Sequence[str],
 ) -> str:
-    """Return the answer as the parent reads it: how it ended, what was said, how to go on."""
+    """Return the answer for the parent: how the subagent ended, its text, how to resume it."""
     why = (finished.error or {}).get("message", "").split("\n")[0]
     parts = [REASONS[agent.status].format(why=why)]
     if agent.status != "done":

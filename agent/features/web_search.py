@@ -1,9 +1,9 @@
-"""Searches of the web by the model's server: whether it is asked for them, and what is done where
-it refuses.
+"""Web searches by the model's server: whether a session has them, and what happens when the server
+refuses.
 
-A session keeps the list of tools that it began with, since a change costs the prompt cache and all
-thinking. A server that takes no such tool, or no such blocks in the messages, is asked again
-without them; that is recorded, so it is not tried again, in a resumed session either.
+A session keeps the list of tools that it began with, because a change costs the prompt cache and
+all thinking. If a server refuses the tool, or blocks of searches in the messages, the request is
+sent again without them. That is recorded, so that it is not tried again, also in a resumed session.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class WebSearchFeature(Feature):
         return True
 
     async def _instead(self) -> str:
-        """Say which tool of an MCP server searches in its place."""
+        """Return a text about the tools of MCP servers that can search instead."""
         servers, found = self._servers, ""
         if servers is not None:
             try:
@@ -110,7 +110,7 @@ class WebSearchFeature(Feature):
         return f"Mcp reaches {', '.join(names[:3])} in its place"
 
     def _drop_searches(self, why: str) -> bool:
-        """Put what the searches found into words, and tell of it."""
+        """Replace the results of searches by their titles, and notify the user."""
         view = self.handle.view
         targets = [
             {"seq": each.item.seq, "tool_use_id": each.call.id,

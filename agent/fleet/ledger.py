@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
@@ -56,18 +56,13 @@ class SessionSums:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptOutcome:
+@dataclass(frozen=True, kw_only=True)
+class AttemptOutcome(SessionSums):
     """How an attempt at a task ended. Counts and dollars are those of the task's whole session."""
 
     exit_code: int | None  # None where the agent came to no end of its own
     kind: str = ""  # of a failure: a word or two; "" for none
     message: str = ""
-    cost_usd: float | None = 0.0  # None where no price is known
-    calls: int = 0
-    tool_calls: int = 0
-    tokens: int = 0  # that the model read and wrote
-    tokens_saved: int = 0  # by compaction
     seconds: float = 0.0  # of this attempt
     host: str = ""
     patch_bytes: int | None = None  # None where there is no repository
@@ -76,7 +71,7 @@ class AttemptOutcome:
     @property
     def sums(self) -> SessionSums:
         """What the task's session has used."""
-        return SessionSums(**{name: getattr(self, name) for name in SessionSums.__slots__})
+        return SessionSums(**{each.name: getattr(self, each.name) for each in fields(SessionSums)})
 
     @property
     def state(self) -> TaskState:
@@ -296,8 +291,8 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
         record.starts += 1
         record.sums.setdefault(record.session, SessionSums())
     elif event == "ended":
-        fields = {name: line[name] for name in AttemptOutcome.__slots__ if name in line}
-        record, outcome = records[id], AttemptOutcome(**fields)
+        known = (each.name for each in fields(AttemptOutcome) if each.name in line)
+        record, outcome = records[id], AttemptOutcome(**{name: line[name] for name in known})
         record.outcome, record.state, record.has_ended = outcome, outcome.state, True
         record.sums[line["session"]] = outcome.sums
     elif event == "retry":

@@ -72,68 +72,49 @@ class TaskLine:
     budget_usd: float | None
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or "\0" in value:
-        raise ValueError("a text that is not blank")
-    return value
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\0" not in value
 
 
-def _identifier(value: Any) -> str:
-    if not isinstance(value, str) or not _ID.fullmatch(value):
-        raise ValueError(f"a name. {NAME_HINT}")
-    return value
+def _is_prompt(value: Any) -> bool:
+    size = len(value.encode("utf-8", "replace")) if _is_text(value) else 0
+    return 0 < size <= MAX_PROMPT_BYTES and value != "-"
 
 
-def _argument(value: Any) -> str:
-    """A text that may stand behind a command without being taken for an option of it."""
-    if _text(value).startswith("-"):
-        raise ValueError("a text that does not begin with -")
-    return str(value)
+def _is_argument(value: Any) -> bool:
+    """Return True for a text that no command takes for an option of it."""
+    return _is_text(value) and not value.startswith("-")
 
 
-def _prompt(value: Any) -> str:
-    if len(_text(value).encode("utf-8", "replace")) > MAX_PROMPT_BYTES or value == "-":
-        raise ValueError(f"a text of at most {MAX_PROMPT_BYTES:,} bytes")
-    return str(value)
+def _is_amount(value: Any) -> bool:
+    return type(value) in (int, float) and 0 < value < 1e9
 
 
-def _switch(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def _amount(value: Any) -> float:
-    if type(value) not in (int, float) or not 0 < value < 1e9:
-        raise ValueError("a number above 0")
-    return float(value)
-
-
-def _count(value: Any) -> int:
-    if type(value) is not int or not 0 < value < 1e9:
-        raise ValueError("a whole number above 0")
-    return int(value)
-
-
-def _variables(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(
+def _are_variables(value: Any) -> bool:
+    return isinstance(value, list) and all(
         isinstance(each, str) and _VARIABLE.fullmatch(each) for each in value
-    ):
-        raise ValueError("a list of names of variables")
-    return tuple(value)
+    )
 
 
-def _settings(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError("an object with settings by their names")
-    return value
-
-
-_READERS: dict[str, Callable[[Any], Any]] = {
-    "id": _identifier, "prompt": _prompt, "dir": _argument, "worktree": _switch, "git": _argument,
-    "commit": _argument, "image": _argument, "settings": _settings, "budget_usd": _amount,
-    "time_limit": _amount, "cores": _count, "memory_mb": _count, "env": _variables,
-}  # fmt: skip
+_ARGUMENT = (_is_argument, "a text that is not blank and does not begin with -")
+_AMOUNT = (_is_amount, "a number above 0")
+_COUNT = (lambda value: type(value) is int and _is_amount(value), "a whole number above 0")
+# By its key, whether a value is right, and what it is to be.
+_KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "id": (lambda value: _is_text(value) and _ID.fullmatch(value), f"a name. {NAME_HINT}"),
+    "prompt": (_is_prompt, f"a text of at most {MAX_PROMPT_BYTES:,} bytes"),
+    "dir": _ARGUMENT,
+    "worktree": (lambda value: isinstance(value, bool), "true or false"),
+    "git": _ARGUMENT,
+    "commit": _ARGUMENT,
+    "image": _ARGUMENT,
+    "settings": (lambda value: isinstance(value, dict), "an object with settings by their names"),
+    "budget_usd": _AMOUNT,
+    "time_limit": _AMOUNT,
+    "cores": _COUNT,
+    "memory_mb": _COUNT,
+    "env": (_are_variables, "a list of names of variables"),
+}
 
 
 def parse_task(line: bytes) -> Task:
@@ -149,15 +130,13 @@ def parse_task(line: bytes) -> Task:
     for name in ("id", "prompt"):
         if name not in found:
             raise ValueError(f"{name} is missing")
-    values = {}
     for name, value in found.items():
-        if name not in _READERS:
-            raise ValueError(f"{name} is no key of a task; they are {', '.join(_READERS)}")
-        try:
-            values[name] = _READERS[name](value)
-        except ValueError as error:
-            raise ValueError(f"{name} is to be {error}") from None
-    task = Task(**values)
+        if name not in _KEYS:
+            raise ValueError(f"{name} is no key of a task; they are {', '.join(_KEYS)}")
+        is_right, wanted = _KEYS[name]
+        if not is_right(value):
+            raise ValueError(f"{name} is to be {wanted}")
+    task = Task(**{**found, "env": tuple(found.get("env", ()))})
     if (task.dir is not None) + (task.git is not None) > 1:
         raise ValueError("dir and git are two places")
     if task.dir is None and task.git is None and task.image is None:

@@ -16,7 +16,6 @@ from ..context.view import View
 from ..events import Emit, Notice, waiting
 from ..permissions.approval import Approval
 from ..session.checkpoints import Checkpoints
-from ..session.entries import Entry
 from ..session.ledger import Ledger
 from ..session.log import Log
 from ..session.store import AGENTS
@@ -39,6 +38,7 @@ class AgentState:
     is_open: bool = False  # whether the opening is recorded
 
     def __post_init__(self) -> None:
+        self.record = self.handle.record
         self._startup = StartupEntries(self.features.first_entries, self.record)
         self.handle.session.listeners.append(self.features.recorded)
 
@@ -84,17 +84,13 @@ class AgentState:
 
     @property
     def context(self) -> Context:
-        """What the tools are given."""
+        """The context for the tools."""
         return self.handle.context
 
     @property
     def emit(self) -> Emit:
         """Shows an event in the front end."""
         return self.handle.emit
-
-    def record(self, entry: Entry) -> Entry:
-        """Append an entry to the log and update everything computed from it. Raises RecordError."""
-        return self.handle.session.record(entry)
 
     async def begin(self) -> None:
         """Record the beginning of a session, once. Raises RecordError."""
@@ -103,7 +99,7 @@ class AgentState:
         await self.record_startup()
 
     async def prepare(self) -> None:
-        """Wait for what the list of tools needs, once, before the session is opened."""
+        """Complete the list of tools, once, before the session is opened."""
         if not self.is_open:
             await self.features.prepare()
 
@@ -121,7 +117,7 @@ class AgentState:
             await self.features.session_started()
 
     async def finish(self) -> None:
-        """Do what is due when the session ends normally; call it before `close`."""
+        """Prepare the end of a session that ends normally. Call it before `close`."""
         if self.is_open:
             await self.engine.finish()
 
@@ -133,7 +129,7 @@ class AgentState:
             await self.model.client.close()
 
     async def leave(self) -> None:
-        """Do what `close` does, but leave the model open for another conversation."""
+        """Close all but the model, which another conversation uses."""
         handle, is_subagent = self.handle, self.folder.parent.name == AGENTS
         try:
             await self.engine.close()

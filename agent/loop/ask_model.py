@@ -11,8 +11,8 @@ from .agent import AgentState
 async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
     """Make the context small enough and ask the model for one reply.
 
-    When the server refuses images, the engine takes them out; when it finds the prompt too long,
-    the engine makes it smaller, once. Then the model is asked again.
+    If the server refuses images, the engine removes them. If it refuses the prompt as too long, the
+    engine makes it smaller, once. Then the model is asked again.
     """
     await agent.model.window()
     try:
@@ -60,9 +60,9 @@ async def _send_request(agent: AgentState) -> Reply:
 
 
 async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
-    """Make the context smaller than one that the server refused; believe the window that the
-    server names where it can be true, until nothing fits in it. Raises LimitReached when nothing
-    could be made smaller."""
+    """Make the context smaller than a prompt that the server refused. The size of the window that
+    the server names is used if it is plausible and something fits into it. Raises LimitReached if
+    nothing can be made smaller."""
     before, size_before = agent.model.current_window(), agent.view.size
     size, correction = learn_from_refusal(
         before, refusal.tokens, refusal.maximum, least=agent.model.least_window()
@@ -83,8 +83,8 @@ async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
 
 
 def _too_long_again(agent: AgentState, refusal: PromptTooLong, first_size: int) -> LimitReached:
-    """Return the error for a prompt that is refused as too long as small as it can be. What the
-    server said of its window is forgotten, so that the next turn begins afresh."""
+    """Return the error for a prompt that is still refused at its smallest. The next turn starts
+    without what was learned about the window."""
     agent.model.learned_window.forget()
     agent.model.token_correction = 1.0
     tokens = agent.model.current_window().tokens

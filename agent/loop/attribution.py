@@ -17,7 +17,8 @@ from ..worktree import Touches, TreeChange, content_of
 
 @dataclass(slots=True)
 class SortedChanges:
-    """Changes by what is known of their author. Those of other sessions are left out."""
+    """Changes, sorted by how certain it is that this session made them. Changes by other sessions
+    are left out."""
 
     own: list[TreeChange] = field(default_factory=list)
     uncertain: list[TreeChange] = field(default_factory=list)  # made while the command ran

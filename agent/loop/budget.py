@@ -1,4 +1,4 @@
-"""Count what a run has used and hold it against its budget before each call."""
+"""Count the calls and the cost of a run, and check them against its budget before each call."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -10,16 +10,16 @@ from ..launch import Budget
 
 @dataclass
 class BudgetMeter:
-    """Model calls and dollars of one run, shared by all that run in it.
+    """Model calls and dollars of one run, shared by its conversations.
 
-    What is spent `within` another meter counts there too, and ends with it.
+    Calls and dollars also count for the meter `within`, and its limits apply too.
     """
 
     budget: Budget = field(default_factory=Budget)
     calls: int = 0
     dollars: float = 0.0
     within: Optional["BudgetMeter"] = None
-    hint: str = ""  # how to go on after the limit, where that is not by a higher option
+    hint: str = ""  # how to continue after the limit; "" for a higher option
 
     def check(self) -> None:
         """Raise LimitReached before a call that this run may not make."""
@@ -51,7 +51,8 @@ class BudgetMeter:
     def call(self) -> int:
         """Count one more call and return its number.
 
-        Raises LimitReached as `check` does: others that share the budget may have called meanwhile.
+        Raises LimitReached like `check`: another conversation may have used the rest of the budget
+        meanwhile.
         """
         self.check()
         self._count()

@@ -1,4 +1,4 @@
-"""Check what a model sent for a call of a tool."""
+"""Check the arguments that a model sent for a call of a tool."""
 
 import json
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ def checked_call(
 ) -> tuple[Tool[Any], Params, dict[str, Any]]:
     """Return the tool of a call, its parameters, and the arguments to show.
 
-    `raw` has the arguments where they are not valid JSON, `cut` says that the output limit cut the
+    `raw` has the arguments if they are not valid JSON. `cut` is True if the output limit cut the
     message off. Raises CallRefused.
     """
     tool = tools.get(call["name"])
@@ -68,7 +68,7 @@ def _json_error(raw: str) -> str:
 
 
 def argument_error(tool: Tool[Any], error: ValidationError) -> str:
-    """Turn pydantic's findings into short lines that the model can act on."""
+    """Return the errors of pydantic as short lines that the model can act on."""
     lines = [f"{tool.name} was not run, its arguments are wrong:"]
     for found in error.errors(include_url=False)[:8]:
         where = ".".join(map(str, found["loc"])) or "arguments"

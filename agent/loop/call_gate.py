@@ -23,7 +23,7 @@ from .session_handle import SessionHandle
 
 T = TypeVar("T")
 
-LONG_SUBJECT_CHARS = 500  # judging a longer command takes more than a moment
+LONG_SUBJECT_CHARS = 500  # a longer command takes more than a moment to judge
 MAX_JUDGING_S = 5.0  # for one call, before the user is asked
 
 
@@ -141,8 +141,8 @@ class CallGate:
         return replace(context, sandbox=sandbox.unasked(hidden, [*kept, *later]))
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
-        """Return the verdict, made beside all else: a person can interrupt it. One that takes too
-        long is "ask" in every mode, and what would come of it later does not count."""
+        """Return the verdict of the rules, which an interrupt can cancel. A verdict that takes too
+        long is "ask" in every mode."""
         try:
             async with asyncio.timeout(MAX_JUDGING_S):
                 return await _beside(lambda: self._judged(tool, params), tool, params)
@@ -159,9 +159,9 @@ class CallGate:
         return replace(verdict, action="ask", reason=reason, confined=False)
 
     def _recheck(self, tool: Tool[Any], params: Params, asked: Verdict) -> None:
-        """Refuse a call whose file leads elsewhere than when it was asked about.
+        """Refuse a call whose file has moved since the user was asked.
 
-        A person thinks for minutes, and jobs go on meanwhile.
+        The user may take minutes to answer, and background jobs run meanwhile.
         """
         now = self.handle.approval.judge(tool, params)
         moved = tool.effect in ("read", "edit") and now.path != asked.path
@@ -210,8 +210,8 @@ class CallGate:
     async def _diff(self, tool: Tool[Any], params: Params, verdict: Verdict) -> str | None:
         """Return what the call would change.
 
-        A call that must fail is refused, so that nobody is asked in vain, unless the reason would
-        tell of a file that may not be read unasked.
+        A call that must fail is refused without asking the user, unless the reason would reveal the
+        content of a file that may not be read.
         """
         try:
             found = await tool.preview(params, self.context_for(verdict))
@@ -251,8 +251,8 @@ class CallGate:
 
 
 async def _beside(look: Callable[[], T], tool: Tool[Any], params: Params) -> T:
-    """Look at a call and return what was found: at once, or beside all else where that may take
-    more than a moment."""
+    """Return the result of `look`. For a call with a long subject `look` runs in a thread, because
+    it may take more than a moment."""
     if len(tool.subject(params)) < LONG_SUBJECT_CHARS:
         return look()
     return await asyncio.to_thread(look)

@@ -1,4 +1,4 @@
-"""What the model is told when a person calls a command that a file describes."""
+"""The message for the model when the user calls a command from a file."""
 
 import asyncio
 import re
@@ -24,11 +24,11 @@ _NOT_TRUSTED = (
 
 
 async def command_words(agent: AgentState, command: CommandFile, arguments: str) -> str:
-    """Return the words of a command, with the output of its shell commands in them, and let its
-    rules hold for the turn that follows.
+    """Return the message of a command, with the output of its shell commands, and allow calls by
+    its rules for the next turn.
 
-    A shell command runs as one of the model's would, by the permission rules; where it may not, the
-    words say why. Raises RecordError, and CancelledError when it is interrupted.
+    A shell command runs under the same permission rules as a call from the model. If it may not
+    run, the message says why. Raises RecordError, and CancelledError for an interrupt.
     """
     await agent.begin()
     parts, texts = command.parts(arguments), list[str]()
@@ -56,7 +56,7 @@ async def command_words(agent: AgentState, command: CommandFile, arguments: str)
 
 
 async def prompt_words(agent: AgentState, servers: "McpServers", name: str, arguments: str) -> str:
-    """Return the words of a server's prompt `SERVER:NAME`. Raises ToolError."""
+    """Return the message of a server's prompt `SERVER:NAME`. Raises ToolError."""
     text = await servers.prompt(name, split_arguments(arguments))
     call = f"{name} {arguments}".rstrip()
     source = f"the MCP server {name.partition(':')[0]}"
@@ -64,15 +64,14 @@ async def prompt_words(agent: AgentState, servers: "McpServers", name: str, argu
 
 
 def model_of_turn(command: CommandFile) -> str:
-    """Return the model that the command names for its turn; "" for that of the session."""
+    """Return the model that the command names for its turn; "" for the model of the session."""
     if not command.is_trusted or command.model in ("", "inherit"):
         return ""
     return model_of_family(command.model)
 
 
 def is_of_command(words: Content) -> bool:
-    """Tell whether words are those of a command, so that what they attach was not named by the
-    person."""
+    """Return True for the message of a command: the user did not type the names of files in it."""
     return isinstance(words, str) and _IS_HEAD.match(words) is not None
 
 

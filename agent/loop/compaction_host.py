@@ -1,4 +1,4 @@
-"""The agent as the compaction engine sees it: what the engine may read, and what it may do."""
+"""The agent as the compaction engine sees it: the state that the engine reads, and its actions."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence

@@ -1,7 +1,7 @@
-"""The bill of a session: what it has cost and what for, folded from its entries.
+"""The bill of a session: its cost by purpose, computed from its entries.
 
-The lines add up to the session's totals. A price that is not known makes every sum unknown that it
-is part of.
+The lines add up to the session's totals. If a price is unknown, every sum that contains it is
+unknown.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,7 +33,7 @@ class BillLine:
 class SessionBill:
     """The bill of one session."""
 
-    lines: tuple[BillLine, ...]  # those that have calls: the session's own, then its subagents
+    lines: tuple[BillLine, ...]  # with calls: the session's own lines, then its subagents
     totals: Totals
     saved: float | None  # dollars that the cache saved (negative: cost); None when not known
 
@@ -41,7 +41,7 @@ class SessionBill:
 def session_bill(
     entries: Iterable[Entry], log: Callable[[SubagentRun], Iterable[Entry]]
 ) -> SessionBill:
-    """Return the bill of a session; `log` gives the entries of a subagent's own log."""
+    """Return the bill of a session. `log` returns the entries of a subagent's own log."""
     totals, own = Totals(), {what: Totals() for what in PURPOSES.values()}
     agents: dict[str, SubagentRun] = {}
     cache = _Cache()
@@ -65,7 +65,7 @@ def session_bill(
 
 @dataclass(slots=True)
 class _Cache:
-    """What the prompt cache has saved in one log, call by call."""
+    """The savings of the prompt cache in one log, call by call."""
 
     saved: float | None = 0.0
     calls: int = 0

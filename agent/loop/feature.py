@@ -26,7 +26,7 @@ MakeModel = Callable[[ModelSettings, Mapping[str, str]], Model]  # given setting
 
 
 class Veto(CtxagentError):
-    """Raised by a feature to prevent what is about to happen. The reason is shown."""
+    """Raised by a feature to stop the event that is announced. The reason is shown."""
 
     @property
     def reason(self) -> str:
@@ -46,7 +46,7 @@ class IncomingMessage:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What a turn was started with."""
+    """The options of a turn."""
 
     schema: Any = None  # see `features.result_schema`
 
@@ -77,6 +77,15 @@ class FeatureCommand:
     help: str
     run: Callable[[str], Awaitable[str | Prompt | None]]  # takes the text after the name
     argument: str = ""  # what help shows after the name: [FILE]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting that an extension NAME declares: `extensions.NAME.KEY`. A value must have the type
+    of the default."""
+
+    default: Any
+    help: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +149,16 @@ class Feature:
     # Readers of recorded sessions for `ctxagent replay`, by the name of the format.
     recording_formats: ClassVar[Mapping[str, Any]] = {}
 
+    # The settings of an extension, by key. `self.setting(key)` gives the value.
+    settings: ClassVar[Mapping[str, Setting]] = {}
+
     def __init__(self, handle: SessionHandle) -> None:
         self.handle = handle
+
+    def setting(self, key: str) -> Any:
+        """Return the value of a declared setting. Raises KeyError for another key."""
+        default = self.settings[key].default
+        return self.handle.extension_settings.get(self.name, {}).get(key, default)
 
     def tools(self) -> Sequence[Tool[Any]]:
         """Return the tools that this feature adds: the methods marked with `tool`."""
@@ -180,6 +197,7 @@ class Feature:
         return [
             *(f"tool {name}" for name in cls.tool_names()),
             *(f"command /{name}" for name in cls.command_names()),
+            *(f"setting {name}" for name in cls.settings),
             *(f"provider {name}" for name in cls.providers),
             *(f"format {name}" for name in cls.recording_formats),
             *(name for name in events if callable(getattr(Feature, name))),
@@ -221,8 +239,8 @@ class Feature:
         """Act before a model call. Raises Veto to end the turn."""
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
-        """Act on a recorded reply. For a final one, return a notice with which the turn goes on
-        ("" for none); None lets it end."""
+        """Act on a recorded reply. For a final reply, return a notice to continue the turn ("" to
+        continue without one); None ends the turn."""
         return None
 
     async def before_tool(self, call: ToolCall) -> Mapping[str, Any] | None:
@@ -237,8 +255,8 @@ class Feature:
         """Act after the output of a call is recorded."""
 
     async def step_finished(self) -> str | None:
-        """Act after a reply and the results of its calls are recorded, if the turn goes on. Return
-        a text to end the turn with that as the answer."""
+        """Act after a reply and the results of its calls are recorded, if the turn continues.
+        Return a text to end the turn with this answer."""
         return None
 
     async def request_refused(self, refusal: RequestRejected) -> bool:
@@ -263,4 +281,4 @@ class Feature:
         """Act after the end of a turn is recorded."""
 
     async def close(self) -> None:
-        """Release what the feature holds, before the log is closed."""
+        """Release resources, before the log is closed."""

@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ...tools.base import Output, Tool
+from ...tools.system.foreign_code import foreign_code
 from ..context import tokens
 from ..context.view import View
 from ..context.window import Window
 from ..errors import RecordError, RequestRejected
 from ..events import Emit, Notice, TurnFinished
-from ..extensions.foreign_code import foreign_code
 from ..models.base import Reply
 from ..session.entries import Entry
 from .feature import Clear, Feature, FeatureCommand, IncomingMessage, Layer, ToolCall, Turn, Veto
@@ -74,7 +74,7 @@ class Features:
         return iter(self._features)
 
     def find(self, kind: type[F]) -> F | None:
-        """Return the feature of a class, None where it is switched off."""
+        """Return the feature of a class, None if it is switched off."""
         return next((each for each in self._features if isinstance(each, kind)), None)
 
     def tools(self) -> list[Tool[Any]]:
@@ -172,7 +172,7 @@ class Features:
         await self._each("before_call")
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
-        """Announce a reply. Return the first notice with which the turn is to go on, if any."""
+        """Announce a reply. Return the first notice to continue the turn, if any."""
         for each in self._for("reply_received"):
             go_on = await self._ask(each, "reply_received", reply, is_final=is_final)
             if go_on is not None and is_final:

@@ -1,8 +1,9 @@
-"""Find which files a tool call changed: look at the work tree before and after each command. While
-no job runs, a watch may say that nothing has changed since the last look, which then stands.
+"""Find which files a tool call changed, by a scan of the work tree before and after each command.
+While no job runs, a watch may show that nothing has changed since the last scan, which is then used
+again.
 
-The calls are told to the other sessions of the project (`touch_record`), and what those say of
-theirs decides whose a change is (`attribution`). Files that a call may change are saved before it
+Calls and changes are reported to the other sessions of the project (`touch_record`). Their reports
+decide which session made a change (`attribution`). Files that a call may change are saved before it
 runs (`saving`).
 """
 
@@ -33,20 +34,20 @@ from ..worktree import (
 from .attribution import SortedChanges, sort_changes
 from .saving import FileSaver
 
-MAX_CHANGES_IN_RESULT = 2_000  # changes recorded of one call; how many there were beyond is counted
-HURRIED_LOOK_S = 1.0  # seconds that a person who interrupts waits for the last look
+MAX_CHANGES_IN_RESULT = 2_000  # changes of one call that are recorded; the rest is counted
+HURRIED_LOOK_S = 1.0  # seconds for the last scan after an interrupt
 INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedCall:
-    """A call that is watched: a command, an edit, or a call that only looks after jobs."""
+    """A call that is watched: a command, an edit, or a call that only reads jobs."""
 
-    before: TreeState | None = None  # the look at the tree before a command
+    before: TreeState | None = None  # the scan before a command
     named: tuple[str, ...] = ()
     edits: "FileEdit | None" = None  # the file that an edit changes
-    since: int = 0  # index of the first edit that another conversation may make meanwhile
-    began: int = 0  # the moment before the look, in nanoseconds since the epoch
+    since: int = 0  # index of the first edit that another conversation may make during this call
+    began: int = 0  # the moment before the scan, in nanoseconds since the epoch
     writes: frozenset[str] = frozenset()  # paths that a command visibly writes to
     id: str = ""  # in the touch record
 
@@ -72,7 +73,7 @@ class ChangeTracker:
     edits: list[FileEdit] = field(default_factory=list)
     record: TouchRecord | None = None
     saver: FileSaver | None = None
-    _base: TreeState | None = None  # up to this look the author of every change is known
+    _base: TreeState | None = None  # the scan up to which the author of every change is known
     _base_began: int = 0
     _by: str = ""  # the authors of changes since
     _own: set[str] = field(default_factory=set)  # paths edited since
@@ -84,7 +85,8 @@ class ChangeTracker:
     moment: float = HURRIED_LOOK_S
 
     async def before(self, tool: Tool[Any], params: Params) -> WatchedCall | None:
-        """Look before a call runs; return what `after` needs, None where nothing can change."""
+        """Scan before a call runs. Return what `after` needs, None if the call cannot change
+        files."""
         subject = tool.subject(params)
         if tool.effect == "edit":
             edit = FileEdit(self.name, self._real(subject))
@@ -92,7 +94,7 @@ class ChangeTracker:
             self.edits.append(edit)
             return WatchedCall(edits=edit, id=self._begin(frozenset((edit.path,))))
         if tool.effect == "none":
-            # Of a job that has ended since the last look, too, this call is where it is heard of.
+            # The call reports the changes of jobs, also of those that ended since the last scan.
             return WatchedCall() if self._by and tool.name == "Job" else None
         if tool.effect != "run":
             return None
@@ -113,7 +115,7 @@ class ChangeTracker:
         return WatchedCall(look, named, since=since, began=began, writes=writes, id=id)
 
     async def save(self, token: WatchedCall | None) -> None:
-        """Save what a call may change, before it runs. Raises RecordError."""
+        """Save the files that a call may change, before it runs. Raises RecordError."""
         if token is None or self.saver is None:
             return
         if token.edits is not None:
@@ -123,7 +125,7 @@ class ChangeTracker:
             await self.saver.save(found.paths, COMMAND, found.left_out)
 
     def close(self) -> None:
-        """Let go of the touch record, when the session is left."""
+        """Close the touch record at the end of the session."""
         if self.record is not None:
             self.record.close()
 
@@ -134,21 +136,22 @@ class ChangeTracker:
             edit.ended |= edit.name == name
 
     async def save_before_rewind(self, paths: Iterable[str]) -> frozenset[str]:
-        """Save files that a rewind may put back, and return those that cannot be saved. Raises
+        """Save files that a rewind may restore. Return those that cannot be saved. Raises
         RecordError."""
         rows = await self.saver.save(paths, COMMAND) if self.saver is not None else ()
         return frozenset(file.path for file in rows if file.why)
 
     def tell_others(self, changes: Sequence[TreeChange]) -> None:
-        """Tell other sessions what a rewind has changed."""
+        """Report the changes of a rewind to the other sessions."""
         if self.record is not None:
             id = self.record.begin()
             self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=True)
 
     async def after(self, token: WatchedCall | None, *, hurry: bool = False) -> dict[str, Any]:
-        """Return what to add to the details of the call's result.
+        """Return the details of changes for the call's result.
 
-        In a hurry, or when cancelled, what is not found within a moment is left to a later result.
+        If `hurry` is set or the call is cancelled, changes that are not found within a moment are
+        left to a later result.
         """
         if token is None:
             return {}
@@ -157,7 +160,7 @@ class ChangeTracker:
             token.edits.ended = True
             await asyncio.to_thread(self._tell_edit, token.id, token.edits)
             return {}
-        if self._busy:  # calls of Job may run side by side: one of them looks
+        if self._busy:  # calls of Job may run at the same time: one of them scans
             return {}
         self._busy = True
         try:
@@ -196,8 +199,8 @@ class ChangeTracker:
         return _details(rows, shared, head)
 
     async def _settle(self, look: TreeState, running: str, began: int) -> None:
-        """Find what changed since the last look by a job or a killed call. `running` are the jobs
-        that ran just before this look, which began at the moment `began`."""
+        """Find the changes since the last scan that a job or a killed call made. `running` are the
+        jobs that ran before the scan `look`, which started at `began`."""
         if self._base is not None and self._by:
             changes = await asyncio.to_thread(self.tree.changes, self._base, look)
             own = self._own | self._of_others(self._since)
@@ -221,7 +224,8 @@ class ChangeTracker:
         )
 
     def _begin(self, writes: frozenset[str]) -> str:
-        """Tell other sessions that a call starts, and return its name."""
+        """Report to the other sessions that a call starts, and return its ID in the touch
+        record."""
         if self.record is None:
             return ""
         id = self.record.begin(writes)
@@ -229,7 +233,8 @@ class ChangeTracker:
         return id
 
     def _tell(self, id: str, changes: Iterable[TreeChange], running: str) -> None:
-        """Tell other sessions what a call has changed. Unless jobs run, all calls have ended."""
+        """Report the changes of a call to the other sessions. If no job runs, all calls have
+        ended."""
         if self.record is None or id not in self._open:
             return
         self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=not running)
@@ -239,15 +244,14 @@ class ChangeTracker:
             self._open.clear()
 
     def _tell_edit(self, id: str, edit: FileEdit) -> None:
-        """Tell other sessions what an edit has changed."""
+        """Report the change of an edit to the other sessions."""
         if self.record is not None and self._open.pop(id, None) is not None:
             content = current_content(edit.path)
             changed = {edit.path: content} if content != edit.content else {}
             self.record.tell(id, changed, ended=True)
 
     def _rest(self, look: TreeState, running: str, began: int) -> None:
-        """Remember this look, which began at a moment: up to here the author of every change is
-        known."""
+        """Keep a scan that started at `began`: the author of every change up to here is known."""
         self._base, self._base_began, self._by, self._own = look, began, running, set()
         self._since = self._still()
 
@@ -260,24 +264,24 @@ class ChangeTracker:
         return {edit.path for edit in self.edits[since:] if edit.name != self.name}
 
     def _real(self, path: str) -> str:
-        """Return where a path leads, "" when it cannot be one: the tool will say so."""
+        """Return the real path, "" for an invalid path, which the tool reports."""
         with suppress(ValueError, RuntimeError):
             return os.path.realpath(self.context.resolve(path))
         return ""
 
     def _running(self) -> str:
-        """Return the ids of the jobs that run, with commas between."""
+        """Return the IDs of the running jobs, separated by commas."""
         return ", ".join(id for id, job in self.context.jobs.items() if job.process.running)
 
 
 def current_content(path: str) -> str:
-    """Return what the touch record says of a file as it is now; blocking."""
+    """Return the digest of a file as the touch record has it; blocking."""
     return (blob_digest(path) or UNKNOWN) if os.path.lexists(path) else DELETED
 
 
 def change_row(change: TreeChange, *, by: str = "", certain: bool = True) -> dict[str, Any]:
-    """Return a change as the details of a result hold it; `by` names its author where that is not
-    the call itself. A change that is not `certain` was made while the call ran."""
+    """Return a change as a row for the details of a result. `by` names the author if that is not
+    the call. A change that is not `certain` was made while the call ran."""
     told: dict[str, Any] = {
         "path": change.path,
         "action": change.action,
@@ -291,7 +295,7 @@ def change_row(change: TreeChange, *, by: str = "", certain: bool = True) -> dic
 def _details(
     rows: Sequence[dict[str, Any]], shared: Iterable[TreeChange], head: str
 ) -> dict[str, Any]:
-    """Return what a result's details say of changes."""
+    """Return the details of a result about these changes."""
     details: dict[str, Any] = {}
     if rows:
         details["changes"] = rows[:MAX_CHANGES_IN_RESULT]

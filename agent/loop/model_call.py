@@ -1,4 +1,4 @@
-"""One call of the model: stream its reply, and make the entry that the log keeps of it."""
+"""One call of the model: stream the reply and make its entry for the log."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its pri
 
 @dataclass(slots=True)
 class _Partial:
-    """What has arrived of a reply that is not finished."""
+    """The part of a reply that has arrived."""
 
     usage: Usage = field(default_factory=Usage)  # as the server gave it with the first event
     sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
@@ -55,9 +55,8 @@ class _Partial:
             self.searches += not delta.is_error
 
     def reply(self, content: list[Block], model: str, ratio: float) -> Reply:
-        """Return the reply as far as it came. What was said has been paid for, and the server says
-        how much that was only at the end, so it is estimated, at `ratio` tokens per estimated one.
-        """
+        """Return the reply as far as it has arrived. The server counts the output only at its end,
+        so the tokens are estimated, at `ratio` real tokens per estimated token."""
         said = tokens.estimate(self.text) + tokens.estimate(self.thinking)
         said += tokens.estimate_length(self.arguments)
         usage = replace(
@@ -78,11 +77,11 @@ async def stream_reply(
     ratio: float,
     clean: Callable[[ReplyStream], ReplyStream] = lambda stream: stream,
 ) -> Reply:
-    """Ask the model, pass its deltas to `emit`, and return its reply, both as `clean` has them.
+    """Ask the model, pass its deltas to `emit`, and return its reply. `clean` filters both.
 
-    `keep` is given the reply's entry at once, or, when cancelled, an entry of what had arrived. For
-    an attempt that broke off after the server had taken the request, `keep` is given an entry with
-    what that has cost. `ratio` is that of real tokens to estimated ones. Raises ModelError.
+    `keep` gets the entry of the reply at once; after a cancellation, an entry of what had arrived.
+    If an attempt breaks off after the server took the request, `keep` gets an entry with its cost.
+    `ratio` is the number of real tokens per estimated token. Raises ModelError.
     """
     partial = _Partial()
 
@@ -115,7 +114,7 @@ async def stream_reply(
 
 
 def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
-    """Return the entry of a reply, with what was sent for it."""
+    """Return the entry of a reply, with the parameters and the digest of its request."""
     dollars = cost(reply.model, reply.usage)
     if dollars is None:  # a server may answer under another name
         dollars = cost(request.model, reply.usage)
@@ -133,8 +132,8 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
 
 
 def text_of(blocks: list[dict[str, Any]]) -> str:
-    """Return the text of a reply; of one that searched the web what it says after that, if it says
-    something."""
+    """Return the text of a reply. If the reply searched the web, return the text after the last
+    result, unless that is empty."""
     searched = [n for n, block in enumerate(blocks, 1) if block.get("type") == FOUND]
     behind = _joined(blocks[searched[-1] :]) if searched else ""
     return behind if behind.strip() else _joined(blocks)
@@ -145,7 +144,7 @@ def _joined(blocks: list[dict[str, Any]]) -> str:
 
 
 def last_text(items: Sequence[Item]) -> str:
-    """Return the model's newest words since the person last text something."""
+    """Return the newest text of the model since the last message of the user."""
     for item in reversed(items):
         if item.role == "assistant" and (text := text_of(item.blocks)):
             return text

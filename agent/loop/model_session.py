@@ -69,7 +69,7 @@ class ModelSession:
         return replace(window, tokens=round(window.tokens * self.token_correction))
 
     def least_window(self) -> int:
-        """Return the size in tokens that the model's window has at least: the largest prompt that
+        """Return the least size in tokens that the model's window can have: the largest prompt that
         it accepted, or the system prompt, the tools and a reply."""
         view = self.session.view
         fixed = view.size - sum(item.size for item in view.items)
@@ -84,8 +84,8 @@ class ModelSession:
         return self.current_window().max_output(wanted)
 
     async def ask(self, request: Request, emit: Emit, purpose: str) -> Reply:
-        """Send a request, pass the reply's deltas to `emit` and record the reply, also one that a
-        cancellation cut off. Raises ModelError and RecordError."""
+        """Send a request, pass the reply's deltas to `emit` and record the reply, also an
+        interrupted one. Raises ModelError and RecordError."""
         if purpose == "turn":
             self.last_calls[self.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)

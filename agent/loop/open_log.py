@@ -33,7 +33,7 @@ def fork_origin(log: Log, state: SessionState) -> dict[str, Any] | None:
 
 
 def warnings_on_resume(state: SessionState, cwd: Path, own_prompt: str) -> list[str]:
-    """Return warnings about what a resumed session does not take from its new start."""
+    """Return warnings about start options that a resumed session does not use."""
     warnings = list[str]()
     if state.began is not None and os.path.realpath(state.began) != os.path.realpath(cwd):
         warnings.append(f"this session began in {state.began}; it goes on in {cwd}")

@@ -19,7 +19,7 @@ class SessionOpening:
     log_path: Path
     cwd: Path
     system: str  # the system prompt
-    own_prompt: str = ""  # the part of it that the user wrote in place of ours
+    own_prompt: str = ""  # the part that replaces the built-in prompt
     parent: Mapping[str, Any] | None = None  # ID and entry of the session that this one forks
 
     def model_entry(self, model_id: str) -> Session:

@@ -1,4 +1,4 @@
-"""Tell the model when the permission mode changed: by a notice before the next words."""
+"""Announce changes of the permission mode to the model, by a notice before the next message."""
 
 import re
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ MEANINGS: "dict[PermissionMode, str]" = {
     "plan": "change nothing; look around, then propose a plan with Plan",
     "bypass": "nothing is asked, all that no rule denies may be done",
 }
-# In a notice of ours, or in what stands after a summary (`prompt.entries_after_summary`).
+# In a notice of the program, or in the entry after a summary (`prompt.entries_after_summary`).
 _MODE_NOTICE = re.compile(
     r"(?:The permission mode is now|After the compression,.*^Permission mode:) ([a-z-]+)",
     re.MULTILINE | re.DOTALL,
@@ -25,9 +25,9 @@ _MODE_NOTICE = re.compile(
 
 
 def announce_mode(handle: "SessionHandle", last_mode: str) -> None:
-    """Record a notice for the model when the mode is not the one it knows of.
+    """Record a notice for the model if it knows another mode than the current one.
 
-    `last_mode` is the mode of the model's newest turn; it counts where the view names none. Raises
+    `last_mode` is the mode of the model's newest turn. It counts if the view names no mode. Raises
     RecordError.
     """
     from ..session.entries import User

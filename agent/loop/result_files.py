@@ -1,5 +1,5 @@
-"""Files of the session for what a tool returned: a large text, an image, an output that went to a
-file while its command ran."""
+"""Files of the session for results of tools: a large text, an image, an output that was written to
+a file while its command ran."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ class ResultFiles:
     emit: Emit
 
     def opener(self, tool: str, id: str) -> Callable[[], OutputFile] | None:
-        """Return what makes the file for the output of the call `id` while it runs; None where
-        nothing is recorded."""
+        """Return a function that creates the file for the output of the call `id` while it runs;
+        None if nothing is recorded."""
         folder = self.context.session_dir
         if folder is None:
             return None
@@ -37,8 +37,8 @@ class ResultFiles:
         return lambda: open_partial(folder, tool, id, limit)
 
     def settle(self, tool: str, output: Output, details: dict[str, Any]) -> tuple[str, str | None]:
-        """Return the text that the model gets of an output, and the file of the session that has
-        all of it. Adds to `details` what was done."""
+        """Return the text for the model, and the file of the session with the whole output. Adds
+        facts about the file to `details`."""
         if "printed_bytes" in details:
             sizes = (
                 f"{details['printed_bytes']:,} bytes, {details['kept_bytes']:,} of them are kept"
@@ -52,8 +52,8 @@ class ResultFiles:
         return self.demoted(tool, output.text, details)
 
     def kept_original(self, output: Output) -> dict[str, Any]:
-        """Keep the image that an output shows in a file of the session, and return what its details
-        say of that; nothing where there is none, or it cannot be kept."""
+        """Keep the original of an image in a file of the session and return the details about it;
+        nothing if there is no image or it cannot be kept."""
         folder, data = self.context.session_dir, output.original
         if not data or folder is None:
             return {}
@@ -67,7 +67,8 @@ class ResultFiles:
         return {"image": {"path": path, "sha256": digest, "bytes": len(data)}}
 
     def demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
-        """Return the text, or a reference to the file of the session that now holds it."""
+        """Return the text and None. A large text is written to a file of the session: return a
+        reference to it, and the file."""
         folder = self.context.session_dir
         if folder is None:
             return text, None
@@ -97,8 +98,8 @@ class ResultFiles:
         return self.tools[tool].max_result_tokens if tool in self.tools else None
 
     def _beside_whole(self, tool: str, output: Output) -> tuple[str, str | None]:
-        """Keep the whole of what an output is a part of in a file of the session; return the text,
-        with where that is, and the file."""
+        """Keep the whole text of a partial output in a file of the session. Return the text, with
+        the path added, and the file."""
         folder, seq = self.context.session_dir, self.next_seq()
         if folder is None:
             return output.text, None
@@ -113,7 +114,8 @@ class ResultFiles:
     def _in_its_file(
         self, tool: str, text: str, filed: FiledOutput, details: dict[str, Any]
     ) -> tuple[str, str | None]:
-        """Give the file of an output its lasting name, or remove it where the text may stay."""
+        """Give the file of an output its final name, or remove it if the text stays in the
+        context."""
         seq, file = self.next_seq(), filed.file
         try:
             file.move(file.path.with_name(file_name(tool, seq, datetime.now())))

@@ -1,11 +1,10 @@
-"""How a session stood at some point of its log, kept beside it: a resumed session reads the log
-only from there on.
+"""A cache of the state of a session at some point of its log. A resumed session reads the log only
+from there on.
 
-`resume.json` is a cache: it may be deleted at any time, and comes back once there is enough behind
-it. It counts only for the very bytes it was made from: it holds their digests, which are compared
-with the log unless the log is in every respect as its last writer left it (`resume.stat`). It holds
-what a view is made of, so it is the owner's alone, like the log. That it cannot be written is no
-error of the session.
+`resume.json` may be deleted at any time; it is written again when the log has grown enough. It is
+valid only for the same bytes of the log. The digests of these bytes are compared with the log,
+unless the log is unchanged since its last writer (`resume.stat`). The cache contains the
+conversation, so only the owner can read it, like the log. A failure to write it is ignored.
 """
 
 import hashlib
@@ -41,7 +40,7 @@ from ..version import __version__
 
 @dataclass(slots=True)
 class SessionState:
-    """All that is folded from the entries of a session."""
+    """The state that is computed from the entries of a session."""
 
     folding: Folding = field(default_factory=Folding)
     ledger: Ledger = field(default_factory=Ledger)
@@ -50,7 +49,7 @@ class SessionState:
     entries: int = 0  # how many there are
     newest: int = 0  # seq of the last entry
     highest: int = 0  # the largest seq
-    own_prompt: str = ""  # the person's system prompt in place of ours
+    own_prompt: str = ""  # the user's system prompt, in place of the built-in one
     began: str | None = None  # the directory in which the session was opened first
     session: str = ""  # the id under which it was opened last
     origins: set[str] = field(default_factory=set)  # all ids under which it was opened
@@ -70,12 +69,12 @@ class SessionState:
 
     @property
     def summary(self) -> Summary | None:
-        """The newest summary that stands."""
+        """The newest summary that was not reverted."""
         return self.view.summary
 
     @property
     def ended(self) -> int:
-        """How many turns have ended since that summary, as far as that matters."""
+        """The number of turns after that summary, as far as it matters."""
         since = self.summary.seq if self.summary else 0
         return sum(end > since for end in self.ends)
 
@@ -103,7 +102,7 @@ class SessionState:
         self.folding, self.behind = start_folding(entries), False
 
     def _add_known(self, details: dict[str, Any]) -> None:
-        """Add what a result says of what its tool knew: a file's digest, or the todo list."""
+        """Add from a result the digest of a file that a tool read, or the todo list."""
         seen = details.get("seen")
         if isinstance(seen, dict) and "path" in seen and "sha256" in seen:
             self.seen[str(seen["path"])] = str(seen["sha256"])
@@ -116,10 +115,10 @@ LOG_STATE_NAME = "resume.stat"
 CACHE_VERSION = 1
 MIN_UNCACHED_LOG_BYTES = 1 << 20  # fewer are read faster than a cache is written
 MAX_CACHED_LOG_BYTES = 32 << 20  # read for the cache while a session is open
-MAX_LOG_BYTES_AT_EXIT = 8 << 20  # read for the cache while somebody waits for the exit
+MAX_LOG_BYTES_AT_EXIT = 8 << 20  # read for the cache during the exit of the program
 SEGMENT_BYTES = 32 << 20  # of log under one digest: several are checked side by side
 MAX_SKIPPED_LINES_SHOWN = 100  # lines that are no entries; the others are counted
-FILE_TIME_GRAIN_NS = 20_000_000  # two changes of a file within it may look like one
+FILE_TIME_GRAIN_NS = 20_000_000  # two changes within this time may have the same time stamp
 
 _READ_BLOCK_BYTES = 1 << 18
 
@@ -142,7 +141,7 @@ class CachedState:
         return shown + more
 
     def follow(self, log: Path) -> None:
-        """Go on to the end of the log; the view may be behind then.
+        """Continue to the end of the log. The view may be outdated then (`behind`).
 
         Raises SessionError when the log cannot be read.
         """
@@ -190,7 +189,7 @@ class ResumeCache:
         self._thread: threading.Thread | None = None
 
     def read(self) -> CachedState:
-        """Return how the session stands, from the cache and the log after it.
+        """Return the state of the session, from the cache and the log after it.
 
         Raises SessionError when the log cannot be read.
         """
@@ -210,9 +209,10 @@ class ResumeCache:
         return kept
 
     def renew(self, most: int = MAX_CACHED_LOG_BYTES) -> None:
-        """Write the cache anew if enough has been added to the log.
+        """Write the cache again if enough has been added to the log.
 
-        More than `most` bytes would take long and are left to whoever opens the session next.
+        If more than `most` bytes were added, which takes long, the next process that opens the
+        session writes it.
         """
         with suppress(OSError, SessionError):
             size = self._log.stat().st_size
@@ -273,7 +273,7 @@ class ResumeCache:
         return max(MIN_UNCACHED_LOG_BYTES, self._size)
 
     def _load(self) -> dict[str, Any] | None:
-        """Return the content of the cache file, None where it is not whole or of another form."""
+        """Return the content of the cache file, None if it is incomplete or has another form."""
         try:
             with open_kept(self._path) as file:
                 digest, _, data = file.read().partition(b"\n")
@@ -288,7 +288,7 @@ class ResumeCache:
         return told
 
     def _holds(self, segments: Sequence[tuple[int, str]]) -> bool:
-        """Tell whether the log still begins with the bytes that the cache was made from."""
+        """Return True if the log begins with the bytes from which the cache was made."""
         try:
             stat = self._log.stat()
             if segments[-1][0] > stat.st_size:
@@ -302,7 +302,7 @@ class ResumeCache:
 
 
 def _parsed_state(told: dict[str, Any]) -> CachedState | None:
-    """Return the state that a cache file holds; None for what only looks like one."""
+    """Return the state in a cache file; None for an invalid file."""
     try:
         kept: CachedState = from_json(CachedState, told["kept"])
         kept.segments = [(end, digest) for end, digest in told["segments"]]
@@ -353,10 +353,10 @@ def resume_session(path: Path, *, read_only: bool = False) -> OpenedLog:
 
 @cache
 def _cache_form() -> str:
-    """Return a digest of all that must be the same for a fold to go on in another process.
+    """Return a digest of everything that must be equal for a process to use the cache.
 
-    That is this program, the fields that it keeps, and how it counts tokens. One version number may
-    be that of several programs, so the sources of the folds count.
+    That is this program, the fields that it keeps, and how it counts tokens. Several programs may
+    have one version number, so the sources of the folds are included.
     """
     told = [CACHE_VERSION, __version__, tokens.use_vocabulary(), signature(CachedState)]
     digest = hashlib.sha256(json.dumps(told).encode())
@@ -375,7 +375,7 @@ def fold_sources() -> list[Path]:
 
 
 def _match_digests(log: Path, segments: Sequence[tuple[int, str]]) -> bool:
-    """Tell whether the stretches of a log have these digests."""
+    """Return True if the stretches of a log have these digests."""
     starts = [0, *(end for end, _ in segments)]
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         found = pool.map(lambda stretch: _digest(log, *stretch), pairwise(starts))

@@ -1,7 +1,7 @@
 """Save files before calls change them, and record that in the session's log.
 
-Each file is saved once between two points that a session can be taken back to. Subagents save for
-the session that started them.
+Each file is saved once between two points to which a session can be rewound. Subagents save for the
+session that started them.
 """
 
 import asyncio

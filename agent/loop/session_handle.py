@@ -1,7 +1,7 @@
 """The part of a conversation that its features may use."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from ..compaction.policy import Policy
 from ..context.view import View
 from ..events import Ask, Emit, Notice
 from ..permissions.approval import Approval
-from ..session.entries import Entry, User
+from ..session.entries import User
 from ..session.ledger import Ledger
 from ..session.log import Log
 from .budget import BudgetMeter
@@ -36,11 +36,13 @@ class SessionHandle:
     ask: Ask | None  # None where the user cannot be asked
     policy: Policy
     budget_meter: BudgetMeter
+    extension_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     denials: Denials = field(default_factory=Denials)
     # Messages of the user that came in answer to a call; recorded after the results of the reply.
     queued_messages: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.record = self.session.record
         self.turn_rules = TurnRules(self.approval)
 
     @property
@@ -50,7 +52,7 @@ class SessionHandle:
 
     @property
     def view(self) -> View:
-        """The messages that the model gets."""
+        """The messages for the model."""
         return self.session.view
 
     @property
@@ -62,10 +64,6 @@ class SessionHandle:
     def folder(self) -> Path:
         """The folder of the session."""
         return self.session.folder
-
-    def record(self, entry: Entry) -> Entry:
-        """Append an entry to the log and return it with its number. Raises RecordError."""
-        return self.session.record(entry)
 
     def notify(self, level: Literal["info", "warning"], text: str) -> None:
         """Show the user a notice."""

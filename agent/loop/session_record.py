@@ -34,7 +34,8 @@ class SessionRecord:
         return self.log.path.parent
 
     def record(self, entry: Entry) -> Entry:
-        """Append an entry to the log and update everything computed from it. Raises RecordError."""
+        """Append an entry to the log, update everything computed from it, and return the entry with
+        its number. Raises RecordError."""
         recorded = self.log.append(entry)
         if not isinstance(recorded, Revert):  # a revert needs `rebuild_view`
             self.view.add(recorded)

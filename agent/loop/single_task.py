@@ -1,7 +1,7 @@
-"""The one task of a session whose id was given: it is done once, however often it is asked for.
+"""The single task of a session whose ID was given: it is done once, however often it is requested.
 
-The first time its digest is recorded and it is a turn like any other. After that its turn is gone
-on with where something cut it, and where it came to an answer the answer is given again.
+The first request records a digest of the task and starts a normal turn. A later request continues
+an interrupted turn, and returns the answer of a finished one.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ FINAL_STOP_REASONS = ("end_turn", "stop_sequence")
 
 
 async def find_answer(agent: AgentState, task: str, *, needs_end: bool) -> TurnFinished | None:
-    """Return how the task of this session was answered, None where it was not yet.
+    """Return how the task of this session was answered, None if it was not yet.
 
-    Without `needs_end` a whole answer counts also where a kill came before the end was recorded.
-    Raises UsageError where the session was begun with another task, and RecordError.
+    Without `needs_end` a whole answer also counts if a kill came before the end of the turn was
+    recorded. Raises UsageError for another task than the recorded one, and RecordError.
     """
     digest = hashlib.sha256(task.encode(errors="surrogatepass")).hexdigest()
     known = await asyncio.to_thread(_recorded_digest, agent.log.entries())
@@ -46,7 +46,7 @@ async def find_answer(agent: AgentState, task: str, *, needs_end: bool) -> TurnF
 
 
 def _recorded_digest(entries: Iterable[Entry]) -> str | None:
-    """Return the digest of the task that a session is for; it stands before its first turn."""
+    """Return the digest of the task that a session is for. It is recorded before the first turn."""
     for entry in entries:
         if isinstance(entry, Note) and entry.topic == TASK_TOPIC:
             return str(entry.data.get("of"))
@@ -56,7 +56,7 @@ def _recorded_digest(entries: Iterable[Entry]) -> str | None:
 
 
 def _answer(entries: Iterable[Entry], plan: str, *, needs_end: bool) -> TurnFinished | None:
-    """Return the answer that the newest turn came to, from the entries in reverse."""
+    """Return the answer of the newest turn. `entries` are in reverse order."""
     ended = False
     for entry in entries:
         if isinstance(entry, End):

@@ -25,8 +25,8 @@ class StartupEntries:
         self.is_over = False
 
     async def complete(self) -> None:
-        """Collect and record the entries. Raises RecordError and the errors of `collect`; calling
-        it again continues with what is missing."""
+        """Collect and record the entries. A later call continues with the rest. Raises RecordError
+        and the errors of `collect`."""
         if not (self.is_over or self._unrecorded):
             self._unrecorded = list(await self._found())
         while self._unrecorded:

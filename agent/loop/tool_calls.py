@@ -1,8 +1,8 @@
 """Run the tool calls of one reply.
 
 Each call is checked (`call_arguments`), permitted (`call_gate`) and run. Calls that change nothing
-run at the same time, the others one after another, in the order the model wrote them. Each result
-is recorded as it finishes, so that an interrupt, a crash or a kill loses none that was finished.
+run at the same time, the others one after another, in the order of the reply. Each result is
+recorded as it finishes, so that an interrupt, a crash or a kill loses no finished result.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any
 
 from ...tools.base import Interrupted, Output, Params, Tool
 from ...tools.system import orphans
+from ...tools.system.process import named
 from ..errors import ToolError
 from ..events import Notice, ToolFinished, ToolOutput, ToolStarted
 from ..permissions.verdict import Verdict
@@ -70,8 +71,8 @@ class ToolRunner:
     async def run(self, calls: list[Block], broken: Mapping[str, str], *, cut: bool) -> None:
         """Run the calls and record a result for each.
 
-        `broken` has the raw arguments of calls whose JSON did not parse; `cut` says that the output
-        limit cut the message off. When cancelled, a result is recorded for every call before
+        `broken` has the raw arguments of calls whose JSON is invalid. `cut` is True if the output
+        limit cut the message off. After a cancellation, a result is recorded for every call before
         CancelledError is raised.
         """
         waiting = list(calls)
@@ -90,7 +91,8 @@ class ToolRunner:
             raise
 
     def _group(self, calls: list[Block], broken: Mapping[str, str]) -> list[Block]:
-        """Return the calls to run next, side by side: a run of harmless ones, or a single other."""
+        """Return the calls to run next, at the same time: several harmless calls, or one other
+        call."""
         harmless, tools = list[Block](), self.tools
         for call in calls[:MAX_PARALLEL_CALLS]:
             tool = tools.get(call["name"])
@@ -135,8 +137,8 @@ class ToolRunner:
 
     async def permitted(self, tool: Tool[Any], params: Params, id: str) -> Output:
         """Run a call from a command file under the same permission rules as a call from the model.
-        Return its output with what it changed, or why it may not run; nothing is recorded. Raises
-        as `watched` does."""
+        Return its output, or the reason why it may not run; nothing is recorded. Raises the same
+        errors as `watched`."""
         call = ToolCall(id, tool.name, tool.title(params), params.model_dump(), self._cwd)
         try:
             params, call, verdict = await self.gate.permit(tool, params, call)
@@ -147,10 +149,11 @@ class ToolRunner:
     async def watched(
         self, tool: Tool[Any], params: Params, id: str, verdict: Verdict = UNJUDGED
     ) -> Output:
-        """Run a permitted call and return its output with what it changed; nothing is recorded.
+        """Run a permitted call and return its output with the changes of files; nothing is
+        recorded.
 
-        It runs in the sandbox that its verdict asks for, on the file that was judged. Raises
-        Interrupted with what there is of it, or CancelledError.
+        The call runs in the sandbox of its verdict, on the file that was judged. Raises Interrupted
+        with the partial output, or CancelledError.
         """
         if self.change_tracker is None:
             return await self._outcome(tool, params, id, verdict)
@@ -173,7 +176,8 @@ class ToolRunner:
         return output
 
     async def _outcome(self, tool: Tool[Any], params: Params, id: str, verdict: Verdict) -> Output:
-        """Run a call, and tell the person and the model what its command planted for later."""
+        """Run a call, and report to user and model what its command left for other programs to
+        run."""
         watch = self.planted
         if watch is None or not (tool.effect == "run" or tool.name == "Job"):
             return await self._run(tool, params, id, verdict)
@@ -217,20 +221,20 @@ class ToolRunner:
             return Output(text, {"fault": type(error).__name__}, is_error=True)
 
     def _env(self, id: str) -> Mapping[str, str]:
-        """Return the environment of a call's commands, which names the call they belong to, should
-        they outlive this process."""
+        """Return the environment of a call's commands. It names the call, so that leftover
+        processes can be found after a kill."""
         context = self.handle.context
         if context.session_dir is None:
             return context.env
         session = locate_log(context.session_dir / LOG_NAME)[1]
         name = orphans.call_name(session, self._next_seq, id)
-        return orphans.named(context.env, name)
+        return named(context.env, name)
 
     def _finish(
         self, call: Block, title: str, output: Output, seconds: float, name: str = ""
     ) -> Output:
-        """Record a result, and return the output as it was recorded. `name` is that of the tool
-        which was run, where it is not the one that was called."""
+        """Record a result, and return the output as it was recorded. `name` is the name of the tool
+        that ran, if another name was called."""
         output = self.handle.context.redact(output)
         details = {**output.details, **self.files.kept_original(output)}
         content: str | list[Block] = output.blocks or output.text

@@ -43,9 +43,9 @@ async def run_turn(
     """Run a turn and return how it ended. Without `content` continue an interrupted turn.
 
     `next_message` is called before each model call. `attached` comes with the first message.
-    `verbatim` messages were not typed by the user. `schema` is what the answer must fit. Errors of
-    the model and limits end the turn and are in the result; so does a cancellation. Raises only
-    RecordError: when nothing can be recorded, nothing may continue.
+    `verbatim` messages were not typed by the user. `schema` is the schema of the answer. Errors of
+    the model, limits and a cancellation end the turn and are in the result. Raises only
+    RecordError: if nothing can be recorded, nothing may continue.
     """
 
     def message(content: Content, *, mid_turn: bool) -> IncomingMessage:
@@ -62,7 +62,7 @@ async def run_turn(
             agent.open()
         if content is not None:
             await hear(agent, message(content, mid_turn=False))
-        agent.model.token_correction = 1.0  # an estimate of the last turn must not end the session
+        agent.model.token_correction = 1.0  # the estimate of the last turn may be wrong
         await agent.record_startup()
         agent.handle.record_queued_messages()
         await agent.features.turn_started(Turn(schema))
@@ -76,7 +76,7 @@ async def run_turn(
         finished = TurnFinished("interrupted", last_text(agent.view.items))
     except RecordError:
         raise
-    except Exception as error:  # a defect of our own must leave the session usable, too
+    except Exception as error:  # a defect must leave the session usable too
         finished = _failed(agent, error)
     agent.handle.denials.end_turn()
     agent.handle.turn_rules.end()

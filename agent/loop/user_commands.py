@@ -1,5 +1,5 @@
-"""What a person does by hand: run a shell command (`!cmd`), pin a note (`#words`), unpin, give the
-session a title."""
+"""Manual commands of the user: run a shell command (`!cmd`), pin a note (`#words`), unpin, set the
+session's title."""
 
 import asyncio
 import math
@@ -15,8 +15,8 @@ from ..session.entries import SHELL_OUTPUT_HEADING, Block, Pin, Unpin, User
 from ..session.titles import keep_title, title_note
 from .agent import AgentState
 
-SHELL = "Shell"  # what a command by hand is called where tool calls are shown
-MAX_CHANGES_NAMED = 10  # changed files that the model is told of
+SHELL = "Shell"  # the name of manual commands among tool calls
+MAX_CHANGES_NAMED = 10  # changed files in the message for the model
 
 _RAN = "[The user ran a command in a shell of their own, in {cwd}:]\n{command}"
 _NOTE = "[The user notes, to be kept in mind until they take it back:]\n{words}"
@@ -24,13 +24,13 @@ _TAKEN_BACK = "[The user takes back what they pinned in #{ref}: it need not be k
 
 
 class _ByHand(BashParams):
-    timeout: float = math.inf  # the person who waits for it ends it
+    timeout: float = math.inf  # the user ends it
 
 
 async def run_shell_command(agent: AgentState, command: str) -> None:
-    """Run a person's command in the project and record it with its output and what it changed.
+    """Run a command of the user in the project and record it with its output and its changes.
 
-    Nobody is asked. When cancelled, the command is ended and what there was is recorded. Raises
+    No permission is needed. A cancellation ends the command and records the partial output. Raises
     RecordError.
     """
     agent.log.check_writable()
@@ -78,9 +78,10 @@ def rename(agent: AgentState, words: str) -> str:
 
 
 async def pin_note(agent: AgentState, words: str) -> int:
-    """Pin a person's own words and return the ref that takes them back.
+    """Pin a note of the user and return the number by which it can be unpinned.
 
-    The model sees them with the next request, and verbatim in every summary. Raises RecordError.
+    The model gets the note with the next request, and verbatim in every summary. Raises
+    RecordError.
     """
     await agent.begin()
     ref = agent.record(User(content=_NOTE.format(words=words), source="note")).seq
@@ -89,7 +90,7 @@ async def pin_note(agent: AgentState, words: str) -> int:
 
 
 def unpin(agent: AgentState, ref: int) -> None:
-    """Remove a pin; the model is told where it sees the note or the pin in a summary.
+    """Remove a pin. The model is told if the note or a summary with the pin is in its view.
 
     Raises RecordError.
     """
@@ -123,7 +124,7 @@ def _named(agent: AgentState, changes: Sequence[dict[str, Any]]) -> str:
 
 
 def _clear_cancellation() -> None:
-    """Let the person's interrupt end the command, but not what records it."""
+    """Let an interrupt end the command, but not the recording of its output."""
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()

@@ -5,7 +5,7 @@ from base64 import b64decode
 from ...tools.system.plural import count_of
 from ..compaction.layers import demote
 from ..errors import RecordError
-from ..events import UserSaid
+from ..events import Notice, UserSaid
 from ..launch import AttachedData
 from ..session.entries import Content, User
 from ..session.store import content_text
@@ -30,10 +30,13 @@ async def hear(agent: AgentState, message: IncomingMessage) -> None:
         User(content=kept, mid_turn=message.mid_turn, details=details, offloaded=offloaded)
     )
     agent.emit(UserSaid(content_text(content), message.mid_turn))
-    attached = (*images, *message.attached)
+    attached, before = (*images, *message.attached), agent.log.last_seq
     await agent.features.message_recorded(
         IncomingMessage(content, attached, message.verbatim, message.mid_turn)
     )
+    if attached and agent.log.last_seq == before:
+        text = "what came with the message is not attached: no feature that is on takes it"
+        agent.emit(Notice("warning", text))
 
 
 async def _shortened(agent: AgentState, content: Content) -> tuple[Content, str | None]:
@@ -52,8 +55,8 @@ async def _shortened(agent: AgentState, content: Content) -> tuple[Content, str 
 
 
 def split_images(words: Content) -> tuple[Content, list[AttachedData]]:
-    """Return a message without its images, and the images as attachments. Attached images are kept,
-    limited and cleared like results."""
+    """Return a message without its images, and the images as attachments. Attachments are limited
+    and cleared like results."""
     blocks = words if isinstance(words, list) else []
     found = [b["source"] for b in blocks if b.get("type") == "image"]
     if not found:

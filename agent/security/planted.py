@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...tools.system.git_links import settings_in
+from ...tools.system.git_links import read_text, settings_in
 from ...tools.system.unicode import reveal_invisible
 from ..permissions.paths import PROTECTED_NAMES
 from ..worktree.signatures import file_sha256
@@ -225,13 +225,13 @@ class PlantedWatch:
         its folder or names it."""
         top, own = os.path.dirname(path), path  # noqa: PTH120
         if not os.path.isdir(path):  # noqa: PTH112
-            own = os.path.join(top, _read_text(path).removeprefix("gitdir:").strip())  # noqa: PTH118
+            own = os.path.join(top, read_text(path).removeprefix("gitdir:").strip())  # noqa: PTH118
         parts = list(git_folders([os.path.realpath(own)]).closed)
         self._closed += parts
         for folder in [part for part in parts if part.endswith("/hooks")]:
             parts += _entries(folder)
         for config in [part for part in parts if part.endswith("/config")]:
-            for key, named in settings_in(_read_text(config)):
+            for key, named in settings_in(read_text(config)):
                 if key == "hookspath":
                     place = os.path.expanduser(named.strip('"'))  # noqa: PTH111
                     parts += _entries(os.path.join(top, place))  # noqa: PTH118
@@ -284,15 +284,3 @@ def _entries(folder: str) -> list[str]:
             entry.path for entry in os.scandir(folder) if not entry.name.endswith(".sample")
         )
     return []
-
-
-def _read_text(path: str) -> str:
-    """Return the beginning of a regular file, "" for anything else."""
-    with suppress(OSError):
-        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if stat.S_ISREG(os.fstat(file).st_mode):
-                return os.fsdecode(os.read(file, MAX_FILE_BYTES))
-        finally:
-            os.close(file)
-    return ""

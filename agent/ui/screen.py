@@ -93,7 +93,8 @@ class ScreenHost(Protocol):
 
 
 class Screen(Protocol):
-    """A place to show and read. No method blocks; `run` ends after `exit`."""
+    """A place to show and read. No method blocks; `run` ends after `exit`. What a screen has no way
+    to do, it leaves out: then nothing happens."""
 
     echoes: bool  # the terminal itself shows what the person types
     paints: bool  # the person sees what the host shows live
@@ -119,6 +120,7 @@ class Screen(Protocol):
 
     def touch(self) -> None:
         """Paint again soon: what the host shows live has changed."""
+        return
 
     async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
         """Read one line of answer.
@@ -138,20 +140,26 @@ class Screen(Protocol):
 
     async def type(self, words: str, pace: float) -> None:
         """Show words being typed, at `pace` seconds a character."""
+        return
 
     def restore(self, words: str) -> None:
         """Give words back to the person for editing."""
+        return
 
     def hint(self, text: str) -> None:
         """Show a text for a moment in place of the status line; "" ends the moment."""
 
     def title(self, text: str) -> None:
         """Name the terminal's window after the session; "" names it after the project."""
+        return
 
     def turn_ended(self, seconds: float) -> None:
         """Call the person back after a turn that took so long, where that is wanted."""
+        return
 
     def rest(self) -> None:
         """Show the prompt again: everything submitted is done."""
+        return
 
-    def exit(self, error: BaseException | None = None) -> None: ...
+    def exit(self, error: BaseException | None = None) -> None:
+        return

@@ -6,7 +6,6 @@ changes nothing else.
 """
 
 import asyncio
-import os
 import select
 import threading
 from collections import deque
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from ...tools.system.files import read_next
 from ..errors import UsageError
 from ..events import Answer, Question
 from ..session.entries import Content
@@ -224,7 +224,7 @@ def bounded_lines(number: int) -> Iterator[tuple[int, bytes | None]]:
     long. Blocking."""
     buffer, count, too_long = bytearray(), 1, False
     while True:
-        part = _read(number)
+        part = read_next(number, READ_BYTES)
         *whole, rest = part.split(b"\n") if part else (b"", b"")
         for each in whole:
             buffer += each
@@ -240,17 +240,6 @@ def bounded_lines(number: int) -> Iterator[tuple[int, bytes | None]]:
         if len(buffer) > MAX_LINE_BYTES:
             buffer.clear()
             too_long = True
-
-
-def _read(number: int) -> bytes:
-    """Return the next bytes; b"" at the end, which an unreadable input has come to."""
-    while True:
-        try:
-            return os.read(number, READ_BYTES)
-        except BlockingIOError:
-            select.select([number], [], [])
-        except OSError:
-            return b""
 
 
 def call_when_reader_goes(number: int, act: Callable[[], None]) -> None:

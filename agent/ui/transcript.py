@@ -17,6 +17,7 @@ from ...tools.system.unicode import clean
 from .. import events
 from ..models.catalog import priced_as
 from .render import render, tool_calls
+from .render.diffs import diff
 from .render.markdown import Prose, document
 from .render.markdown_stream import Blocks, Piece
 from .render.render import LastRows
@@ -412,11 +413,15 @@ class Transcript:
         self._wait_line.enter(self._activity)
 
     def _unfolded(self, fold: Fold, lines: Sequence[str]) -> RenderableType:
+        shown: list[RenderableType]
         if fold.kind == "diff":
-            return tool_calls.unfolded_diff(fold.title, fold.text, fold.title.partition("  ")[2])
-        if fold.kind == "answer":
-            return tool_calls.unfolded_answer(fold.title, "\n".join(lines))
-        return tool_calls.unfolded(fold.title, lines, "thought" if fold.kind == "thought" else "")
+            shown = [diff(fold.text, path=fold.title.partition("  ")[2])]
+        elif fold.kind == "answer":
+            shown = ["", document("\n".join(lines))]
+        else:
+            style = "thought" if fold.kind == "thought" else ""
+            shown = [Text(f"  {line}", style=style, overflow="fold") for line in lines]
+        return tool_calls.unfolded(fold.title, shown)
 
     def _follow(self, event: SubagentEvent) -> None:
         subagent = self.subagents.follow(event)

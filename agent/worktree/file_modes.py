@@ -106,13 +106,12 @@ def store_with_modes(
 
 def load_with_modes(store: ObjectStore, name: str) -> tuple[str, FileModes | None]:
     """Return the tree that a name stands for, and its permissions if any. Raises GitFailed."""
-    said = store.run("cat-file", "--batch", given=f"{name}\n".encode())
-    head, _, body = said.partition(b"\n")
-    words = head.split()
-    if len(words) == 3 and words[1] == b"tree":
-        return words[0].decode(), None
-    if len(words) != 3 or words[1] != b"commit":
+    found = next(store.read_objects([name]), None)
+    if found is None or found[1] not in (b"tree", b"commit"):
         raise GitFailed(f"there is no tree {name}")
+    object_name, kind, body = found
+    if kind == b"tree":
+        return object_name, None
     lines, _, message = body.partition(b"\n\n")
     tree = lines.split()[1].decode()
     try:

@@ -3,12 +3,15 @@ program that it names is started, and none would find a secret in its environmen
 
 import errno
 import os
-import stat
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...tools.system.environment import git_variables
+from ...tools.system.files import open_kept
 from ...tools.system.git_links import leads_astray
 from ...tools.system.programs import own_environment, program
 
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 NOT_INSTALLED = "Git: not installed"
 MAX_HEAD_BYTES = 8_192
 MAX_CHANGED_FILES = 40  # that are named
+RUN_TIMEOUT_S = 1_800  # for a command that may copy a whole repository
+MAX_SAID_CHARS = 500  # of what git says when it fails
 
 _PROGRAM_VARIABLE = "GIT_PYTHON_GIT_EXECUTABLE"
 _HARMLESS = {
@@ -25,6 +30,11 @@ _HARMLESS = {
     "log.showSignature": "false",
     "safe.bareRepository": "explicit",  # a folder that only looks like a repository is none
 }
+_QUIET = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false")
+# Variables by which git would look at another repository than the one in its folder.
+_OF_ANOTHER_REPOSITORY = frozenset(
+    ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
+)
 _NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none"}  # a partial clone would, by a program it can name
 
 
@@ -63,12 +73,10 @@ def current_branch(cwd: Path) -> str:
 
 
 def read_start(path: Path, most: int = MAX_HEAD_BYTES) -> str:
-    """Read the start of a regular file; "" for a pipe or a device, which is not waited for. Raises
-    OSError for a link too, which may lead to anything."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags), "rb") as file:
-        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-        return file.read(most).decode("utf-8", "replace") if regular else ""
+    """Read the start of a regular file. Raises OSError, also for a link, which may lead to
+    anything."""
+    with open_kept(path) as file:
+        return file.read(most).decode("utf-8", "replace")
 
 
 def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
@@ -100,7 +108,7 @@ def _describe(repo: "Repo", env: Mapping[str, str]) -> str:
         GIT_OPTIONAL_LOCKS="0",
         **_NO_FETCH,
     )
-    git.update_environment(**_overriding({**_HARMLESS, **_no_filters(git)}, os.environ))
+    git.update_environment(**git_variables({**_HARMLESS, **_no_filters(git)}, os.environ))
     # What has changed in a repository inside would be said by a git that reads its settings.
     status = git.status("--short", "--branch", "--ignore-submodules=dirty").splitlines()
     changed = status[1:]
@@ -132,7 +140,45 @@ def safe_git_environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
         emptied = _no_filters(git)
     except GitError as error:
         raise OSError(errno.EIO, "its configuration cannot be read") from error
-    return {**env, **_NO_FETCH, **_overriding(emptied, env)}
+    return {**env, **_NO_FETCH, **git_variables(emptied, env)}
+
+
+class GitRunner:
+    """Runs commands of git in a folder, and no hook or program that a repository there names."""
+
+    def __init__(self, folder: Path, env: Mapping[str, str], *, fetches: bool = False) -> None:
+        """With `fetches` git may ask other machines. Raises OSError where there is no git, or the
+        repository would have it look elsewhere."""
+        env = {name: value for name, value in env.items() if name not in _OF_ANOTHER_REPOSITORY}
+        self._folder, self._program = folder, git_program(env)
+        if not self._program:
+            raise FileNotFoundError(errno.ENOENT, "git is not installed")
+        self.env = {**(env if fetches else safe_git_environment(folder, env)), "LC_ALL": "C"}
+
+    def find(self, *words: str) -> str | None:
+        """Return what a command prints, None where it fails."""
+        with suppress(OSError):
+            return os.fsdecode(self.run(*words)).strip()
+        return None
+
+    def run(self, *words: str) -> bytes:
+        """Return what a command prints. Raises OSError with git's own words."""
+        settings = [part for setting in _QUIET for part in ("-c", setting)]
+        try:
+            done = subprocess.run(
+                [self._program, *settings, *words],
+                cwd=self._folder,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=RUN_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise OSError(errno.ETIMEDOUT, str(error)) from None
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip()
+            raise OSError(errno.EIO, said[-MAX_SAID_CHARS:])
+        return done.stdout
 
 
 def _no_filters(git: "Git") -> dict[str, str]:
@@ -140,15 +186,3 @@ def _no_filters(git: "Git") -> dict[str, str]:
     options = ("--null", "--name-only", "--get-regexp", r"^filter\.")
     listed = str(git.config(*options, with_exceptions=False))  # it fails when there are none
     return dict.fromkeys(filter(None, listed.split("\0")), "")
-
-
-def _overriding(settings: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that put settings above all of git's files, after those that `env` sets so.
-    Names of settings may hold any character."""
-    before = env.get("GIT_CONFIG_COUNT", "")
-    first = int(before) if before.isdecimal() else 0
-    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
-    for number, (name, value) in enumerate(settings.items(), first):
-        variables[f"GIT_CONFIG_KEY_{number}"] = name
-        variables[f"GIT_CONFIG_VALUE_{number}"] = value
-    return variables

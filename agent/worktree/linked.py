@@ -7,25 +7,18 @@ see it, on the branch `ctxagent/NAME`. No hook and no filter of the repository i
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
-from .git import current_branch, git_program, safe_git_environment
+from .git import GitRunner, current_branch
 
 BRANCH_PREFIX = "ctxagent/"
-CHECKOUT_TIMEOUT_S = 900
 NAME_HINT = "Give up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
 
 _NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.lock)(?<!\.)")
-_SETTINGS = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false")
-# Variables by which git would look at another repository than the one in its folder.
-OF_ANOTHER_REPOSITORY = frozenset(
-    ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +49,10 @@ def open_worktree(
     if not _NAME.fullmatch(name):
         raise UsageError(f"--worktree {name!r} is no name for a worktree", hint=NAME_HINT)
     git = _Git(cwd, env)
-    if git.run("rev-parse", "--is-inside-work-tree") != "true":
+    if git.find("rev-parse", "--is-inside-work-tree") != "true":
         hint = "Change to one, or make one: git init, and a first commit."
         raise UsageError(f"--worktree: {cwd} is in no checkout of a git repository", hint=hint)
-    if git.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
+    if git.find("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
         hint = "Make the first one: git commit."
         raise UsageError("--worktree: the repository has no commit to begin from", hint=hint)
     checkout = Path(git.output("rev-parse", "--show-toplevel"))
@@ -71,44 +64,22 @@ def open_worktree(
     return LinkedWorktree(path, below if below.is_dir() else path, checkout, is_new)
 
 
-class _Git:
+class _Git(GitRunner):
     """The repository of a folder."""
 
     def __init__(self, cwd: Path, env: Mapping[str, str]) -> None:
-        env = {name: value for name, value in env.items() if name not in OF_ANOTHER_REPOSITORY}
-        self._cwd, self._program = cwd, git_program(env)
-        if not self._program:
-            raise UsageError("--worktree: git is not installed", hint="Install it, or do without.")
         try:
-            self._env = {**safe_git_environment(cwd, env), "LC_ALL": "C"}
+            super().__init__(cwd, env)
         except OSError as error:
             raise UsageError(f"--worktree: {error.strerror}") from None
 
-    def run(self, *arguments: str) -> str | None:
-        """Return what a command prints, None where it fails."""
-        try:
-            return self.output(*arguments)
-        except UsageError:
-            return None
-
     def output(self, *arguments: str) -> str:
         """Return what a command prints. Raises UsageError with git's own words."""
-        settings = [part for setting in _SETTINGS for part in ("-c", setting)]
         try:
-            done = subprocess.run(
-                [self._program, *settings, *arguments],
-                cwd=self._cwd,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=CHECKOUT_TIMEOUT_S,
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise UsageError(f"--worktree: git {arguments[0]}: {error}") from None
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip()[-500:]
-            raise UsageError(f"--worktree: git {arguments[0]} failed: {said}")
-        return os.fsdecode(done.stdout).rstrip("\n")
+            return os.fsdecode(self.run(*arguments)).rstrip("\n")
+        except OSError as error:
+            why = f"git {arguments[0]} failed: {error.strerror}"
+            raise UsageError(f"--worktree: {why}") from None
 
     def main_checkout(self, checkout: Path) -> Path:
         """Return the folder that the repository began in, where `checkout` is a worktree of it."""
@@ -138,14 +109,16 @@ class _Git:
 
     def _make(self, path: Path, branch: str) -> None:
         is_holder_new = _make_holder(path.parent)
-        has_branch = self.run("show-ref", "--verify", "--quiet", f"refs/heads/{branch}") is not None
+        has_branch = (
+            self.find("show-ref", "--verify", "--quiet", f"refs/heads/{branch}") is not None
+        )
         begin = [str(path), branch] if has_branch else ["-b", branch, str(path), "HEAD"]
         try:
             self.output("worktree", "add", "--quiet", *begin)
         except UsageError:
-            self.run("worktree", "prune")
+            self.find("worktree", "prune")
             if not has_branch:
-                self.run("branch", "--delete", "--force", branch)
+                self.find("branch", "--delete", "--force", branch)
             if is_holder_new:
                 with suppress(OSError):
                     path.parent.rmdir()

@@ -88,8 +88,9 @@ class StagingArea:
             )
         elif first or self._behind or found.gone or found.taken:
             self.tree, self._behind = self._write_tree(), False
-        if first:
-            self._publish()
+        if first:  # let later sessions start from what is staged
+            self.store.publish()
+            protect_trees(self.store, PUBLISHED, [self.tree or self._write_tree()])
         return found.stats
 
     def _stage(self, names: Sequence[str], seconds: float) -> int:
@@ -103,11 +104,6 @@ class StagingArea:
 
     def _write_tree(self) -> str:
         return self.store.run("write-tree").decode().strip()
-
-    def _publish(self) -> None:
-        """Let later sessions start from what is staged."""
-        self.store.publish()
-        protect_trees(self.store, PUBLISHED, [self.tree or self._write_tree()])
 
     def update_few(self, names: Set[str], watched: Container[str]) -> bool:
         """Bring `tree` up to date where the files of these names alone can have changed since it

@@ -83,3 +83,22 @@ def test_settings_change_the_preset_of_their_choice() -> None:
     assert policy.clear_above == PRESETS["v5"].clear_above
     off = replace(settings, microcompact=replace(settings.microcompact, when="off"))
     assert policy_of(off).clear_when == "off"
+
+
+def test_each_setting_changes_its_threshold() -> None:
+    settings = Settings()
+    chosen = replace(
+        settings,
+        compact=replace(
+            settings.compact, mode="off", prepare_at=0.2, keep_tokens=7, summarizer="mechanical"
+        ),
+        demote=replace(settings.demote, preview_chars=9),
+        microcompact=replace(settings.microcompact, from_=0.4, above=11, tools=("Read",)),
+        truncate=replace(settings.truncate, at=0.3),
+        checkpoint=replace(settings.checkpoint, at=0.6),
+    )
+    policy = policy_of(chosen)
+    assert (policy.mode, policy.prepare_at, policy.keep_tokens) == ("off", 0.2, 7)
+    assert (policy.summarizer, policy.preview_chars) == ("mechanical", 9)
+    assert (policy.clear_from, policy.clear_above, policy.clear_tools) == (0.4, 11, ("Read",))
+    assert (policy.truncate_at, policy.checkpoint_at) == (0.3, 0.6)

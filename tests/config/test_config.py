@@ -23,6 +23,7 @@ from ctxagent.agent.config.load import (
 from ctxagent.agent.config.places import state_dir
 from ctxagent.agent.config.presets import PRESET_NAMES
 from ctxagent.agent.config.settings import (
+    EXTENSIONS,
     KEYS,
     SECTIONS,
     Settings,
@@ -157,6 +158,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "hooks.session_start": "c", "hooks.session_end": "d", "sandbox.mode": "require",
         "mcp.load_at_start": "memory", "mcp.needed": "github",
         "mcp.start_timeout": "9", "mcp.call_timeout": "9", "web.search": "on",
+        "features.off": "drift",
         "sandbox.network": "false", "sandbox.write": "/srv/cache", "sandbox.read": "~/notes",
         "state.redact": "true", "ui.title": "false", "tools.max_output_bytes": "1_000_000",
         "ui.notify": "osc9", "ui.notify_after": "0",
@@ -784,7 +786,7 @@ def test_credentials_in_an_address_are_not_shown(place: Place) -> None:
 
 
 def test_sections_and_keys_are_those_of_settings() -> None:
-    assert list(SECTIONS) == list(Settings.__dataclass_fields__)
+    assert [*SECTIONS, EXTENSIONS] == list(Settings.__dataclass_fields__)
     assert values_by_key(DEFAULTS) == {name: key.default for name, key in KEYS.items()}
     for name, key in KEYS.items():
         section, _, leaf = name.partition(".")
@@ -841,3 +843,22 @@ def test_without_a_file_settings_load_without_a_parser(place: Place) -> None:
 
 def test_the_mark_of_our_own_children_is_no_setting(place: Place) -> None:
     assert place.load(**{TREE_VARIABLE: "abc"}).settings == DEFAULTS
+
+
+def test_settings_of_extensions(place: Place) -> None:
+    place.user('[extensions.words]\nlimit = 5\nnames = ["a", "b"]\n')
+    loaded = place.load("extensions.words.limit=7", "extensions.other.on=true")
+    assert loaded.settings.extensions == {
+        "words": {"limit": 7, "names": ("a", "b")}, "other": {"on": True},
+    }  # fmt: skip
+    place.theirs("[extensions.words]\nlimit = 9\n")
+    loaded = place.load()
+    assert loaded.settings.extensions["words"]["limit"] == 5
+    assert "extensions.words.limit" in loaded.notices[0]
+
+
+@pytest.mark.parametrize("text", ["[extensions.words]\nat = 2026-01-01\n", "[extensions]\nx = 1\n"])
+def test_values_that_extensions_cannot_have(place: Place, text: str) -> None:
+    place.user(text)
+    with pytest.raises(ConfigError):
+        place.load()

@@ -13,7 +13,7 @@ from ..support.command import COMMAND, PATIENCE, Place
 from ..support.server.loopback import Body, Say, Server
 from .test_worktree_option import git
 
-COMMANDS = 50  # of each session
+COMMANDS = 20  # of each session
 # The second command of each pair hides the name of its file.
 WRITES = ("echo {n} >> {who}{n}.txt", "name={who}{n}; echo {n} >> $name.txt")
 # Each command writes while the other one runs: they meet before and after, over two pipes.

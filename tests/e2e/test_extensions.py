@@ -41,7 +41,7 @@ class Broken{event}(Feature):
 EVENTS = {
     name: "async " if inspect.iscoroutinefunction(method) else ""
     for name, method in vars(Feature).items()
-    if inspect.isfunction(method) and not name.startswith("_")
+    if inspect.isfunction(method) and not name.startswith("_") and name != "setting"
 }
 IN_SUMMARIES = ("before_summary", "reinserted", "after_summary")
 IN_THE_TERMINAL = (*IN_SUMMARIES, "status", "commands")
@@ -409,7 +409,7 @@ def test_a_tool_that_exits_is_a_failed_call(place: Place) -> None:
     text = EXAMPLES["words.py"].replace("text = (", "raise SystemExit(3)\n        text = (")
     own(place, "words.py", text)
     _, server = answered(place, [COUNT, DONE])
-    assert results(server.requests[1]) == ["SystemExit: 3"]
+    assert results(server.requests[1]) == ["SystemExit: 3 (words.py, line 9)"]
 
 
 @pytest.mark.parametrize("with_subagent", [False, True])
@@ -495,6 +495,20 @@ def test_a_rule_for_a_tool_that_is_left_out_stops_nothing(place: Place) -> None:
     assert done.returncode == 0, done.stderr
     _, server = answered(place, [COUNT, DONE], "--deny", "count_words")
     assert "Not allowed" in results(server.requests[1])[0]
+
+
+def test_a_setting_of_an_extension(place: Place) -> None:
+    text = EXAMPLES["words.py"].replace("Feature, tool", "Feature, Setting, tool")
+    declared = '    settings = {"unit": Setting("words", "What is counted.")}\n\n    @tool'
+    text = text.replace("    @tool", declared).replace(" words", " {self.setting('unit')}")
+    own(place, "words.py", f"{text}\n\nclass Other(Feature):\n    pass\n")
+    _, server = answered(place, [COUNT, DONE])
+    assert results(server.requests[1]) == ["3 words"]
+    _, server = answered(place, [COUNT, DONE], "-c", "extensions.words.unit=mots")
+    assert results(server.requests[1]) == ["3 mots"]
+    said, server = answered(place, [DONE], "-c", "extensions.words.units=mots")
+    assert "the extension words is left out" in said
+    assert "count_words" not in names(server.requests[0])
 
 
 def packaged(folder: Path, text: str) -> Path:

@@ -73,7 +73,7 @@ class Unreadable:
 def test_images_are_bounded_and_a_refused_one_goes(tmp_path: Path) -> None:
     place = Place(tmp_path)
     for number in range(24):
-        (place.project / f"shot{number}.png").write_bytes(png(2_880, 1_800))
+        (place.project / f"shot{number}.png").write_bytes(png(2_880, 180))
     script = Unreadable()
     with Server(script) as server:
         for words in (["-p", "look at all"], ["--continue", "-p", "and at the last"]):

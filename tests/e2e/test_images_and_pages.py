@@ -23,7 +23,7 @@ IMAGES, PAGES = 40, 25
 PART = 30_000  # characters that Recall gives at once
 WINDOW = 60_000
 OPTIONS = ("--context-window", str(WINDOW), "--allow", "WebFetch(127.0.0.1)")
-SIZES = [(400, 300), (2_400, 120), (160, 320), (600, 600)]
+SIZES = [(200, 150), (2_400, 60), (80, 160), (300, 300)]
 
 
 def image(number: int) -> bytes:

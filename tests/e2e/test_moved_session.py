@@ -4,38 +4,45 @@ for, and what is handed over."""
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
 
 from ctxagent.agent.errors import SessionBusy, SessionError
+from ctxagent.agent.loop.agent import AgentState
+from ctxagent.agent.loop.feature import Feature
+from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.log import Log
 
 from ..support.terminal.seat import CTRL_C, Desk, Seat, drive
 
 
-class Ending:
-    """A session's hook that takes for ever at its end."""
+class Ending(Feature):
+    """A feature that takes for ever at the end of a session."""
 
-    def __init__(self) -> None:
+    def __init__(self, handle: SessionHandle) -> None:
+        super().__init__(handle)
         self.begun = asyncio.Event()
         self.cut_short = False
 
-    has_tool_hooks = False
+    async def session_ended(self) -> None:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cut_short = True
+            raise
 
-    async def run(self, name: str, event: dict[str, Any]) -> None:
-        if name == "session_end":
-            self.begun.set()
-            try:
-                await asyncio.Event().wait()
-            except asyncio.CancelledError:
-                self.cut_short = True
-                raise
+
+def slow_end(agent: AgentState) -> Ending:
+    """Let the end of a session take for ever."""
+    ending = Ending(agent.handle)
+    agent.features.add(ending)
+    return ending
 
 
 async def interrupted_at_the_end(seat: Seat, words: str) -> None:
     """Words of a command, and Ctrl-C once the session that is left is at its end."""
     loop = seat.repl.conversation.agent
-    loop.hooks = ending = Ending()
+    ending = slow_end(loop)
     seat.say(words)
     await ending.begun.wait()
     seat.press(CTRL_C)
@@ -65,7 +72,7 @@ def test_an_interrupt_cuts_short_the_end_of_the_session_before_alone(tmp_path: P
         await seat.until("Again.")
         await seat.idle()
         loop = seat.repl.conversation.agent
-        loop.hooks = ending = Ending()
+        ending = slow_end(loop)
         seat.say("/rewind 2 conversation")
         await seat.keys("[y]es, conversation")
         seat.press("y")
@@ -88,14 +95,15 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
         await seat.until("Hello.")
         await seat.idle()
         loop = seat.repl.conversation.agent
-        leave, loop.hooks = loop.resume_cache.leave, Ending()  # type: ignore[assignment]
+        leave = loop.handle.session.resume_cache.leave
+        slow_end(loop)
 
         def slow(log: Log) -> None:
             leaving.set()
             go_on.wait(100)
             leave(log)
 
-        loop.resume_cache.leave = slow  # type: ignore[method-assign]
+        loop.handle.session.resume_cache.leave = slow  # type: ignore[method-assign]
         seat.say("/clear")
         await seat.until(leaving.is_set)
         seat.press(CTRL_C)

@@ -201,7 +201,7 @@ def test_output_is_the_same_however_it_arrives(data: bytes, sizes: list[int], ke
         for chunk in chunks:
             capture.feed(chunk)
         capture.close()
-        return capture.text("look there"), capture.dropped
+        return capture.output.text("look there"), capture.output.dropped
 
     text, dropped = asyncio.run(heard(cut(data, sizes)))
     assert (text, dropped) == asyncio.run(heard([data]))

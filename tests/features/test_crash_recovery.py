@@ -4,13 +4,20 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.features.crash_recovery import left_behind, recover_from_kill
+from ctxagent.agent.events import Event, Notice
+from ctxagent.agent.features.crash_recovery import (
+    KILLED_TOPIC,
+    CrashRecoveryFeature,
+    left_behind,
+    recover_from_kill,
+)
+from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.session.archive import open_partial
 from ctxagent.agent.session.entries import (
     Assistant,
@@ -26,7 +33,7 @@ from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import Log
 from ctxagent.agent.worktree import WorkTree
 from ctxagent.tools.system import orphans
-from ctxagent.tools.system.process import TREE_VARIABLE
+from ctxagent.tools.system.process import TREE_VARIABLE, named
 
 from ..support.sessions.history import called
 from ..support.sessions.setup import every_tool
@@ -74,7 +81,7 @@ class Left:
     def start(self, id: str, command: str = "sleep 300 & echo up; wait; exit 1") -> None:
         """Something that runs as a call would have it."""
         session, number = self.log.path.parent.name, self.numbers[id]
-        env = orphans.named(ENV, orphans.call_name(session, number, id))
+        env = named(ENV, orphans.call_name(session, number, id))
         process = subprocess.Popen(
             ["sh", "-c", command], env=env, start_new_session=True, stdout=subprocess.PIPE
         )
@@ -280,3 +287,30 @@ def test_the_commands_of_a_call_carry_its_name(left: Left) -> None:
     (result,) = (e for e in bench.log.entries() if isinstance(e, ToolResult))
     name, _, _ = str(result.content).partition(":")
     assert name == orphans.call_name("s", 2, "x:/\n y")
+
+
+def recovery(handle: SessionHandle, unrecorded: Sequence[Entry] = ()) -> CrashRecoveryFeature:
+    folder = handle.folder
+    tree = WorkTree(handle.context.cwd, store=folder / "store.git", index=folder / "index", env={})
+    feature = CrashRecoveryFeature(handle, tree, unrecorded, resumed=True)
+    handle.session.listeners.append(feature.recorded)
+    return feature
+
+
+def test_what_subagents_left_is_recorded_with_the_first_entries(handle: SessionHandle) -> None:
+    left = Note(topic="agent", text="explore-1 was killed", data={})
+    handle.record_opening()
+    assert [*recovery(handle, [left]).first_entries()] == [left]
+
+
+def test_the_user_is_warned_of_what_a_kill_left(handle: SessionHandle, events: list[Event]) -> None:
+    handle.record_opening()
+    recovery(handle)
+    data = {"changes": [{"path": str(handle.context.cwd / "a.txt")}], "ended": ["make"]}
+    handle.record(Note(topic="other", text="x", data=data))
+    assert events == []
+    handle.record(Note(topic=KILLED_TOPIC, text="killed", data=data))
+    told = "files that have changed since: a.txt; still ran, and was ended: `make`"
+    assert events == [Notice("warning", told)]
+    handle.record(Note(topic=KILLED_TOPIC, text="killed", data={}))
+    assert len(events) == 1

@@ -7,24 +7,20 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.events import Event, Notice
-from ctxagent.agent.features.crash_recovery import KILLED_TOPIC
 from ctxagent.agent.features.environment import EnvironmentFeature, Surroundings
 from ctxagent.agent.loop.feature import Turn
 from ctxagent.agent.loop.session_handle import SessionHandle
-from ctxagent.agent.session.entries import Assistant, Entry, Note, ToolResult, User
-from ctxagent.agent.worktree import WorkTree
+from ctxagent.agent.session.entries import Assistant, Entry, ToolResult, User
 
 
 def environment(handle: SessionHandle, **more: object) -> EnvironmentFeature:
     """The feature in a session that has been opened."""
     handle.record_opening()
-    folder, project = handle.folder, handle.context.cwd
-    tree = WorkTree(project, store=folder / "store.git", index=folder / "index", env={})
-    config = project.parent / "config"
-    around = Surroundings(config, folder, tree, **more)  # type: ignore[arg-type]
-    feature = EnvironmentFeature(handle, around)
-    handle.session.listeners.append(feature.recorded)
-    return feature
+    config = handle.context.cwd.parent / "config"
+    return EnvironmentFeature(
+        handle,
+        Surroundings(config, handle.folder, **more),  # type: ignore[arg-type]
+    )
 
 
 def begin(feature: EnvironmentFeature) -> list[Entry]:
@@ -68,14 +64,9 @@ def test_a_resumed_session_learns_which_files_have_changed(handle: SessionHandle
     begin(environment(handle))
     read(handle, "a.txt", "alpha")
     (handle.context.cwd / "a.txt").write_text("beta, by another program")
-    (told,) = begin(environment(handle, resumed=True))
+    (told,) = begin(environment(handle))
     assert isinstance(told, User)
     assert "Changed on disk since this session last read or wrote them: a.txt" in str(told.content)
-
-
-def test_what_subagents_left_is_recorded_with_the_first_entries(handle: SessionHandle) -> None:
-    left = Note(topic="agent", text="explore-1 was killed", data={})
-    assert sources(begin(environment(handle, unrecorded=[left])))[-1] == "note"
 
 
 def test_changed_instructions_are_told_at_the_next_turn(
@@ -110,15 +101,3 @@ def test_after_a_summary_it_is_told_again_but_for_what_stays(
     assert isinstance(said, User)
     assert again.content == said.content
     assert sources([*feature.reinserted([said.seq])]) == ["environment"]
-
-
-def test_the_user_is_warned_of_what_a_kill_left(handle: SessionHandle, events: list[Event]) -> None:
-    environment(handle)
-    data = {"changes": [{"path": str(handle.context.cwd / "a.txt")}], "ended": ["make"]}
-    handle.record(Note(topic="other", text="x", data=data))
-    assert events == []
-    handle.record(Note(topic=KILLED_TOPIC, text="killed", data=data))
-    told = "files that have changed since: a.txt; still ran, and was ended: `make`"
-    assert events == [Notice("warning", told)]
-    handle.record(Note(topic=KILLED_TOPIC, text="killed", data={}))
-    assert len(events) == 1

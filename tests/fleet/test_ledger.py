@@ -15,7 +15,7 @@ from ctxagent.agent.fleet.ledger import (
     read_records,
 )
 
-ENDED = AttemptOutcome(0, cost_usd=0.25, calls=3)
+ENDED = AttemptOutcome(exit_code=0, cost_usd=0.25, calls=3)
 
 
 @pytest.fixture
@@ -28,11 +28,13 @@ def test_it_tells_again_what_was_recorded(folder: FleetFolder) -> None:
     ledger.begin("a", "d1", "s1", 1)
     ledger.end("a", "s1", 1, ENDED)
     ledger.begin("b", "d2", "s2", 1)
-    ledger.end("b", "s2", 1, AttemptOutcome(4, "limit", "too much", cost_usd=1.0))
+    ledger.end(
+        "b", "s2", 1, AttemptOutcome(exit_code=4, kind="limit", message="too much", cost_usd=1.0)
+    )
     ledger.retry("b")
     ledger.begin("b", "d2", "s2", 2)
     ledger.begin("b", "d2", "s2", 2)
-    ledger.end("b", "s2", 2, AttemptOutcome(0, cost_usd=1.5))
+    ledger.end("b", "s2", 2, AttemptOutcome(exit_code=0, cost_usd=1.5))
     ledger.begin("c", "d3", "s3", 1)
     ledger.begin("c", "d4", "s4", 1)
     assert read_records(folder) == ledger.records
@@ -51,13 +53,18 @@ def test_it_tells_again_what_was_recorded(folder: FleetFolder) -> None:
 def test_how_an_attempt_ended_is_told_until_the_task_goes_on(folder: FleetFolder) -> None:
     ledger = FleetLedger(folder)
     ledger.begin("a", "d1", "s1", 1)
-    ledger.end("a", "s1", 1, AttemptOutcome(1, "error", "why", cost_usd=0.5, calls=3))
+    ledger.end(
+        "a",
+        "s1",
+        1,
+        AttemptOutcome(exit_code=1, kind="error", message="why", cost_usd=0.5, calls=3),
+    )
     record = ledger.records["a"]
     assert (record.state, record.outcome and record.outcome.message) == ("failed", "why")
     ledger.retry("a")
     assert (record.state, record.outcome, record.has_ended) == ("stopped", None, True)
     ledger.begin("a", "d2", "s2", 1)
-    ledger.end("a", "s2", 1, AttemptOutcome(0, cost_usd=0.25, calls=2))
+    ledger.end("a", "s2", 1, AttemptOutcome(exit_code=0, cost_usd=0.25, calls=2))
     assert (record.total("calls"), record.cost_usd) == (5, 0.75)
     assert read_records(folder) == ledger.records
     ledger.close()

@@ -29,7 +29,9 @@ def page(tmp_path: Path) -> Path:
     for n, line in enumerate(list(tasks.lines.values())[:7]):
         ledger.begin(line.id, line.digest, "s", 1)
         kind, why = [("", ""), ("denied", HOSTILE)][n % 3 == 1]
-        outcome = AttemptOutcome(0, kind, why, 0.25, 12, 30, 9_000_000, 800_000, 412.5)
+        outcome = AttemptOutcome(
+            0.25, 12, 30, 9_000_000, 800_000, exit_code=0, kind=kind, message=why, seconds=412.5
+        )
         ledger.end(line.id, "s", 1, outcome)
         kept = ledger.folder.task(line.id, "s")
         log = ledger.folder.state / "projects" / str(n) / "sessions" / "s" / "log.jsonl"

@@ -74,7 +74,7 @@ def made(tmp_path: Path, engine: Engine, limits: RunLimits, *tasks: dict[str, An
 
 
 def costing(dollars: float) -> End:
-    return lambda order: AttemptOutcome(0, cost_usd=dollars)
+    return lambda order: AttemptOutcome(exit_code=0, cost_usd=dollars)
 
 
 def test_no_more_than_the_jobs_run_at_once_and_all_are_done(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_shares_never_pass_the_budget(tmp_path: Path) -> None:
 
     def end(order: AttemptOrder) -> AttemptOutcome:
         given.append(sum(each.dollars or 0 for each, _ in engine.open) + (order.dollars or 0))
-        return AttemptOutcome(0, cost_usd=0.3)
+        return AttemptOutcome(exit_code=0, cost_usd=0.3)
 
     engine = Engine(end)
     fleet_run = made(tmp_path, engine, RunLimits(4, dollars=2.0), *[{}] * 20)
@@ -121,8 +121,8 @@ def test_a_task_has_its_own_budget_where_that_is_less(tmp_path: Path) -> None:
 def test_a_share_that_was_too_small_goes_on_when_there_is_money(tmp_path: Path) -> None:
     def end(order: AttemptOrder) -> AttemptOutcome:
         if order.task.id == "t0" and order.attempt == 1:
-            return AttemptOutcome(4, "fleet budget", cost_usd=0.5)
-        return AttemptOutcome(0, cost_usd=0.6 if order.task.id == "t0" else 0.01)
+            return AttemptOutcome(exit_code=4, kind="fleet budget", cost_usd=0.5)
+        return AttemptOutcome(exit_code=0, cost_usd=0.6 if order.task.id == "t0" else 0.01)
 
     engine = Engine(end)
     fleet_run = made(tmp_path, engine, RunLimits(2, dollars=2.0), {}, {}, {})
@@ -133,12 +133,14 @@ def test_a_share_that_was_too_small_goes_on_when_there_is_money(tmp_path: Path) 
     assert fleet_run.dollars == pytest.approx(0.62)
 
 
-@pytest.mark.parametrize("lost", [AttemptOutcome(-9, LOST), RuntimeError("the worker is gone")])
+@pytest.mark.parametrize(
+    "lost", [AttemptOutcome(exit_code=-9, kind=LOST), RuntimeError("the worker is gone")]
+)
 def test_what_was_lost_goes_on_in_its_session_but_not_for_ever(
     tmp_path: Path, lost: AttemptOutcome | Exception
 ) -> None:
     losses = iter([lost] * 2)
-    engine = Engine(lambda order: next(losses, AttemptOutcome(0)))
+    engine = Engine(lambda order: next(losses, AttemptOutcome(exit_code=0)))
     made(tmp_path, engine, RunLimits(1), {}).run()
     assert len({(order.session, order.attempt) for order in engine.orders}) == 1
     assert len(engine.orders) == 3
@@ -175,7 +177,7 @@ def test_cores_and_memory_that_a_task_needs_are_kept_for_it(
 def test_after_an_interrupt_nothing_more_starts(tmp_path: Path) -> None:
     def end(order: AttemptOrder) -> AttemptOutcome:
         fleet_run.interrupt()
-        return AttemptOutcome(0)
+        return AttemptOutcome(exit_code=0)
 
     engine = Engine(end)
     fleet_run = made(tmp_path, engine, RunLimits(2), *[{}] * 9)
@@ -187,7 +189,7 @@ def test_after_an_interrupt_nothing_more_starts(tmp_path: Path) -> None:
 def test_a_manifest_that_changes_under_way_stops_it_when_all_have_ended(tmp_path: Path) -> None:
     def end(order: AttemptOrder) -> AttemptOutcome:
         (tmp_path / "tasks.jsonl").write_text("\n")
-        return AttemptOutcome(0)
+        return AttemptOutcome(exit_code=0)
 
     engine = Engine(end)
     fleet_run = made(tmp_path, engine, RunLimits(2), *[{}] * 9)

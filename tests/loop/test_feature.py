@@ -13,7 +13,7 @@ from ctxagent.agent.loop.session_handle import SessionHandle
 EVENTS = {
     name: method
     for name, method in vars(Feature).items()
-    if inspect.isfunction(method) and not name.startswith("_") and name != "layers"
+    if inspect.isfunction(method) and not name.startswith("_") and name not in ("layers", "setting")
 }
 
 

@@ -191,7 +191,7 @@ def test_a_note_is_seen_at_once_and_after_every_summary(tmp_path: Path) -> None:
     summary = "## Session Intent\nRead.\n\n## Current State\nDone.\n\n## Next Steps\n1. Wait.\n"
     steps = [
         Step(tools=[("Read", {"path": "big.txt"})]),
-        *map(Step, ("Words.", "3,000.", summary, "Yes.", "Free.")),
+        *map(Step, ("Words. " * 200, "3,000.", summary, "Yes.", "Free.")),
     ]
     policy = replace(DEFAULT, keep_tokens=0, keep_messages=1, clear_when="off")
     talk = Conversation(tmp_path, steps, policy=policy)

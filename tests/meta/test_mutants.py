@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.tests.support.mutants.mutations import changes_of, replaced, sample
+from ctxagent.tests.support.mutants.mutations import Mutant, changes_of, replaced, sample
+from ctxagent.tests.support.mutants.run import CoverageMap
 
 pytestmark = pytest.mark.slow  # libcst takes a moment
 
@@ -67,3 +68,19 @@ def test_a_head_of_a_block_ends_before_its_body(tmp_path: Path) -> None:
     assert mutant.line == 3
     assert mutant.in_function
     assert mutant.statement == range(2, 5)
+
+
+def test_the_tests_that_run_a_line_are_chosen_those_of_the_module_first() -> None:
+    own, quick, other = "tests/r/test_a.py::t", "tests/r/test_b.py::t", "tests/r/test_c.py::t"
+    lines = {"agent/r/a.py": {3: {own, quick}, 4: {""}, 5: {"", quick}}}
+    known = CoverageMap({own: 3.0, quick: 1.0, other: 2.0}, lines, [])
+
+    def chosen(line: int, *, in_function: bool = True) -> list[str]:
+        statement = range(line, line + 1)
+        return known.tests_of(Mutant("agent/r/a.py", line, statement, in_function, "", ""))
+
+    assert chosen(3) == [own, quick]
+    assert chosen(5) == [quick]
+    assert chosen(6) == []
+    assert chosen(4) == [own, quick, other]  # the import runs it, so that any test may notice
+    assert chosen(3, in_function=False) == [own, quick, other]

@@ -11,7 +11,7 @@ import pytest
 
 from ctxagent.agent.config.settings import PermissionSettings, Settings
 from ctxagent.agent.context.request import Request
-from ctxagent.agent.features.environment import EnvironmentFeature
+from ctxagent.agent.features.crash_recovery import CrashRecoveryFeature
 from ctxagent.agent.launch import SessionChoice
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import Note, SubagentRun, ToolResult, User
@@ -312,9 +312,9 @@ def test_a_copy_up_to_a_point_has_what_its_subagents_had_done_by_then(tmp_path: 
     again = talk.open(SessionChoice(id=copy.parent.name))
     assert list(again.ledger.files) == ["a.txt"]
     assert again.totals.all == bill
-    environment = again.features.find(EnvironmentFeature)
-    assert environment
-    assert environment.surroundings.unrecorded == []
+    recovery = again.features.find(CrashRecoveryFeature)
+    assert recovery
+    assert recovery.unrecorded == []
     inner = read_log(subagent_log(copy.parent, id)).entries
     assert len(inner) == told
     said = subagent_log(copy.parent, id).with_name("conversation.md").read_text()

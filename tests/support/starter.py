@@ -1,9 +1,10 @@
 """Quick starts of the command, which import nothing again.
 
 Each worker has one process that has imported the command's libraries and modules, of which none
-reads its environment while it is imported. To start the command that process forks. The child takes
-over the arguments, environment, folder and standard streams, and runs the program's `main`. It is a
-child of the worker, like any process that the worker starts.
+reads its environment while it is imported, and has made the schemas of the tools. To start the
+command that process forks. The child takes over the arguments, environment, folder and standard
+streams, and runs the program's `main`. It is a child of the worker, like any process that the
+worker starts.
 
 `can_start` says for which environments this is the same as a whole start. Tests that start
 `COMMAND` themselves, in tmux, in a shell or by `subprocess`, have whole starts.
@@ -225,9 +226,12 @@ def _import_all() -> None:
         package = importlib.import_module(part)
         for module in pkgutil.walk_packages(package.__path__, f"{part}."):
             importlib.import_module(module.name)
+    from ctxagent.agent.assembly import base_tools
     from ctxagent.agent.models.messages import lazy_sdk
 
     lazy_sdk.load()
+    for tool in base_tools():
+        tool.schema()  # kept for all tools with these parameters
     gc.freeze()  # what is shared by all children is not looked through in each
 
 

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctxagent.agent.security.redaction import Redaction
-from ctxagent.tools.system.capture import FILED_BYTES, MAX_HELD_CHARS, Capture, Sink, clean
+from ctxagent.tools.system.capture import (
+    FILED_BYTES,
+    MAX_HELD_CHARS,
+    Capture,
+    KeptOutput,
+    Sink,
+    clean,
+)
 from ctxagent.tools.system.output_file import OutputFile
 
 LINES = b"".join(b"\x1b[1m%07d\x1b[0m\n" % n for n in range(20_000))
@@ -22,14 +29,14 @@ def heard(
     chunk: int = 65_536,
     kept: int = 1 << 19,
     sieve: Callable[[Sink], Sink] = lambda sink: sink,
-) -> Capture:
-    async def scene() -> Capture:
+) -> KeptOutput:
+    async def scene() -> KeptOutput:
         made = (lambda: OutputFile(path)) if path else None
         capture = Capture(kept=kept, open_file=made, sieve=sieve)
         for start in range(0, len(data), chunk):
             capture.feed(data[start : start + chunk])
         capture.close()
-        return capture
+        return capture.output
 
     return asyncio.run(scene())
 

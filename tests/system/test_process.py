@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ctxagent.agent.errors import ToolError
 from ctxagent.tools.system import leash, process_table
-from ctxagent.tools.system.capture import SHOWN_BYTES, Capture, Live, clean
+from ctxagent.tools.system.capture import SHOWN_BYTES, Capture, KeptOutput, Live, clean
 from ctxagent.tools.system.environment import child_environment, is_secret
 from ctxagent.tools.system.process import TREE_VARIABLE, Process, Tree, ending
 from ctxagent.tools.system.process_table import ProcessTable, PsutilTable, birth
@@ -355,13 +355,13 @@ def test_a_cut_falls_between_characters(text: str) -> None:
         assert end - whole(data[:end]) < 4
 
 
-def capture(chunks: list[bytes], kept: int) -> Capture:
-    async def scene() -> Capture:
+def capture(chunks: list[bytes], kept: int) -> KeptOutput:
+    async def scene() -> KeptOutput:
         heard = Capture(kept=kept)
         for chunk in chunks:
             heard.feed(chunk)
         heard.close()
-        return heard
+        return heard.output
 
     return asyncio.run(scene())
 

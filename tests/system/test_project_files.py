@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.tools.system.project_files import left_out, list_files, printable, survey
+from ctxagent.tools.system.project_files import in_order, left_out, printable, survey
 
 
 def write(root: Path, *names: str, content: str = "x\n") -> None:
@@ -22,7 +22,7 @@ def git(root: Path, *words: str) -> None:
 
 
 def listed(root: Path, limit: int = 1000) -> list[str]:
-    return asyncio.run(list_files(root, limit))
+    return in_order(asyncio.run(survey(root, limit)).paths)
 
 
 @pytest.fixture(params=["git", "walk"])

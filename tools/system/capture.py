@@ -34,7 +34,7 @@ class Sink(Protocol):
 
 
 class Capture:
-    """A sink that keeps output as clean text, and shows it as it comes.
+    """A sink that keeps output as clean text, in `output`, and shows it as it comes.
 
     `kept` bytes of the beginning and of the end stay in memory. All of an output of more than
     FILED_BYTES goes to the file that `open_file` makes. `sieve` puts a filter for secrets before a
@@ -50,31 +50,8 @@ class Capture:
         sieve: Callable[[Sink], Sink] = lambda sink: sink,
     ) -> None:
         self._live = Live(show)
-        self._text = _KeptText(kept, open_file)
-        self._cleaner = _Cleaner(sieve(self._text))
-
-    @property
-    def dropped(self) -> int:
-        """Bytes of the text that are not in memory."""
-        return self._text.dropped
-
-    @property
-    def file(self) -> OutputFile | None:
-        """The file with all of the output; None for a short one, or where there can be no file."""
-        return self._text.file
-
-    @property
-    def cut(self) -> OutputCut | None:
-        """What is kept nowhere; None as long as all is kept."""
-        return self._text.cut
-
-    @property
-    def lines(self) -> int:
-        return self._text.lines
-
-    @property
-    def characters(self) -> int:
-        return self._text.characters
+        self.output = KeptOutput(kept, open_file)
+        self._cleaner = _Cleaner(sieve(self.output))
 
     def feed(self, data: bytes) -> None:
         self._live.feed(data)
@@ -84,25 +61,14 @@ class Capture:
         self._live.close()
         self._cleaner.close()
 
-    def hand_over_file(self) -> None:
-        """Leave the file open when this is closed: somebody else goes on with it."""
-        self._text.hands_over = True
 
-    def kept(self) -> bytes:
-        """Return the text that is in memory; a line says how much is missing."""
-        return self._text.kept()
-
-    def text(self, advice: str) -> str:
-        """Return the text that is in memory; `advice` says how to get at the rest."""
-        return self._text.excerpt(advice)
-
-
-class _KeptText:
+class KeptOutput:
     """A sink that keeps clean text: its beginning and end in memory, and all of it in a file."""
 
     def __init__(self, kept: int, open_file: Callable[[], OutputFile] | None) -> None:
+        # It has all of the output; None for a short one, or where there can be no file.
         self.file: OutputFile | None = None
-        self.hands_over = False
+        self.hands_over = False  # the file stays open: somebody else goes on with it
         self.characters = 0
         self._breaks = 0
         self._kept = kept
@@ -114,6 +80,7 @@ class _KeptText:
 
     @property
     def dropped(self) -> int:
+        """Bytes of the text that are not in memory."""
         return self._total - len(self._head) - min(len(self._tail), self._kept)
 
     @property
@@ -123,6 +90,7 @@ class _KeptText:
 
     @property
     def cut(self) -> OutputCut | None:
+        """What is kept nowhere; None as long as all is kept."""
         if self.file is not None:
             return self.file.cut_so_far
         kept = self._total - self.dropped
@@ -159,11 +127,13 @@ class _KeptText:
         self.file.feed(bytes(self._tail))
 
     def kept(self) -> bytes:
+        """Return the text that is in memory; a line says how much is missing."""
         head, tail = self._ends()
         gap = f"\n[{self.dropped:,} bytes were not kept]\n".encode() if self.dropped else b""
         return head + gap + tail
 
-    def excerpt(self, advice: str) -> str:
+    def text(self, advice: str) -> str:
+        """Return the text that is in memory; `advice` says how to get at the rest."""
         return excerpt(*self._ends(), self.dropped, advice)
 
     def _ends(self) -> tuple[bytes, bytes]:

@@ -65,17 +65,17 @@ def child_environment(environ: Mapping[str, str], keep: Iterable[str] = ()) -> d
         if not (is_secret(name) or _is_private_index(name, value))
         or any(fnmatchcase(name, pattern) for pattern in kept)
     }
-    return {**passed, **NON_INTERACTIVE, **_git_settings(passed)}
+    return {**passed, **NON_INTERACTIVE, **git_variables(_GIT_SETTINGS, passed)}
 
 
-def _git_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return our settings of git, numbered behind those that `environ` has."""
+def git_variables(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return variables that put settings above git's files, after those that `environ` sets so."""
     given = environ.get("GIT_CONFIG_COUNT", "")
     count = int(given) if given.isdecimal() else 0
-    settings = {"GIT_CONFIG_COUNT": str(count + len(_GIT_SETTINGS))}
-    for place, (name, value) in enumerate(_GIT_SETTINGS.items(), count):
-        settings |= {f"GIT_CONFIG_KEY_{place}": name, f"GIT_CONFIG_VALUE_{place}": value}
-    return settings
+    variables = {"GIT_CONFIG_COUNT": str(count + len(settings))}
+    for place, (name, value) in enumerate(settings.items(), count):
+        variables |= {f"GIT_CONFIG_KEY_{place}": name, f"GIT_CONFIG_VALUE_{place}": value}
+    return variables
 
 
 def _is_private_index(name: str, value: str) -> bool:

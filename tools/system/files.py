@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import re
+import select
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -164,6 +165,18 @@ def open_kept(path: Path) -> BufferedReader:
     return open(path, "rb", opener=_regular_opener)
 
 
+def read_next(descriptor: int, max_bytes: int) -> bytes:
+    """Return the next bytes of a pipe or the like, also of one that does not block by itself; b""
+    at the end, which an unreadable one has come to. Blocking."""
+    while True:
+        try:
+            return os.read(descriptor, max_bytes)
+        except BlockingIOError:
+            select.select([descriptor], [], [])
+        except OSError:
+            return b""
+
+
 def read_below(folder: Path, name: str, max_bytes: int) -> bytes:
     """Return what a regular file below a folder begins with, `max_bytes` at most; no link leads to
     it. Raises OSError."""
@@ -178,7 +191,7 @@ def open_below(folder: Path, name: str) -> BufferedReader:
 
 
 def _regular_opener(path: str, flags: int) -> int:
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)

@@ -62,7 +62,7 @@ def leads(top: str) -> Iterator[Lead]:
             yield Lead(".git", own[0])
             if not within(own[0], [real]):
                 return
-    common = os.path.realpath(Path(own[0], _read_text(Path(own[0], "commondir")).rstrip("\r\n")))
+    common = os.path.realpath(Path(own[0], read_text(Path(own[0], "commondir")).rstrip("\r\n")))
     if common not in own:
         yield Lead(".git/commondir", common)
         if not within(common, [real]):
@@ -73,7 +73,7 @@ def leads(top: str) -> Iterator[Lead]:
     for config in (f"{common}/config", f"{own[0]}/config.worktree"):
         if _is_too_large(Path(config)):
             yield Lead(f"{config}, too large to read,", "/")
-        yield from _named_files(_read_text(Path(config)), top)
+        yield from _named_files(read_text(Path(config)), top)
 
 
 def settings_in(config: str) -> Iterator[tuple[str, str]]:
@@ -95,7 +95,7 @@ def linked_folders(entry: Path) -> list[str]:
     if not named:
         return []
     own = Path(os.path.realpath(entry.parent / named))
-    back = _read_text(own / "gitdir").rstrip("\r\n")
+    back = read_text(own / "gitdir").rstrip("\r\n")
     if back:
         if os.path.realpath(own / back) != os.path.realpath(entry):
             return []
@@ -136,7 +136,7 @@ def _borrowed(objects: str, own: Sequence[str]) -> Iterator[Lead]:
         if not within(place, [*own, objects]):
             yield Lead(str(alternates), place)
             continue
-        text = _read_text(alternates)
+        text = read_text(alternates)
         lines = [line for line in text.split("\n") if line and not line.startswith("#")]
         if _is_too_large(alternates) or len(known) + len(lines) > MAX_STORES:
             yield Lead(_BORROWED, "/")
@@ -162,12 +162,12 @@ def _named_files(config: str, top: str) -> Iterator[Lead]:
 
 def _pointer(entry: Path) -> str:
     """Return the folder that a `.git` file names, which git takes with every space in it."""
-    return _read_text(entry).removeprefix("gitdir:").removeprefix(" ").rstrip("\r\n")
+    return read_text(entry).removeprefix("gitdir:").removeprefix(" ").rstrip("\r\n")
 
 
 def _configured_worktree(config: Path) -> str:
     """Return the work tree that a configuration names."""
-    for line in _read_text(config).splitlines():
+    for line in read_text(config).splitlines():
         name, sign, value = line.partition("=")
         if sign and name.strip().lower() == "worktree":
             return value.strip().strip('"')
@@ -180,7 +180,7 @@ def _is_too_large(path: Path) -> bool:
     return False
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: str | Path) -> str:
     """Return the beginning of a regular file, "" for anything else."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

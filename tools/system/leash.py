@@ -51,15 +51,10 @@ def main(held: int, command: list[str]) -> int:
     return 1
 
 
-def _bound_files(max_bytes: int) -> None:
-    """Let neither this process nor its children write a larger file."""
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
-
-
 if __name__ == "__main__":
     held, _, max_bytes = sys.argv[1].partition(",")
-    if max_bytes:
-        _bound_files(int(max_bytes))
+    if max_bytes:  # neither this process nor its children write a larger file
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(max_bytes), int(max_bytes)))
     sys.exit(main(int(held), sys.argv[2:]))

@@ -7,21 +7,11 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Mapping
-from contextlib import suppress
 
 from . import process_table
-from .process import GRACE_CENTISECONDS, TREE_VARIABLE, Tree
+from .process import GRACE_CENTISECONDS, TREE_VARIABLE, Tree, send_signal
 
 KILL_ROUNDS = 25  # of killing: what forks may have forked in between
-
-
-def named(env: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return the environment of a call's commands, with the name that `call_name` gives."""
-    return {
-        **env,
-        TREE_VARIABLE: f"{env[TREE_VARIABLE]}:{name}" if env.get(TREE_VARIABLE) else name,
-    }
 
 
 def call_name(session: str, number: int, id: str) -> str:
@@ -54,7 +44,7 @@ def end(name: str) -> bool:
     pids = tree.members()
     if not pids or os.getpid() in pids:
         return False
-    _send(pids, signal.SIGTERM)
+    send_signal(pids, signal.SIGTERM)
     for _ in range(GRACE_CENTISECONDS):
         if not tree.stands():
             return True
@@ -62,7 +52,7 @@ def end(name: str) -> bool:
     for _ in range(KILL_ROUNDS):
         if not (pids := tree.members()):
             break
-        _send(pids, signal.SIGKILL)
+        send_signal(pids, signal.SIGKILL)
         time.sleep(0.002)
     return True
 
@@ -71,9 +61,3 @@ def _names(environ: bytes) -> set[str]:
     begins = f"{TREE_VARIABLE}=".encode()
     values = (row[len(begins) :] for row in environ.split(b"\0") if row.startswith(begins))
     return {name for value in values for name in value.decode("ascii", "replace").split(":")}
-
-
-def _send(pids: set[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)

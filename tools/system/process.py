@@ -97,10 +97,7 @@ class Process:
         enclose: Callable[[list[str]], Enclosed] | None,
     ) -> "Process":
         mark = secrets.token_hex(8)
-        marked = {
-            **env,
-            TREE_VARIABLE: f"{env[TREE_VARIABLE]}:{mark}" if TREE_VARIABLE in env else mark,
-        }
+        marked = named(env, mark)
         argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]
         tries_left = START_TRIES
         while True:
@@ -224,7 +221,7 @@ class Process:
     def _signal(self, number: signal.Signals, spared: int | None = None) -> bool:
         """Send a signal to all of the tree but one; whether there was any of it."""
         pids = self.survivors()
-        _send((pid for pid in pids if pid != spared), number)
+        send_signal((pid for pid in pids if pid != spared), number)
         if self.running and not pids:  # no process is seen here
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
@@ -369,7 +366,16 @@ class Tree:
         return found
 
 
-def _send(pids: Iterable[int], number: signal.Signals) -> None:
+def named(env: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return an environment whose processes are found by a name, beside those that it has."""
+    return {
+        **env,
+        TREE_VARIABLE: f"{env[TREE_VARIABLE]}:{name}" if env.get(TREE_VARIABLE) else name,
+    }
+
+
+def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal to those of these processes that are there and take it."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

@@ -51,21 +51,11 @@ class Listing:
     complete: bool = True  # False when there are more files than the limit
 
 
-async def list_files(
-    root: Path, limit: int = MAX_FILES, env: Mapping[str, str] | None = None
-) -> list[str]:
-    """Return the relative paths of at most `limit` files below `root`, sorted as a tree is read.
-
-    There are none where there is no such directory. Bytes that are not UTF-8 are escaped as
-    `os.fsdecode` does.
-    """
-    return in_order((await survey(root, limit, env)).paths)
-
-
 async def survey(
     root: Path, limit: int = MAX_FILES, env: Mapping[str, str] | None = None
 ) -> Listing:
-    """Return the files below `root`. `env` is git's environment, by default this process's."""
+    """Return at most `limit` files below `root`; none where there is no such directory. `env` is
+    git's environment, by default this process's."""
     if await asyncio.to_thread(is_ignored, root):  # git would list what it tracks there alone
         return await _walked(root, limit)
     listing = await _tracked(root, limit, env)

@@ -20,7 +20,6 @@ from pathlib import Path
 _OPENAT2 = 437  # on every architecture
 _AT_FDCWD = -100
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-_NOT_THERE = (errno.ENOSYS, errno.EPERM, errno.EINVAL)  # openat2, or not let through by a filter
 # Without O_PATH a pipe must not be waited for.
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 _BY_DESCRIPTOR = "/proc/self/fd"

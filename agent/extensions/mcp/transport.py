@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....tools.system import leash, orphans
+from ....tools.system.process import named
 from ....tools.system.spawn import Spawned, spawn
 from ....tools.system.tasks import finish_despite_cancel
 from ....tools.system.unicode import clean
@@ -127,7 +128,7 @@ async def stdio(
     send_in, receive_in = anyio.create_memory_object_stream[Any](0)
     send_out, receive_out = anyio.create_memory_object_stream[Any](0)
     async with AsyncExitStack() as stack:
-        server = await _start(stack, config, orphans.named({**env, **config.env}, mark), cwd)
+        server = await _start(stack, config, named({**env, **config.env}, mark), cwd)
         tasks = [
             asyncio.create_task(_read(server.out, send_in, complaint)),
             asyncio.create_task(_write(server.into, receive_out, send_in)),

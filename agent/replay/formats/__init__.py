@@ -14,6 +14,7 @@ from ..recording import Recording
 from . import claude, codex, copilot, ctxagent, gemini, opencode, pi, sweagent
 from .builder import TranscriptBuilder
 from .fields import JsonObject
+from .foreign import ForeignFormat
 from .reader import RecordingFile
 
 # No two of these recognize the same row.
@@ -33,8 +34,9 @@ _MAX_LISTED_CHARS = 40  # of one of them
 
 
 def add_format(name: str, reader: Any) -> None:
-    """Add a format. `reader` has the functions `recognizes` and `read`, as `pi` in this package."""
-    _READERS.setdefault(name, reader)
+    """Add a format of an extension. `reader` has the functions `recognizes` and `read`, as `pi` in
+    this package."""
+    _READERS.setdefault(name, ForeignFormat(name, reader))
 
 
 def load_recording(path: Path) -> Recording:

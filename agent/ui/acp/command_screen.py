@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ....tools.system.unicode import clean
 from ...errors import CtxagentError
 from ..question import Choices
+from ..screen import Screen
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,8 +23,8 @@ _CHOICE = re.compile(r"\[(\w)\](\w*[^·\n]*)")
 Choose = Callable[[str, Sequence[tuple[str, str]]], Awaitable[str]]
 
 
-class CommandScreen:
-    """A `Screen` for commands alone: nothing is typed there, and nothing is painted."""
+class CommandScreen(Screen):
+    """A screen for commands alone: nothing is typed there, and nothing is painted."""
 
     echoes = paints = speaks = unfinished = False
     palette = ""
@@ -65,29 +66,8 @@ class CommandScreen:
     async def run(self, ready: Callable[[], None]) -> None:
         ready()
 
-    async def type(self, words: str, pace: float) -> None:
-        pass
-
     def greet(self, line: str) -> None:
         self.put(line)
 
     def hint(self, text: str) -> None:
         self.put(text)
-
-    def restore(self, words: str) -> None:
-        pass
-
-    def touch(self) -> None:
-        pass
-
-    def title(self, text: str) -> None:
-        pass
-
-    def turn_ended(self, seconds: float) -> None:
-        pass
-
-    def rest(self) -> None:
-        pass
-
-    def exit(self, error: BaseException | None = None) -> None:
-        pass

@@ -46,7 +46,6 @@ from acp.schema import (
 )
 
 from ...errors import CtxagentError, NoCredentials, SessionError, UsageError
-from ...events import TurnFinished
 from ...models.messages.servers import KEY_VAR
 from .. import signals
 from .prompt import PromptBlock
@@ -242,7 +241,8 @@ class EditorServer:
         async with _told_errors():
             finished = await session.prompt(prompt)
         if finished.status == "error":
-            raise _failure(finished)
+            error = finished.error or {}
+            raise RequestError(FAILED, error.get("message", "the turn failed"), dict(error))
         return PromptResponse(stop_reason=STOP_REASONS[finished.status])
 
     async def cancel(self, session_id: str, **more: Any) -> None:
@@ -336,11 +336,6 @@ async def _told_errors() -> AsyncIterator[None]:
         raise RequestError(INVALID, str(error)) from error
     except CtxagentError as error:
         raise RequestError(FAILED, str(error), {"type": type(error).__name__}) from error
-
-
-def _failure(finished: TurnFinished) -> RequestError:
-    error = finished.error or {}
-    return RequestError(FAILED, error.get("message", "the turn failed"), dict(error))
 
 
 def _directory(cwd: str) -> Path:

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from typing import TYPE_CHECKING
 
 from ...errors import UsageError
 from ..conversation.open_session import MODES
@@ -10,9 +9,6 @@ from ..menu import Menu, Option
 from . import completions
 from .command_context import CommandContext
 from .registry import command
-
-if TYPE_CHECKING:
-    pass
 
 _DATE = re.compile(r"-\d{8}$")  # at the end of a model's id
 EFFORTS = ("low", "medium", "high", "xhigh", "max")

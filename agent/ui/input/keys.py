@@ -109,13 +109,9 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
             words.reset(append_to_history=not words.text[0].isspace())
             words.load_history_if_not_yet_loaded()  # or only the next paint would
 
-    @keys.add("enter", filter=typing)
-    def _(event: KeyPressEvent) -> None:
-        send(alt=False)
+    keys.add("enter", filter=typing)(lambda _: send(alt=False))
 
-    @keys.add("escape", "enter", filter=typing & working)
-    def _(event: KeyPressEvent) -> None:
-        send(alt=True)
+    keys.add("escape", "enter", filter=typing & working)(lambda _: send(alt=True))
 
     @keys.add("escape", "enter", filter=typing & ~working)
     @keys.add("c-j", filter=typing)
@@ -126,9 +122,7 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         target.take_keys()
 
-    @keys.add("c-d", filter=typing & waiting)
-    def _(event: KeyPressEvent) -> None:
-        target.host.leave()
+    keys.add("c-d", filter=typing & waiting)(lambda _: target.host.leave())
 
     @keys.add("c-x", "c-e", filter=typing & emacs_mode)
     @keys.add("v", filter=typing & vi_navigation_mode)
@@ -185,9 +179,7 @@ def _pasting_keys(target: KeyTarget) -> KeyBindings:
         else:  # as some terminals do where an image is in the clipboard
             event.app.create_background_task(_paste_image(target))
 
-    @keys.add("c-v", filter=typing & ~vi_navigation_mode)
-    def _(event: KeyPressEvent) -> None:
-        event.app.create_background_task(_paste_image(target))
+    keys.add("c-v", filter=typing & ~vi_navigation_mode)(lambda _: _paste_image(target))
 
     after_mark = Condition(lambda: mark_length() > 0)
 
@@ -241,9 +233,7 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
     for key in INSTANT_KEYS:
         add(key)
 
-    @keys.add("escape", "enter", filter=replying)
-    def _(event: KeyPressEvent) -> None:
-        target.reply.validate_and_handle()
+    keys.add("escape", "enter", filter=replying)(lambda _: target.reply.validate_and_handle())
 
     empty = Condition(lambda: not target.reply.text)
     leaving = Condition(lambda: target.host.is_leaving)
@@ -258,9 +248,7 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
         else:
             target.reply.reset()
 
-    @keys.add("c-d", filter=replying & empty & leaving)
-    def _(event: KeyPressEvent) -> None:
-        target.host.leave()
+    keys.add("c-d", filter=replying & empty & leaving)(lambda _: target.host.leave())
 
     @keys.add("up", filter=replying & has_others)
     def _(event: KeyPressEvent) -> None:
@@ -350,28 +338,20 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
             asked_at = time.monotonic()
             _hint_until_a_key(target, "Press Ctrl-C again to leave.")
 
-    @keys.add("s-tab")
-    def _(event: KeyPressEvent) -> None:
-        target.host.cycle_mode()
+    keys.add("s-tab")(lambda _: target.host.cycle_mode())
 
     @keys.add("c-l")
     def _(event: KeyPressEvent) -> None:
         event.app.renderer.erase()  # the scrollback above is not ours to clear
         event.app.invalidate()
 
-    @keys.add("c-z")
-    def _(event: KeyPressEvent) -> None:
-        target.suspend()
+    keys.add("c-z")(lambda _: target.suspend())
 
     left = get_by_name("backward-char").handler
     keys.add("c-b", filter=has_focus(words) & vi & ~commands)(left)
 
-    @keys.add("c-b", filter=commands & ~is_searching)
-    def _(event: KeyPressEvent) -> None:
-        target.host.send_to_background()
+    keys.add("c-b", filter=commands & ~is_searching)(lambda _: target.host.send_to_background())
 
-    @keys.add("c-o", filter=~is_searching)
-    def _(event: KeyPressEvent) -> None:
-        target.host.unfold()
+    keys.add("c-o", filter=~is_searching)(lambda _: target.host.unfold())
 
     return keys

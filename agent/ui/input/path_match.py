@@ -9,23 +9,14 @@ Upper and lower case are the same.
 import heapq
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-BLOCK_CHARS = 1 << 16  # of paths, searched between two checks whether to go on
+STEP_PATHS = 250  # that are searched at a time
 MAX_CANDIDATES = 4_000  # that match, among which the best are chosen
 MAX_GAP_COST = 8  # characters between two letters past which more of them cost the same
 
 Rank = tuple[int, int, int, str]  # cost, depth, length, the path
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Paths, each between `\\n/` and the next line, as they are and in lower case."""
-
-    text: str
-    low: str
 
 
 class Paths:
@@ -36,7 +27,8 @@ class Paths:
         depths: dict[int, list[str]] = {}
         for path in _with_folders(files):
             depths.setdefault(path.rstrip("/").count("/"), []).append(path)
-        self._blocks = list(_blocks(path for depth in sorted(depths) for path in depths[depth]))
+        self._paths = [path for depth in sorted(depths) for path in depths[depth]]
+        self._low = [f"/{_lower(path)}" for path in self._paths]
         self._top = [path for depth in sorted(depths)[:2] for path in depths[depth]]
 
     def rank(
@@ -47,13 +39,16 @@ class Paths:
         if not wanted:
             return self._top[:limit]
         found: dict[str, Rank] = {}
-        ways = ((_containing, f"/{wanted}"), (_containing, wanted), (_scattered, wanted))
-        for search, part in ways:
-            for block in self._blocks:
+        for pattern in (re.escape(f"/{wanted}"), re.escape(wanted), _letters(wanted)):
+            search = re.compile(pattern, re.MULTILINE).search
+            for start in range(0, len(self._low), STEP_PATHS):
                 if unwanted() or len(found) >= MAX_CANDIDATES:
                     break
-                for path, low in search(block, part):
-                    if path not in found:
+                step = slice(start, start + STEP_PATHS)
+                if not search("\n".join(self._low[step])):  # of most, all at once
+                    continue
+                for path, low in zip(self._paths[step], self._low[step], strict=True):
+                    if path not in found and search(low):
                         found[path] = (_cost(low, wanted), path.count("/"), len(path), path)
             if len(found) >= limit:
                 break
@@ -62,8 +57,8 @@ class Paths:
 
 def match_cost(path: str, typed: str) -> int | None:
     """Return how badly a path matches: 0 is best, None is no match."""
-    low, wanted = _lower(path), _lower(typed)
-    return _cost(low, wanted) if re.match(_letters(wanted), f"\n/{low}") else None
+    low, wanted = f"/{_lower(path)}", _lower(typed)
+    return _cost(low, wanted) if re.search(_letters(wanted), low) else None
 
 
 def folder_entries(typed: str, cwd: Path, limit: int) -> list[str]:
@@ -91,54 +86,21 @@ def _with_folders(files: Iterable[str]) -> Iterator[str]:
         yield path
 
 
-def _blocks(paths: Iterable[str]) -> Iterator[_Block]:
-    some: list[str] = []
-    size = 0
-    for path in paths:
-        some.append(path)
-        size += len(path) + 2
-        if size >= BLOCK_CHARS:
-            yield _block(some)
-            some, size = [], 0
-    if some:
-        yield _block(some)
-
-
-def _block(paths: Sequence[str]) -> _Block:
-    lines = [f"\n/{path}" for path in paths]
-    return _Block("".join(lines) + "\n", "".join(map(_lower, lines)) + "\n")
-
-
 def _lower(text: str) -> str:
     """Return the text in lower case, or as it is if that has another length."""
     low = text.lower()
     return low if len(low) == len(text) else text
 
 
-def _containing(block: _Block, part: str) -> Iterator[tuple[str, str]]:
-    place = block.low.find(part)
-    while place >= 0:
-        start, end = block.low.rfind("\n", 0, place + 1) + 2, block.low.find("\n", place + 1)
-        yield block.text[start:end], block.low[start:end]
-        place = block.low.find(part, end)
-
-
-def _scattered(block: _Block, wanted: str) -> Iterator[tuple[str, str]]:
-    for found in re.finditer(_letters(wanted), block.low):
-        start, end = found.start() + 2, block.low.find("\n", found.end())
-        yield block.text[start:end], block.low[start:end]
-
-
 def _letters(wanted: str) -> str:
     """Return a pattern for all letters in order within one line, without backtracking."""
-    return r"\n/" + "".join(f"[^\n{re.escape(c)}]*{re.escape(c)}" for c in wanted)
+    return "^/" + "".join(f"[^\n{re.escape(c)}]*{re.escape(c)}" for c in wanted)
 
 
 def _cost(low: str, wanted: str) -> int:
-    path = f"/{low}"
-    begins = path.rfind(f"/{wanted}")
+    begins = low.rfind(f"/{wanted}")
     if begins >= 0:
-        return int("/" in path[begins + 1 + len(wanted) :].rstrip("/"))
+        return int("/" in low[begins + 1 + len(wanted) :].rstrip("/"))
     if wanted in low:
         return 2 + (wanted not in low[low.rstrip("/").rfind("/") + 1 :])
     return 4 + _gap_cost(low, wanted)

@@ -2,7 +2,7 @@
 calls of Task start."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from ...session.searches import SEARCH_TOOL
 from ..status import short_path
 from ..subagent_progress import Subagent
 from .diffs import diff
-from .markdown import document, report
+from .markdown import report
 from .render import Either, Headline, duration, indented, one_line
 
 HEAD_LINES, TAIL_LINES = 4, 2  # of a folded result
@@ -121,23 +121,11 @@ def _ends(lines: Sequence[str], total: int, unfold_hint: str) -> list[str]:
     return [*head, f"… +{count_of(total - len(head) - len(tail), 'line')}{unfold_hint}", *tail]
 
 
-def unfolded(title: str, lines: Sequence[str], style: str = "") -> RenderableType:
+def unfolded(title: str, shown: Iterable[RenderableType]) -> RenderableType:
     """Show in full what was folded, under its title."""
-    rows = (Text(f"  {line}", style=style, overflow="fold") for line in lines)
-    return Group(_unfolding(title), *rows)
-
-
-def unfolded_diff(title: str, difference: str, path: str) -> RenderableType:
-    return Group(_unfolding(title), diff(difference, path=path))
-
-
-def unfolded_answer(title: str, text: str) -> RenderableType:
-    return Group(_unfolding(title), "", document(text))
-
-
-def _unfolding(title: str) -> RenderableType:
-    head = clean(title).partition("\n")[0]
-    return Either(Headline(Text.assemble(("▾ ", "dim"), (head, "bold"))), Text(f"In full: {head}"))
+    first = clean(title).partition("\n")[0]
+    head = Headline(Text.assemble(("▾ ", "dim"), (first, "bold")))
+    return Group(Either(head, Text(f"In full: {first}")), *shown)
 
 
 def todos(items: Sequence[Mapping[str, Any]]) -> RenderableType:

@@ -15,11 +15,12 @@ from itertools import chain, islice
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, TextIO
 
+from ....tools.system.files import read_next
 from ....tools.system.unicode import clean, to_ascii_marks
 from ...errors import CtxagentError
 from ..cells import wrap_words
 from ..question import BACK, Choices, answer_from_line, as_lines
-from ..screen import LEAVE_WINDOW_S
+from ..screen import LEAVE_WINDOW_S, Screen
 from ..signals import call_on_signals
 from .writer import NonBlockingWriter
 
@@ -35,8 +36,8 @@ MAX_LISTED_OPTIONS = 20
 NOBODY_ANSWER = "n nobody is there to answer"
 
 
-class PlainScreen:
-    """A `Screen` that reads lines from the file descriptor `source` (None: there is nobody to read
+class PlainScreen(Screen):
+    """A screen that reads lines from the file descriptor `source` (None: there is nobody to read
     from) and writes to `stream`, without `unicode` with marks in ASCII."""
 
     paints = False
@@ -88,9 +89,6 @@ class PlainScreen:
         self.printed += 1
         if self._question is not None and self._asking_again is None:
             self._asking_again = asyncio.get_running_loop().call_soon(self._ask_again)
-
-    def touch(self) -> None:
-        """Do nothing: nothing is painted live."""
 
     async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
         back = BACK in keys
@@ -145,21 +143,12 @@ class PlainScreen:
             hint="Say no, and what should be other.",
         )
 
-    async def type(self, words: str, pace: float) -> None:
-        """Do nothing: the words are printed when they are sent."""
-
     def restore(self, words: str) -> None:
         self._write(f"Not sent: {clean(words)}\n")
 
     def hint(self, text: str) -> None:
         self._write(clean(text) + "\n")
         self.rest()
-
-    def title(self, text: str) -> None:
-        """Do nothing: that needs an escape sequence."""
-
-    def turn_ended(self, seconds: float) -> None:
-        """Do nothing: that needs a terminal that is painted on."""
 
     def rest(self) -> None:
         if self.echoes and not self.host.working:
@@ -256,10 +245,7 @@ def _lines(source: int) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder(sys.getfilesystemencoding())("replace")
     rest = ""
     while True:
-        try:
-            data = os.read(source, 65_536)
-        except OSError:
-            data = b""
+        data = read_next(source, 65_536)
         *lines, rest = (rest + decoder.decode(data, not data)).split("\n")
         yield from lines
         if not data:

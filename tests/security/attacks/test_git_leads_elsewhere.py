@@ -16,7 +16,7 @@ from ctxagent.agent.worktree import WorkTree
 from ctxagent.agent.worktree.git import current_branch, safe_git_environment
 from ctxagent.tools.system.environment import child_environment
 from ctxagent.tools.system.git_links import leads, leads_astray
-from ctxagent.tools.system.project_files import list_files
+from ctxagent.tools.system.project_files import survey
 
 from ...permissions.test_approval import judge
 from ...support.command import Place
@@ -157,10 +157,10 @@ def test_no_git_of_ours_looks(field: Field, name: str, tmp_path: Path) -> None:
     trick, _ = TRICKS[name]
     env = child_environment({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
     assert "Newest commits" in environment_text(field.project, env)  # the control
-    assert "a.txt" in asyncio.run(list_files(field.project, env=env))
+    assert "a.txt" in asyncio.run(survey(field.project, env=env)).paths
     trick(field.project, field.secret, field.other)
     said = [environment_text(field.project, env), current_branch(field.project)]
-    said += asyncio.run(list_files(field.project, env=env))
+    said += asyncio.run(survey(field.project, env=env)).paths
     tree = WorkTree(field.project, store=tmp_path / "store", index=tmp_path / "index", env=env)
     before = tree.observe()
     (field.project / "a.txt").write_text("changed\n")

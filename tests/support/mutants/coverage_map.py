@@ -17,7 +17,7 @@ QUIET = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
 
 
 class Recorder:
-    """A pytest plugin that names the context of what coverage records."""
+    """A pytest plugin that names the context of what coverage records: "" for imports."""
 
     def __init__(self, measured: coverage.Coverage) -> None:
         self.seconds: dict[str, float] = {}
@@ -45,10 +45,7 @@ def main() -> int:
     data = measured.get_data()
     lines = {
         str(Path(path).relative_to(ROOT)): {
-            line: sorted(tests - {""})
-            for line, tests in (
-                (at, set(found)) for at, found in data.contexts_by_lineno(path).items()
-            )
+            line: sorted(set(tests)) for line, tests in data.contexts_by_lineno(path).items()
         }
         for path in data.measured_files()
     }

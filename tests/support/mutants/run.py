@@ -28,6 +28,7 @@ WORKERS = 2
 MIN_SECONDS = 20  # for the tests of a mutant, on a busy machine
 SLOWDOWN = 5
 MAX_TESTS = 400  # of one mutant
+IMPORT = ""  # the context of lines that an import runs
 PROGRESS_STEP = 20
 PACKAGE = "ctxagent.tests.support.mutants"
 FIRST_TIME = 1_000_000_000  # each source of a copy gets a time of its own, for Python's cache
@@ -57,16 +58,17 @@ class CoverageMap:
         of the module's own file come first, the quickest before the others.
         """
         lines = self.lines.get(mutant.path, {})
-        if mutant.in_function:
-            groups = [set().union(*(lines.get(at, set()) for at in mutant.statement))]
+        found = set[str]().union(*(lines.get(at, set()) for at in mutant.statement))
+        if mutant.in_function and found != {IMPORT}:
+            groups = [found - {IMPORT}]
         else:
-            groups = [set().union(*lines.values()), set(self.seconds)]
+            groups = [set[str]().union(*lines.values()) - {IMPORT}, set(self.seconds)]
         own = f"/test_{Path(mutant.path).stem}.py::"
-        found: dict[str, None] = {}
+        ordered: dict[str, None] = {}
         for group in groups:
             order = sorted(group, key=lambda test: (own not in test, self.seconds[test], test))
-            found.update(dict.fromkeys(order))
-        return list(found)[:MAX_TESTS]
+            ordered.update(dict.fromkeys(order))
+        return list(ordered)[:MAX_TESTS]
 
 
 def copy_project(target: Path) -> Path:
@@ -95,7 +97,7 @@ def record_coverage(room: str, copies: list[Path]) -> CoverageMap:
     )
     command = [sys.executable, "-m", f"{PACKAGE}.coverage_map", room]
     running = []
-    for at, package in enumerate(copies):
+    for at, package in enumerate(copies[: len(files)]):
         output = package.parent / "coverage.json"
         share = [*command, str(output), *files[at :: len(copies)]]
         printed = output.with_suffix(".txt")

@@ -51,6 +51,7 @@ ENTER, ESC, CTRL_C, CTRL_D, CTRL_R, SHIFT_TAB, UP = (
 )
 KEEP_LITTLE = replace(DEFAULT, keep_tokens=0, keep_messages=1)
 DEADLINE = 120.0  # seconds that a test waits for something to appear before it fails
+PLAY_TIMEOUT_S = 400.0  # of all that `act` does: below the limit at which pytest ends the worker
 
 
 class Glass(io.StringIO):
@@ -233,7 +234,8 @@ def drive(
 
         async def person() -> None:
             await seat.until("❯")
-            await act(seat)
+            async with asyncio.timeout(PLAY_TIMEOUT_S):
+                await act(seat)
             if not serving.done() and seat.repl.screen.app.is_running:  # type: ignore[attr-defined]
                 await seat.idle()
                 seat.press(CTRL_D)

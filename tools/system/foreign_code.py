@@ -21,10 +21,9 @@ def foreign_code(*passed: type[BaseException]) -> Iterator[list[str]]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_cancelled(error):
             raise
-        what = [type(error).__name__]
-        with foreign_code():
-            what += [str(error)] if str(error) else []
-        problems.append(f"{': '.join(what)}{_place_of(error)}")
+        text = str(traceback.TracebackException(type(error), error, None))  # which cannot fail
+        what = ": ".join(filter(None, [type(error).__name__, text]))
+        problems.append(f"{what}{_place_of(error)}")
 
 
 def _is_cancelled(error: BaseException) -> bool:

@@ -1,0 +1,34 @@
+"""Recording formats of extensions."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ....tools.system.foreign_code import foreign_code
+from ...errors import UsageError
+from .builder import TranscriptBuilder
+from .fields import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignFormat:
+    """A recording format of an extension. Its methods raise UsageError when the reader fails."""
+
+    name: str
+    reader: Any
+
+    def recognizes(self, row: JsonObject) -> bool:
+        """Return True if the extension reads files with such a row."""
+        return bool(self._call(self.reader.recognizes, row))
+
+    def read(self, rows: Iterable[JsonObject]) -> TranscriptBuilder:
+        """Return what the extension reads."""
+        found = self._call(self.reader.read, rows)
+        if isinstance(found, TranscriptBuilder):
+            return found
+        raise UsageError(f"the format {self.name} of an extension gives no TranscriptBuilder")
+
+    def _call(self, function: Callable[[Any], Any], given: Any) -> Any:
+        with foreign_code() as problems:
+            return function(given)
+        raise UsageError(f"the format {self.name} of an extension failed: {problems[0]}")
