@@ -223,7 +223,8 @@ def test_read_only_files_and_folders(context: Context, tmp_path: Path) -> None:
 WRITE_TOO_MUCH = """
 import asyncio, resource, signal, sys
 from pathlib import Path
-from ctxagent.tools.base import Context, ToolError
+from ctxagent.agent.errors import ToolError
+from ctxagent.tools.base import Context
 from ctxagent.tools.write import WriteTool, WriteParams
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
