@@ -239,20 +239,23 @@ def test_no_command_runs_what_is_not_trusted(place: Place) -> None:
     mark = place.root / "mark"
     of_project(place, "evil.py", MARKS.format(path=str(mark)))
     packaged(place.project, MARKS.format(path=str(mark)))
-    manifest = place.project / "fleet.toml"
-    manifest.write_text('[[task]]\nid = "a"\nprompt = "go"\n')
+    (place.root / "steps.json").write_text(json.dumps({"steps": [{"text": "Done."}]}))
+    manifest = place.project / "tasks.jsonl"
+    model = {"model.id": f"scripted:{place.root / 'steps.json'}"}
+    work = {"id": "a", "prompt": "go", "settings": model, "dir": ".", "worktree": False}
+    manifest.write_text(json.dumps(work) + "\n")
     answered(place, [DONE], "--allow", "no_tool_yet")
     (log,) = place.logs()
     for rule in ((), ("--deny", "no_tool_yet")):
         for command in (
             ("doctor",), ("extensions", "list"), ("config",), ("sessions", "list"), ("mcp", "list"),
-            ("replay", str(log)), ("compact", "--dry-run"), ("fleet", "run", str(manifest)),
-            ("fleet", "run", "--dry-run", str(manifest)), ("acp",), ("log",),
-            ("--safe", "-p", "go"),
+            ("replay", str(log)), ("compact", "--dry-run"), ("acp",), ("log",),
+            ("fleet", "run", str(manifest)), ("--safe", "-p", "go"),
         ):  # fmt: skip
             env = place.environ({"PYTHONPATH": str(place.project)})
-            place.run(*rule, *command, env=env, stdin="")
+            done = place.run(*rule, *command, env=env, stdin="")
             assert not mark.exists(), command
+            assert "fleet" not in command or done.returncode == 0, done.stderr
     place.run("config", "--trust")
     assert not mark.exists()
     place.run("extensions", "list")
