@@ -84,7 +84,7 @@ def test_what_fills_the_window_is_seen_at_any_width(
 
     _, glass = drive(desk, act, glass=Glass(columns, rows))
     shown = glass.all()
-    window = desk.loops[0].current_window()
+    window = desk.loops[0].model.current_window()
     assert f"{window.tokens:,} of 120,000 tokens" in shown
     found = letters(shown)
     assert sum(found.values()) == window.tokens
@@ -293,7 +293,7 @@ def test_the_log_is_read_aside(tmp_path: Path, words: str) -> None:
     log = Watched.open(talk.agent.log.path)
     assert isinstance(log, Watched)
     log.readers = set()
-    talk.agent.log = log
+    talk.agent.handle.session.log = log
     assert CommandDesk(talk).run(words)
     assert log.readers
     assert threading.get_ident() not in log.readers
