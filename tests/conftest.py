@@ -1,6 +1,7 @@
 """What holds for all tests: the same run finds the same, so that a failure can be found again, and
 how busy the machine is, how pytest was started and which test came before makes no difference."""
 
+import ctypes
 import gc
 import os
 import shutil
@@ -8,6 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -28,6 +30,12 @@ for each, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP,
         signal.signal(each, usual)
 
 
+# glibc keeps the memory of large texts, for each thread apart: a worker grew to 1.2 GB.
+M_MMAP_THRESHOLD, M_ARENA_MAX = -3, -8
+with suppress(AttributeError):  # other libraries have no mallopt
+    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 20)  # what is larger is given back
+    ctypes.CDLL(None).mallopt(M_ARENA_MAX, 2)
+
 MAX_FOLDER_CHARS = 24  # of the folder for temporary files; sockets and lines on screens need room
 
 
@@ -42,8 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Leave all collected tests out of each later collection of garbage, which takes a while."""
+    """Leave all collected tests out of each later collection of garbage.
+
+    A full collection waits until the objects have grown by a quarter. The one made here counts them
+    without the tests: large texts in cycles would not be freed for a long time otherwise.
+    """
     gc.freeze()
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)

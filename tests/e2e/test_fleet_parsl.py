@@ -1,6 +1,7 @@
 """`ctxagent fleet run --config`: the same by Parsl's workers, one of which is killed."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from ..support.fleet import (
 )
 from ..support.server.loopback import Server
 
-pytest.importorskip("parsl", reason="the extra ctxagent[fleet] is not installed")
+pytestmark = pytest.mark.skipif(
+    not find_spec("parsl"), reason="the extra ctxagent[fleet] is not installed"
+)
 
 
 @pytest.fixture
