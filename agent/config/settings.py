@@ -421,7 +421,7 @@ class FeatureSettings:
     off: tuple[str, ...] = _setting(
         (),
         list_of(one_of(FeatureName)),
-        "Features to switch off, with their tools. The model is then never told of them.",
+        "Features to switch off, together with their tools and their texts for the model.",
         loosens=loosens_if_longer,
     )
 

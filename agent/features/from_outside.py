@@ -50,9 +50,8 @@ def _make_known(kind: type[Feature]) -> None:
         if not callable(make) or ":" in name or f"{name}:" == SCRIPTED:
             raise ValueError(f"{name!r} in providers must be a new prefix with a function")
     for method, effect in kind.marked("tool_effect"):
-        function_tool(
-            MethodType(getattr(kind, method), kind), effect
-        )  # raises for one that cannot be a tool
+        bound = MethodType(getattr(kind, method), kind)
+        function_tool(bound, effect)  # raises for a method that cannot be a tool
     for name, reader in kind.recording_formats.items():
         from ..replay.formats import add_format
 

@@ -66,9 +66,9 @@ class CallGate:
         try:
             return await self.features.before_tool(call)
         except Veto as veto:
-            verdict = replace(verdict, reason=veto.reason)
+            verdict = replace(verdict, reason=veto.message)
             self._deny(tool, call.title, verdict, asked=True, answer="hook")
-            raise CallRefused(f"Not allowed: {veto.reason}", denied=True) from None
+            raise CallRefused(f"Not allowed: {veto.message}", denied=True) from None
 
     async def _asked(
         self, tool: Tool[Any], params: Params, call: ToolCall, verdict: Verdict

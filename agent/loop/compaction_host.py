@@ -130,7 +130,7 @@ class CompactionHost:
         try:
             await self._agent.features.before_summary(event)
         except Veto as veto:
-            return veto.reason
+            return veto.message
         return None
 
     async def after_summary(self, event: dict[str, Any]) -> None:

@@ -26,12 +26,7 @@ MakeModel = Callable[[ModelSettings, Mapping[str, str]], Model]  # given setting
 
 
 class Veto(CtxagentError):
-    """Raised by a feature to stop the event that is announced. The reason is shown."""
-
-    @property
-    def reason(self) -> str:
-        """Why."""
-        return self.message
+    """Raised by a feature to stop the event that is announced. Its message is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +118,7 @@ def tool(effect: Effect = "run") -> Callable[[M], M]:
 
 
 def command(help: str, *, argument: str = "", name: str = "") -> Callable[[M], M]:
-    """Make an asynchronous method of a feature a slash command of its name. The method takes the
+    """Make a method of a feature, async or not, a slash command of its name. The method takes the
     text after the name. It returns a text to show, or a Prompt."""
 
     if not isinstance(help, str):
@@ -148,7 +143,6 @@ class Feature:
     providers: ClassVar[Mapping[str, MakeModel]] = {}
     # Readers of recorded sessions for `ctxagent replay`, by the name of the format.
     recording_formats: ClassVar[Mapping[str, Any]] = {}
-
     # The settings of an extension, by key. `self.setting(key)` gives the value.
     settings: ClassVar[Mapping[str, Setting]] = {}
 

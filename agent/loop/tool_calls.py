@@ -14,6 +14,7 @@ from typing import Any
 
 from ...tools.base import Interrupted, Output, Params, Tool
 from ...tools.system import orphans
+from ...tools.system.foreign_code import foreign_code
 from ...tools.system.process import named
 from ..errors import ToolError
 from ..events import Notice, ToolFinished, ToolOutput, ToolStarted
@@ -202,23 +203,23 @@ class ToolRunner:
         def tell(text: str) -> None:
             self.handle.emit(ToolOutput(id, text))
 
+        context = replace(
+            self.gate.context_for(verdict),
+            progress=tell,
+            env=self._env(id),
+            open_file=self.files.opener(tool.name, id),
+            is_denied=self.handle.approval.denies_reading,
+        )
         try:
-            context = self.gate.context_for(verdict)
-            open_file = self.files.opener(tool.name, id)
-            context = replace(context, progress=tell, env=self._env(id), open_file=open_file)
-            output = await tool.run(
-                params, replace(context, is_denied=self.handle.approval.denies_reading)
-            )
-            if not isinstance(output, Output):
+            with foreign_code(ToolError, Interrupted) as problems:
+                output: Any = await tool.run(params, context)
+                if isinstance(output, Output):
+                    return output
                 raise TypeError(f"run must give an Output, not {type(output).__name__}")
-            return output
         except ToolError as error:
             return Output(str(error), dict(error.details), is_error=True)
-        except (Interrupted, asyncio.CancelledError, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # a tool's own fault, or exit, must not end the session
-            text = f"{tool.name} failed by a fault of its own: {type(error).__name__}: {error}"
-            return Output(text, {"fault": type(error).__name__}, is_error=True)
+        text = f"{tool.name} failed by a fault of its own: {problems[0]}"
+        return Output(text, {"fault": problems[0].partition(":")[0]}, is_error=True)
 
     def _env(self, id: str) -> Mapping[str, str]:
         """Return the environment of a call's commands. It names the call, so that leftover

@@ -116,7 +116,7 @@ def _rejection(
 
 
 def _advice(status: int, model: str, hints: ServerHints) -> tuple[str, str]:
-    """Return what happened, and the next step for the person."""
+    """Return what happened and what the user can do next."""
     if 300 <= status < 400:
         return (
             "the server redirects to another address",

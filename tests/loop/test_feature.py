@@ -36,4 +36,4 @@ def test_without_an_override_nothing_happens(handle: SessionHandle, name: str) -
 
 def test_a_veto_has_a_reason() -> None:
     veto = Veto("not on a Sunday")
-    assert (veto.reason, str(veto)) == ("not on a Sunday", "not on a Sunday")
+    assert (veto.message, str(veto)) == ("not on a Sunday", "not on a Sunday")

@@ -1,4 +1,4 @@
-"""Code of extensions, which may fail in any way without harm to the agent."""
+"""Code of tools and extensions, which may fail in any way without harm to the agent."""
 
 import asyncio
 import traceback

@@ -1,4 +1,4 @@
-"""A summary that the API writes itself: where it may cut, what it is asked, what stands beside it.
+"""A summary that the API writes itself: where it may cut, what it is asked, what stays next to it.
 
 The API answers with a signed block (`context.compaction_block`) that must stay as it is. So what
 the program's records have and the block lacks stands in a text of its own, behind the messages that

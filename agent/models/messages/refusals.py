@@ -7,7 +7,7 @@ from ..refusals import ServerHints, classify_answer
 from ..retry import Fault
 from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
 
-# Types of `error` that no retry mends. As an event in mid-stream they come with status 200.
+# Types of `error` for which a retry is useless. In mid-stream they come with status 200.
 _STATUS = {
     "invalid_request_error": 400,
     "authentication_error": 401,
