@@ -33,6 +33,12 @@ class Verdict:
     # nobody was asked about.
     confined: bool = False
     guarded: bool = False  # a rule may be meant that denies or asks: no mode allows it
+    # A command that only looks. Where the kernel can, it runs without the network, with nothing to
+    # write, and with only the project and the system's folders to read.
+    looks: bool = False
+    # The command may write the project's repository (.git): it is git itself, run as a plain
+    # command, or the user has seen that it writes there.
+    writes_repository: bool = False
     path: str = ""  # where the path of the call leads, for calls that have one
     opens: tuple[str, ...] = ()  # what an allowed command visibly reads outside of the sandbox
 
