@@ -10,7 +10,7 @@ command is judged by its parts: each must be allowed or only look, any may be de
 
 import os
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial, reduce
@@ -18,7 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.settings import PermissionMode
-from .paths import all_path_forms, expand_glob, is_within, path_forms, protected_name
+from .paths import (
+    all_path_forms,
+    expand_glob,
+    home_folders,
+    is_plain_name,
+    is_within,
+    path_forms,
+    protected_name,
+)
 from .rule_set import RuleSet
 from .rules import (
     Rule,
@@ -28,23 +36,20 @@ from .rules import (
     narrowest_subject,
 )
 from .shell import git
-from .shell.listings import (
-    feeding_parts,
-    has_plain_names,
-    is_plain_name,
-    lists_project_files,
-)
+from .shell.command_table import keeps_history, known_command
 from .shell.parser import Script, SimpleCommand, Word, parse
 from .shell.programs import Programs
 from .shell.reach import FILE_WRITING_COMMANDS, need_beyond_sandbox, paths_read
 from .shell.read_only import (
     changes_no_file,
     follows_links,
+    hands_names_over,
     has_read_only_form,
     is_read_only,
     path_arguments,
     reads_files,
     searched_folders,
+    takes_any_words,
 )
 from .verdict import (
     PLAN_MODE_REFUSAL,
@@ -88,6 +93,8 @@ class Approval:
         self._mode: list[PermissionMode] = [mode]  # a list, so that views share it
         self._sandboxed = [sandboxed]
         self.sandbox: Confinement | None = None  # of the session's commands
+        # Whether the kernel keeps commands that only look to the project and the system's folders.
+        self.looks_confined: Callable[[], bool] = lambda: False
         # The newest calls that a person was asked about.
         self.asked: deque[tuple[Tool[Any], Params]] = deque(maxlen=MAX_ASKED)
         self._read_only = False
@@ -321,10 +328,33 @@ class Approval:
         bases = self._base_folders(script)
         verdicts = [self._judge_part(part, script, bases) for part in script.parts]
         verdicts += [self._judge_file(w, script, bases, edits=True) for w in script.writes]
-        verdicts += [self._judge_file(w, script, bases, edits=False) for w in script.reads]
+        verdicts += [
+            replace(self._judge_file(w, script, bases, edits=False), looks=True)
+            for w in script.reads
+        ]
         if script.doubt:
             verdicts.append(self._doubtful(script.doubt, script))
+        looks = all(verdict.looks for verdict in verdicts)
+        if not looks and any(verdict.handed_names for verdict in verdicts):
+            reason = "it hands names of files to commands, beside commands that do more than look"
+            verdicts.append(self._doubtful(reason, script))
         verdict = reduce(stricter, verdicts or [Verdict("allow", "it does nothing")])
+        verdict = replace(verdict, looks=looks and verdict.action == "allow")
+        return replace(
+            self._by_whole_command(text, script, bases, verdicts, verdict),
+            writes_repository=self._is_plain_git(script),
+        )
+
+    def _by_whole_command(
+        self,
+        text: str,
+        script: Script,
+        bases: Sequence[str],
+        verdicts: Sequence[Verdict],
+        verdict: Verdict,
+    ) -> Verdict:
+        """Judge a whole command, of which `verdicts` are those of its parts and `verdict` the
+        strictest, by rules for its whole text and by what the sandbox confines."""
         ask_rules = self.rules()["ask"]
         by_ask_rule = any(v.action == "ask" and v.rule in ask_rules for v in verdicts)
         if verdict.action != "ask" or by_ask_rule:
@@ -345,11 +375,23 @@ class Approval:
             return replace(asked, reason=f"{asked.reason}; nothing confines it: {self.unconfined}")
         if self.guarded_files() is None:
             return replace(asked, reason="rules guard more files than the sandbox can hide")
+        for part in script.parts:
+            if part.name == "git" and not keeps_history(part):
+                reason = f"{quoted_command(part.source)} may throw away commits or stashes"
+                return replace(asked, reason=reason)
         protected = partial(protected_name, roots=self._project, own=self._own)
         need = need_beyond_sandbox(script, bases, sandbox, protected)
         if need:
             return replace(asked, reason=f"it leaves the sandbox, for {need}")
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
+
+    def _is_plain_git(self, script: Script) -> bool:
+        """Tell whether a command is git alone, beside commands that cannot write its repository."""
+        names = [part.name for part in script.parts]
+        return "git" in names and all(
+            part.name in ("git", "mkdir", "touch") or part.wrapper or is_read_only(part)
+            for part in script.parts
+        )
 
     def guarded_files(self) -> tuple[list[str], list[str]] | None:
         """Return the existing paths that deny and ask rules keep from being read, and those that
@@ -376,12 +418,14 @@ class Approval:
         if rule := self._deny_rule(part, bases):
             return verdict_by_rule("deny", shown, rule)
         plain, bases = self._at_its_folder(part, bases)
-        plain, hands_over = self._with_names(plain, script)
-        known = self._programs.is_known(part, script, bases)
-        hands_over = hands_over and known
+        known = self._is_known(part, script, bases)
+        hands_over = known and hands_names_over(part) and self._confines_looking()
         starts_only = hands_over or (part.wrapper and known)
-        looks = starts_only or self._tells_of_itself(part, script, bases)
-        looks = looks or (known and is_read_only(plain) and git.has_known_folder(part, script))
+        without = replace(plain, words=tuple(word for word in plain.words if not word.command))
+        if without != plain and takes_any_words(without) and self._confines_looking():
+            plain, hands_over = without, True
+        looks = known and is_read_only(plain) and git.has_known_folder(part, script)
+        looks = looks or starts_only
         if self.mode == "plan" and not looks:
             return Verdict("deny", PLAN_MODE_REFUSAL, wanted)
         if rule := self._rules.answering(part, "yes", "ask"):
@@ -389,9 +433,10 @@ class Approval:
         if rule := self._rules.answering(part, "maybe"):
             return self._guarded(f"{shown} may do what the rule {rule} is for", script)
         if hands_over and part.name == "find":
-            return self._judge_looking(part, script, bases)
+            return self._judge_looking(part, script, bases, handed_names=True)
         if starts_only:
-            return Verdict("allow", f"{shown} only starts other commands")
+            reason = f"{shown} only starts other commands"
+            return Verdict("allow", reason, looks=True, handed_names=hands_over)
         if part.doubt:
             return Verdict("ask", f"{shown}: {part.doubt}", wanted)
         git_looks = part.name == "git" and is_read_only(plain)
@@ -400,7 +445,10 @@ class Approval:
         if git_looks and (objection := self._git_reads(bases, script)):
             return objection
         # Where a command goes is a matter of paths, so that what follows is judged from there.
-        if part.name != "cd" and (rule := self._rules.matching("Bash", part, "allow", "session")):
+        inside = partial(self._is_inside, bases=bases)
+        if part.name != "cd" and (
+            rule := self._rules.matching("Bash", part, "allow", "session", inside=inside)
+        ):
             if hidden := self._unclear_path(part, bases):
                 return self._doubtful(f"{hidden} may stand for a file that a rule guards", script)
             return verdict_by_rule("allow", shown, rule)
@@ -408,10 +456,31 @@ class Approval:
             reason = f"`{part.name}` is not the system's: it is found in what commands can change"
             return Verdict("ask", reason, wanted)
         if not looks:
+            if near := self._rules.nearly_matching(part, inside):
+                return Verdict("ask", f"the rule {near[0]} does not cover `{near[1]}`", wanted)
             return Verdict("ask", f"{shown} may change something", wanted)
-        if not is_read_only(plain):
-            return Verdict("allow", f"{shown} only says its version or its use")
-        return self._judge_looking(plain, script, bases)
+        return self._judge_looking(plain, script, bases, handed_names=hands_over)
+
+    def _is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
+        """Tell whether a command runs the program that its name says. One that may be a stand-in
+        which chooses another by a file of the project does not count, in the user's home."""
+        if not self._programs.is_known(part, script, bases):
+            return False
+        known = known_command(part)
+        if known is None or not known.table.system:
+            return True
+        program = self._programs.find(part, script, bases) or ""
+        return not any(is_within(form, home_folders()) for form in path_forms(program, "/"))
+
+    def _confines_looking(self) -> bool:
+        """Tell whether a command that only looks can open nothing that it may not read, whatever
+        names it is handed."""
+        return self.looks_confined() and self.guarded_files() is not None
+
+    def _is_inside(self, text: str, bases: Sequence[str]) -> bool:
+        """Tell whether a path in a command, as it is written, lies in the project."""
+        forms = [form for base in bases for form in path_forms(text, base)]
+        return bool(forms) and all(is_within(form, self._project) for form in forms)
 
     def _git_reads(self, bases: Sequence[str], script: Script) -> Verdict | None:
         """Judge what git would read because of where a repository's own files lead; None if all of
@@ -435,31 +504,6 @@ class Approval:
         if not found or not all(is_within(form, self._project) for form in found):
             return part, bases
         return plain, found
-
-    def _with_names(self, part: SimpleCommand, script: Script) -> tuple[SimpleCommand, bool]:
-        """Return a command without the names that it gets from another one, where these can only be
-        those of files in the project; and whether it does nothing but to hand such names over."""
-        listed = [word for word in part.words[1:] if word.command]
-        if not (listed or part.feeds) or self._rules.any_for("Read", "deny", "ask"):
-            return part, False
-        feeding: list[Sequence[SimpleCommand]] = [parse(word.command).parts for word in listed]
-        if part.feeds and part.name != "find":
-            before = feeding_parts(part, script)
-            feeding += [before] if before is not None else [()]
-        known = all(lists_project_files(parts) for parts in feeding)
-        if not known or not has_plain_names(self._project[-1]):
-            return part, False
-        words = tuple(word for word in part.words if not word.command)
-        return replace(part, words=words), part.feeds
-
-    def _tells_of_itself(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
-        """Tell whether a command is a program of the system's that says its version or its use."""
-        words = [word.text for word in part.words]
-        if len(words) != 2 or words[1] not in ("--version", "--help") or part.doubt:
-            return False
-        if "/" in words[0] or script.doubt:
-            return False
-        return bool(self._programs.find(part, script, bases))
 
     def _deny_rule(self, part: SimpleCommand, bases: Sequence[str]) -> Rule | None:
         """Return a deny rule for the command, or for a file that is seen among its arguments."""
@@ -500,9 +544,17 @@ class Approval:
                 return word.text
         return ""
 
-    def _judge_looking(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> Verdict:
+    def _judge_looking(
+        self,
+        part: SimpleCommand,
+        script: Script,
+        bases: Sequence[str],
+        *,
+        handed_names: bool = False,
+    ) -> Verdict:
         """Judge a command that only looks, by the files and folders that it looks at."""
-        verdicts = [Verdict("allow", f"{quoted_command(part.source)} only looks")]
+        reason = f"{quoted_command(part.source)} only looks"
+        verdicts = [Verdict("allow", reason, looks=True, handed_names=handed_names)]
         files = list(path_arguments(part))
         verdicts += [self._judge_file(word, script, bases, edits=False) for word in files]
         folders = searched_folders(part)

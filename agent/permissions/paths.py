@@ -13,6 +13,8 @@ MAX_GLOB_MATCHES = 1000
 _MAX_WILD_COMPONENTS = 2
 _BRACKETS = re.compile(r"(?P<plain>\[(?:\w+|\d-\d)\])|(?P<other>\[[!^]?\]?[^\]/]*\])|\[", re.ASCII)
 
+_ODD_NAME = re.compile(r"^[-~]|[\s'\"\\]|[^\x20-\x7e\u00a1-\U0010ffff]")
+
 # Files and folders of these names have an effect when something else runs. They are compared
 # without case, since some file systems ignore it.
 PROTECTED_NAMES = frozenset((
@@ -59,7 +61,7 @@ def protected_name(
         name = place.rpartition("/")[2].casefold()
         if is_within(folded, (place.casefold(),)) and name not in named:
             return place
-    for home in _home_folders():
+    for home in home_folders():
         # The person's programs read and run what lies here, unless it is the project.
         if is_within(folded, (home.casefold(),)) and is_within(home, (root,)):
             first = folded[len(home.casefold()) :].lstrip("/").partition("/")[0]
@@ -69,13 +71,18 @@ def protected_name(
     return next((part for part in parts if part in PROTECTED_NAMES and part not in named), "")
 
 
-def _home_folders() -> list[str]:
+def home_folders() -> list[str]:
     """Return the person's home folders, as named and with links followed."""
     homes = [os.path.expanduser("~")]  # noqa: PTH111
     with suppress(KeyError):
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
     found = dict.fromkeys(all_path_forms(Path(home) for home in homes))
     return [home for home in found if home.startswith("/") and home != "/"]
+
+
+def is_plain_name(path: str) -> bool:
+    """Tell whether a path can be taken for nothing but one name."""
+    return not any(map(_ODD_NAME.search, path.split("/")))
 
 
 def expand_glob(pattern: str, base: str) -> list[str] | None:

@@ -1,11 +1,20 @@
 """The rules of a session, by what they do, and which of them match."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Literal
 
-from .rules import PathMatcher, Rule, allows_part, forbids_part, parse_rule, path_matcher
+from .rules import (
+    PathMatcher,
+    Rule,
+    allows_part,
+    forbids_part,
+    parse_rule,
+    path_matcher,
+    uncovered_word,
+)
+from .shell.command_table import plainly_inside
 from .shell.parser import SimpleCommand
 from .shell.rule_match import RuleMatch
 
@@ -54,9 +63,27 @@ class RuleSet:
     def any_for(self, tool: str, *kinds: RuleKind) -> bool:
         return next(self.covering(tool, *kinds), None) is not None
 
-    def matching(self, tool: str, part: SimpleCommand, *kinds: RuleKind) -> Rule | None:
-        """Return the first rule that allows a part of a command, or an equal subject."""
-        return next((r for r, _ in self.covering(tool, *kinds) if allows_part(r, part)), None)
+    def matching(
+        self,
+        tool: str,
+        part: SimpleCommand,
+        *kinds: RuleKind,
+        inside: Callable[[str], bool] = plainly_inside,
+    ) -> Rule | None:
+        """Return the first rule that allows a part of a command, or an equal subject. `inside`
+        tells whether a path lies in the project."""
+        rules = self.covering(tool, *kinds)
+        return next((rule for rule, _ in rules if allows_part(rule, part, inside)), None)
+
+    def nearly_matching(
+        self, part: SimpleCommand, inside: Callable[[str], bool]
+    ) -> tuple[Rule, str] | None:
+        """Return a rule that allows this kind of command, and the word that it does not cover."""
+        for rule, _ in self.covering("Bash", "allow", "session"):
+            word = uncovered_word(rule, part, inside)
+            if word and word != part.name:
+                return rule, word
+        return None
 
     def answering(self, part: SimpleCommand, answer: RuleMatch, *kinds: RuleKind) -> Rule | None:
         """Return the first deny or ask rule that gives this answer for a part."""

@@ -12,21 +12,16 @@ import os
 import re
 import shlex
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from ..errors import UsageError
+from .shell.command_table import first_operand, plainly_inside, stray_word
 from .shell.parser import Script, SimpleCommand, Word
 from .shell.read_only import has_read_only_form
-from .shell.rule_match import (
-    RuleMatch,
-    first_operand,
-    has_options,
-    match_in_any_order,
-    stray_word,
-)
+from .shell.rule_match import RuleMatch, has_options, match_in_any_order
 from .shell.wrappers import name_set
 
 TOOL_NAMES = (
@@ -169,7 +164,7 @@ def narrowest_subject(part: SimpleCommand, script: Script) -> str:
     if part.doubt or script.doubt or part.name == "cd":
         return exact_command(script.text)
     taken = _identifying_words(part)
-    if not taken or stray_word(part, len(taken)):
+    if not taken or stray_word(part, len(taken), "", plainly_inside):
         return exact_command(part.source)
     return exact_command(shlex.join(word.text for word in taken)) + ":*"
 
@@ -236,18 +231,30 @@ def allows_text(rule: Rule, command: str) -> bool:
     return not starred and unescape_command(subject).strip(BLANKS) == command.strip(BLANKS)
 
 
-def allows_part(rule: Rule, part: SimpleCommand) -> bool:
+def allows_part(
+    rule: Rule, part: SimpleCommand, inside: Callable[[str], bool] = plainly_inside
+) -> bool:
     """Tell whether an allow rule matches this simple command as it is written. A rule for a kind of
-    command does not allow one with words that make it do more (`stray_word`)."""
+    command covers only the words that are known to keep to that kind (`stray_word`). `inside` tells
+    whether a path lies in the project."""
     if rule.any:
         return True
     subject = rule.subject or ""
     command = _command_pattern(subject)
     if command.pattern:
         matches = bool(command.pattern.fullmatch(part.source))
-        return matches and not (UNESCAPED_STAR.search(subject) and stray_word(part, 1, subject))
-    begins = _match_prefix(command.words, part.words) == "yes"
-    return begins and not stray_word(part, len(command.words))
+        starred = UNESCAPED_STAR.search(subject)
+        return matches and not (starred and stray_word(part, 1, subject, inside))
+    return not uncovered_word(rule, part, inside)
+
+
+def uncovered_word(rule: Rule, part: SimpleCommand, inside: Callable[[str], bool]) -> str:
+    """Return the first word of a command that a prefix rule does not cover, though it means this
+    kind of command; "" if it covers the whole, the name if it means another kind."""
+    words = _command_pattern(rule.subject or "").words
+    if not is_prefix(rule) or _match_prefix(words, part.words) != "yes":
+        return part.name
+    return stray_word(part, len(words), "", inside)
 
 
 def forbids_part(rule: Rule, part: SimpleCommand) -> RuleMatch:
@@ -274,6 +281,10 @@ def forbids_part(rule: Rule, part: SimpleCommand) -> RuleMatch:
         if vague and _match_prefix(command.words[:1], words[:1]) != "no":
             answers.add("maybe")
     return "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
+
+
+def is_prefix(rule: Rule) -> bool:
+    return (rule.subject or "").endswith(":*")
 
 
 def _match_prefix(wanted: Sequence[str], words: Sequence[Word]) -> RuleMatch:

@@ -36,6 +36,8 @@ class Verdict:
     # A command that only looks. Where the kernel can, it runs without the network, with nothing to
     # write, and with only the project and the system's folders to read.
     looks: bool = False
+    # The command is handed names of files by another one: it may run only as one that looks.
+    handed_names: bool = False
     # The command may write the project's repository (.git): it is git itself, run as a plain
     # command, or the user has seen that it writes there.
     writes_repository: bool = False

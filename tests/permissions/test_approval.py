@@ -59,8 +59,9 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def approval(project: Path) -> Approval:
+def approval(project: Path, monkeypatch: pytest.MonkeyPatch) -> Approval:
     """Typical rules, used by the table."""
+    monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
     return Approval(
         cwd=project,
         allow=["Bash(pytest:*)", "Bash(git commit:*)", "Bash(npm run *)", "Bash(make)",
@@ -101,7 +102,8 @@ ASKED = [
     "less README.md",
     "pytestx", "pytest-x", "git commitx", "npm runx", "npm run", "make all", "PYTEST", "рytest",
     "ｌs",
-    "ls; python x.py", "ls | python", "echo $(python x.py)", "cat <(python x.py)",
+    "ls; python x.py", "ls | python", "ls | bash", "python3", "echo $(python x.py)",
+    "cat <(python x.py)",
     "ls\npython x.py",
     "if pytest; then python x.py; fi", "cat <<E\n$(python x.py)\nE", "ls & python x.py",
     # known only when it runs
@@ -822,16 +824,68 @@ def test_rules_come_and_go(project: Path) -> None:
         ("sudo ls", "sudo runs another command"),
         ("echo x > new", "editing new: mode ask asks about edits"),
         ("git push", "is to be asked about by the rule"),
-        ("ls --version x", None), ("make --version", None),
+        ("ls --version x", None), ("tar --version", None),
+        ("git log --outp x", "the rule Bash(git log:*) does not cover `--outp`"),
+        ("git diff f ../x", "reading ../x: outside the project"),
         ("timeout 5 ls", None),
     ],
 )  # fmt: skip
 def test_the_reason_of_a_verdict(project: Path, command: str, reason: str | None) -> None:
     verdict = judge(
-        Approval(cwd=project, ask=["Bash(git push:*)"], path="/usr/bin:/bin"), "Bash", command
+        Approval(
+            cwd=project,
+            ask=["Bash(git push:*)"],
+            allow=["Bash(git log:*)", "Bash(git diff:*)"],
+            path="/usr/bin:/bin",
+        ),
+        "Bash",
+        command,
     )
     assert verdict.action == ("ask" if reason else "allow")
     assert (reason or "") in verdict.reason
+
+
+def test_paths_of_a_rule_may_be_absolute(project: Path) -> None:
+    approval = Approval(cwd=project, allow=["Bash(git add:*)", "Bash(pytest:*)"])
+    for command in ("git add {0}/src", "cd src && git add deep", "pytest {0}/src/app.py"):
+        assert judge(approval, "Bash", command.format(project)).action == "allow"
+    for command in ("git add {0}/../x", "cd src && git add ../../x", "pytest {0}2"):
+        assert judge(approval, "Bash", command.format(project)).action == "ask"
+
+
+@pytest.mark.parametrize(
+    ("command", "plain"),
+    [
+        ("git commit -m x", True), ("git add . && git commit -m x", True),
+        ("cd src && git add app.py", True), ("git log | head", True), ("git stash clear", True),
+        ("mkdir x && git mv src x", True), ("echo x && git tag v1", True),
+        ("make && git commit -m x", False), ("rm -rf .git", False), ("ls", False),
+        ("find . -delete; git status", False), ("xargs git add < f", False),
+    ],
+)  # fmt: skip
+def test_git_that_runs_alone_may_write_its_repository(
+    project: Path, command: str, plain: bool
+) -> None:
+    approval = Approval(cwd=project, mode="bypass")
+    assert judge(approval, "Bash", command).writes_repository is plain
+
+
+@pytest.mark.parametrize(
+    ("command", "action"),
+    [
+        ("git commit -qm x", "allow"), ("git add -A && git commit -am x", "allow"),
+        ("git stash", "allow"), ("git stash pop", "allow"), ("git rebase main", "allow"),
+        ("git stash clear", "ask"), ("git stash drop", "ask"),
+        ("git reflog expire --all --expire=now", "ask"), ("git gc --prune=now", "ask"),
+        ("git update-ref -d HEAD", "ask"), ("git branch -D x", "ask"), ("git tag -d x", "ask"),
+        ("git filter-branch x", "ask"), ("git prune", "ask"), ("git -c gc.auto=0 gc", "ask"),
+        ("git worktree remove x", "ask"), ("git rebase --exec ./x main", "ask"),
+    ],
+)  # fmt: skip
+def test_git_that_throws_history_away_is_asked_about_in_the_sandbox(
+    project: Path, command: str, action: str
+) -> None:
+    assert judge(boxed(project, "sandboxed"), "Bash", command).action == action
 
 
 def test_a_program_that_is_not_the_systems(project: Path) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,6 +57,9 @@ LOOKERS = [
     "cat $(git ls-files '*.md')",
     "grep -n foo $(find . -name '*.py')",
     "head -3 $(git diff --name-only)",
+    "wc -l $(cat list)",
+    "cat $(echo f)",
+    "find . -name '*.py' -exec sed -n '1,5p' {} +",
     "x=1; echo $x",
     'name=world; echo "hello $name"',
     'n=$(wc -l < f); echo "$n lines"',
@@ -74,7 +78,6 @@ LOOKERS = [
     "bash --version",
     "ls --help",
     "tar --help",
-    "make --version",
     "grep --version",
     "git -C . log --oneline | head -3",
 ]
@@ -93,11 +96,7 @@ TWINS = [
     "for PATH in /tmp; do ls; done",
     "find . -name '*.py' | xargs rm",
     "find . -type f -print0 | xargs -0 sed -i s/a/b/",
-    "echo /etc/passwd | xargs cat",
-    "cat f | xargs cat",
     "git ls-files | xargs -I{} sh -c 'rm {}'",
-    "git ls-files | sed 's#^#/etc/#' | xargs cat",
-    "rg -l foo src | xargs -d, cat",
     "grep -rl foo / | xargs head -3",
     "find . -name '*.py' -exec rm {} +",
     "find /etc -type f -exec grep -l x {} \\;",
@@ -117,8 +116,17 @@ TWINS = [
     "sed '1r /etc/passwd' f",
     "sed -n 'W out' f",
     "sed 's#a#b#g;w out' f",
-    "wc -l $(cat list)",
-    "cat $(echo /etc/passwd)",
+    "wc -l $(./list)",
+    "sort $(cat list)",
+    "rg foo $(git ls-files)",
+    "git ls-files | xargs rg foo",
+    "git ls-files | xargs sort",
+    "pytest --help",
+    "cargo --version",
+    "rustc --version",
+    "mvn --version",
+    "make --version",
+    "go version",
     "grep -n foo $(find / -name '*.py')",
     "head -3 $(rm x)",
     "PATH=.:$PATH; ls",
@@ -160,8 +168,9 @@ def usual_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
 
 
-def judged(project: Path, command: str, **rules: list[str]) -> str:
-    approval = Approval(cwd=project, **rules)  # type: ignore[arg-type]
+def judged(project: Path, command: str, *, confined: bool = True, **given: Any) -> str:
+    approval = Approval(cwd=project, **given)
+    approval.looks_confined = lambda: confined
     text = command.replace("PROJECT", str(project))
     return approval.judge(BashTool(), BashParams(command=text)).action
 
@@ -185,29 +194,35 @@ HANDED_OVER = (
     "find . -name '*.py' | xargs cat",
     "cat $(git ls-files)",
     "find . -type f -exec cat {} +",
+    "cat f | xargs cat",
+    "cat $(echo ../secret)",
 )
 
 
 @pytest.mark.parametrize("command", HANDED_OVER)
-@pytest.mark.parametrize("name", ["a b", "-n", "'quoted'", "sub /etc/passwd", "tab\there"])
-def test_a_name_that_could_be_taken_for_more(project: Path, name: str, command: str) -> None:
-    path = project / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch()
-    assert judged(project, command) == "ask"
+def test_names_that_are_handed_over_need_the_kernel(project: Path, command: str) -> None:
+    """What such a command opens is known only when it runs: without the kernel it is asked about,
+    and beside a command that does more than look, which would not run confined."""
+    assert judged(project, command) == "allow"
+    assert judged(project, command, confined=False) == "ask"
+    assert judged(project, f"{command}; mkdir x", allow=["Bash(mkdir:*)"]) == "ask"
+    assert judged(project, f"{command} > out", mode="accept-edits") == "ask"
 
 
-@pytest.mark.parametrize("command", HANDED_OVER)
-def test_a_link_that_leads_out(project: Path, tmp_path: Path, command: str) -> None:
-    (tmp_path / "outside").write_text("x")
-    (project / "src" / "link").symlink_to(tmp_path / "outside")
-    assert judged(project, command) == "ask"
-    assert judged(project, "wc -l src/c.py") == "allow"
-
-
-@pytest.mark.parametrize("command", HANDED_OVER)
-def test_files_that_a_rule_keeps(project: Path, command: str) -> None:
-    assert judged(project, command, deny=["Read(g.md)"]) != "allow"
+def test_a_command_that_only_looks_says_so(project: Path) -> None:
+    approval = Approval(cwd=project, allow=["Bash(mkdir:*)"])
+    for command, looks in (
+        ("ls", True),
+        ("ls | head", True),
+        ("cd src && git log", True),
+        ("wc -l < f", True),
+        ("mkdir x", False),
+        ("ls; mkdir x", False),
+        ("ls > x", False),
+        ("python x.py", False),
+    ):
+        verdict = approval.judge(BashTool(), BashParams(command=command))
+        assert verdict.looks is looks, command
 
 
 def test_rules_hold_within(project: Path) -> None:
@@ -241,7 +256,7 @@ def test_a_program_that_the_project_brings(
     path = str(folder) if place else ""
     monkeypatch.setenv("PATH", f"{path}:{os.environ['PATH']}")
     assert judged(project, "tar --version") == "ask"
-    assert judged(project, "make --help") == "allow"
+    assert judged(project, "ls --help") == "allow"
 
 
 def test_a_repository_inside_is_looked_at(project: Path) -> None:
@@ -289,7 +304,7 @@ def test_by_the_real_command(tmp_path: Path) -> None:
         ("git --exec-path=x log", False), ("git log --output=x", False),
         ("git log --outp x", False),
         ("git diff --ext-diff", False), ("git grep -Oless x", False), ("git push", False),
-        ("git", False), ("git --version", True), ("git log --oneline -5", True),
+        ("git", True), ("git --version", True), ("git log --oneline -5", True),
         ("find . -name x", True), ("find . -fprintf x y", False), ("find . -fls x", False),
         ("sort a", True), ("sort -uo b a", False), ("sort --out=b a", False), ("sort *", False),
         ("sort -k2 a", True), ("uniq a", True), ("uniq a b", False), ("date", True),
@@ -305,7 +320,7 @@ def test_by_the_real_command(tmp_path: Path) -> None:
         ("echo $x", True), ("printf $x", False), ("env", False), ("awk 1 x", True),
         ("uniq - x", False), ("uniq -- a b", False), ("uniq -- -a b", False), ("uniq -", True),
         ("uniq a*", False), ("find . -d*", False), ("find . -*", False), ("sort a -*", False),
-        ("sort -- *", False), ("sort a*", True), ("git diff --o*", False), ("rg x a*", True),
+        ("sort -- *", True), ("sort a*", True), ("git diff --o*", False), ("rg x a*", True),
         ("test -[v] a", False), ("grep -* a", False), ("grep a *", True),
         ("grep --include=*.py a b", True), ("grep --file=*/a b", False), ("sed -n 1p *", False),
         ("cat ~+/x", False), ("cat ~-", False), ("cat ~1/x", False), ("cat ~/x", True),
@@ -365,11 +380,13 @@ def test_the_table_of_commands_that_only_look(text: str, expected: bool) -> None
         ("date --utc", True),
         ("date -Iseconds", True), ("date --iso-8601=s", True), ("date --rfc-3339=ns", True),
         ("date --date=now", True),
-        ("date -d now", False), ("date --set=now", False), ("command -V ls", True),
+        ("date -d now", True), ("date -f a", False), ("date -f.env", False),
+        ("date --set=now", False), ("command -V ls", True),
         ("command ls", False),
         ("command", False), ("set", False), ("set -o", True), ("set +x", True),
         ("test -R x", False),
-        ("rg --hostname-bin=a x", False), ("rg --search-zip x", False), ("rg --hid x", True),
+        ("rg --hostname-bin=a x", False), ("rg --search-zip x", False), ("rg --hid x", False),
+        ("rg --hidden x", True),
         ("rg --", True),
         ("find . -files0-from a", False), ("find . -execdir a +", False),
         ("find . -okdir a", False),
@@ -395,12 +412,12 @@ def words(found: Iterable[Word]) -> list[str]:
     ("text", "paths"),
     [
         ("cat a b", ["a", "b"]), ("cat -- -a", ["-a"]), ("cat -n a", ["a"]), ("grep x a", ["a"]),
-        ("grep -e x a", ["x", "a"]), ("grep -f a b", ["a", "b"]), ("grep -fa b", ["a", "b"]),
+        ("grep -e x a", ["a"]), ("grep -f a b", ["a", "b"]), ("grep -fa b", ["a", "b"]),
         ("grep -nfa b", ["a", "b"]), ("grep --file=a b", ["a", "b"]), ("grep -- x a", ["a"]),
-        ("grep --regexp=x a", ["x", "a"]), ("rg x", []),
-        ("rg --ignore-file a x b", ["a", "x", "b"]),
+        ("grep --regexp=x a", ["a"]), ("rg x", []),
+        ("rg --ignore-file a x b", ["a", "b"]),
         ("sed p a", ["a"]), ("awk 1 a", ["a"]), ("dd if=a of=b", ["if=a", "a", "of=b", "b"]),
-        ("git show HEAD:a", ["show", "HEAD:a", "a"]), ("echo a *", ["*"]), ("echo a", []),
+        ("git show HEAD:a", ["HEAD:a", "a"]), ("echo a *", ["*"]), ("echo a", []),
         ("mytool --x=a b", ["a", "b"]), ("mytool -xSa", ["a"]), ("mytool -x-fa", []),
         ("cat ''", []),
         ("mytool --file", []), ("cat -", []), ("diff -Xa b c", ["a", "b", "c"]),
@@ -417,13 +434,13 @@ def test_arguments_that_may_be_files(text: str, paths: list[str]) -> None:
     [
         ("cat a", []), ("ls -R a", []), ("grep x a", []), ("grep -r x a", ["a"]),
         ("grep -r x", ["."]),
-        ("grep --recursive x a", ["x", "a", "."]), ("grep -rn --include=a x b", ["b"]),
-        ("grep -rA 3 x a", ["x", "a", "."]),
-        ("grep -d recurse x a", ["x", "a", "."]), ("rg x", ["."]), ("rg x a", ["a"]),
-        ("rg -t py x a", ["x", "a", "."]),
-        ("rg -n x a", ["a"]), ("diff a b", ["a", "b"]), ("git grep x", ["grep", "x", "."]),
+        ("grep --recursive x a", ["a"]), ("grep -rn --include=a x b", ["b"]),
+        ("grep -rA 3 x a", ["a"]),
+        ("grep -d recurse x a", ["a"]), ("rg x", ["."]), ("rg x a", ["a"]),
+        ("rg -t py x a", ["a"]),
+        ("rg -n x a", ["a"]), ("diff a b", ["a", "b"]), ("git grep x", ["."]),
         ("git log", []),
-        ("git diff a", ["diff", "a"]), ("fgrep -R x a", ["a"]),
+        ("git diff a", ["a"]), ("fgrep -R x a", ["a"]),
         ("grep --directories=recurse x a", ["a"]),
     ],
 )  # fmt: skip
@@ -493,22 +510,10 @@ def test_changed_paths_are_few_and_links_are_kept(project: Path) -> None:
     assert len(many) == read_only.MAX_TOUCHED_PATHS
 
 
-def test_options_may_be_cut_short_and_bundled() -> None:
-    assert read_only.is_option("--out=x", ("--output",), "o")
-    assert read_only.is_option("-uo", (), "o")
-    assert not read_only.is_option("--", ("--output",), "o")
-    assert not read_only.is_option("--oops", ("--output",), "o")
-    assert not read_only.is_option("o", ("--output",), "o")
-
-
 def test_commands_with_a_form_that_only_looks() -> None:
     assert read_only.has_read_only_form("sort")
     assert not read_only.has_read_only_form("rm")
     assert read_only.reads_files("cat")
     assert not read_only.reads_files("echo")
     assert not read_only.reads_files("rm")
-    check = read_only.side_effect_check("sort")
-    assert check is not None
-    assert check(["-o", "x"])
-    assert not check(["-u"])
-    assert read_only.side_effect_check("cat") is None
+    assert not read_only.has_read_only_form("python")

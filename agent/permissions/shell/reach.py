@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ..paths import expand_glob, is_within, path_forms
+from .command_table import first_operand
 from .git import is_leading_cd
 from .parser import Script, SimpleCommand, Word
 from .read_only import path_arguments
-from .rule_match import first_operand
 from .wrappers import name_set
 
 if TYPE_CHECKING:

@@ -1,0 +1,352 @@
+"""The commands whose options are known: what `commands.toml` says of a command line.
+
+An option that the table does not list is unknown, an abbreviation too. So what a command does is
+known only where each of its words is.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .parser import SimpleCommand, Word
+
+_MAX_NAME_WORDS = 5  # `uv run python -m pytest`
+_VERSION = re.compile(r"(?<=[a-z])[\d.]+$")
+_GIT_VALUED_OPTIONS = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
+_MAKE_OWN = re.compile(r"(?:\.?SHELL\w*|G?(?:NU)?MAKE\w*)[:+?]*|.*!", re.DOTALL)  # its settings
+_MAKE_VALUE = re.compile(r"[\w.,:+@%][\w.,:+@%/-]*|")
+_OPTION_SETS = ("flags", "values", "optional", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandTable:
+    """What is known of a program or a subcommand. The fields are the keys of `commands.toml`."""
+
+    name: str
+    looks: bool = False
+    flags: frozenset[str] = frozenset()
+    values: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    files: frozenset[str] = frozenset()
+    patterns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    operands: str = "files"
+    operand: re.Pattern[str] | None = None
+    min: int = 0
+    max: int | None = None
+    operands_with: frozenset[str] = frozenset()
+    pattern_from: frozenset[str] = frozenset()
+    digits: bool = False
+    raw: bool = False
+    any_option: bool = False
+    recursive: frozenset[str] = frozenset()
+    follows: frozenset[str] = frozenset()
+    bundles: bool = True
+    dashes: bool = False
+    system: bool = False
+    any_rule: bool = False
+    rule: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def of_git(self) -> bool:
+        return self.name.partition(" ")[0] == "git"
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a rule for the program covers only operands in the project."""
+        return self.of_git or self.operands in ("project", "tests", "make", "remote")
+
+    def takes_value(self, option: str) -> bool:
+        return option in self.values or option in self.files or option in self.patterns
+
+    def with_rule(self) -> "CommandTable":
+        """Return the table with what a rule for the program covers in addition."""
+        added = {key: getattr(self, key) | value for key, value in _sets(self.rule).items()}
+        return replace(self, **added, operands_with=frozenset(), max=None) if self.rule else self
+
+
+@dataclass(slots=True)
+class Arguments:
+    """The words of a command behind its name, as a table tells them apart."""
+
+    table: CommandTable
+    operands: list[Word] = field(default_factory=list)
+    options: list[tuple[str, Word | None]] = field(default_factory=list)  # with their values
+    unlisted: str = ""  # the first word that the table does not list
+
+    def has(self, options: frozenset[str]) -> bool:
+        return any(name in options for name, _ in self.options)
+
+    def values_of_files(self) -> list[Word]:
+        return [value for name, value in self.options if value and name in self.table.files]
+
+    def files(self) -> list[Word]:
+        """Return the operands and values that may be files or folders."""
+        table = self.table
+        if table.raw or table.operands in ("text", "none"):
+            return self.values_of_files()
+        skip = int(table.operands == "pattern" and not self.has(table.pattern_from))
+        return self.values_of_files() + self.operands[skip:]
+
+    def fit(self) -> bool:
+        """Tell whether the options are listed, and the operands are those that the table wants."""
+        table, count = self.table, len(self.operands)
+        if self.unlisted or (count and table.operands == "none"):
+            return False
+        if count < table.min or (table.any_rule and not self.options):
+            return False
+        if table.max is not None and (count > table.max or any(w.glob for w in self.operands)):
+            return False
+        if count and table.operands_with and not self.has(table.operands_with):
+            return False
+        return table.operand is None or all(
+            word.fixed and table.operand.fullmatch(word.text) for word in self.operands
+        )
+
+
+def _sets(keys: Mapping[str, Any]) -> dict[str, frozenset[str]]:
+    return {key: frozenset(keys[key].split()) for key in _OPTION_SETS if key in keys}
+
+
+@cache
+def _tables() -> Mapping[str, CommandTable]:
+    """Return the tables of all commands by their names and aliases."""
+    text = Path(__file__).with_name("commands.toml").read_text(encoding="utf-8")
+    raw: dict[str, dict[str, Any]] = tomllib.loads(text)
+    return {
+        alias: table
+        for name, keys in raw.items()
+        for table in [_table(name, keys, raw)]
+        for alias in (name, *_aliases(keys.get("alias", ""), name))
+    }
+
+
+def _aliases(text: str, name: str) -> list[str]:
+    """Return aliases, which commas separate where they have more than one word."""
+    parts = text.split(",") if "," in text or " " in name else text.split()
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _table(name: str, keys: Mapping[str, Any], raw: Mapping[str, dict[str, Any]]) -> CommandTable:
+    plain = {k: v for k, v in keys.items() if k not in ("alias", "use", *_OPTION_SETS)}
+    sets = _sets(keys)
+    patterns = dict(keys.get("patterns", {}))
+    for used in keys.get("use", "").split():
+        patterns |= raw[used].get("patterns", {})
+        plain["digits"] = plain.get("digits", False) or raw[used].get("digits", False)
+        sets |= {key: sets.get(key, frozenset()) | value for key, value in _sets(raw[used]).items()}
+    for key in ("operands_with", "pattern_from", "recursive", "follows"):
+        plain[key] = frozenset(keys.get(key, "").split())
+    plain["patterns"] = {key: re.compile(value, re.DOTALL) for key, value in patterns.items()}
+    if "operand" in keys:
+        plain["operand"] = re.compile(keys["operand"], re.DOTALL)
+    return CommandTable(name, **{**plain, **sets})
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCommand:
+    """A command line whose program, or subcommand, has a table."""
+
+    table: CommandTable
+    words: Sequence[Word]  # behind the name
+    own: Sequence[Word] = ()  # git's own options, before the subcommand
+
+
+def table_of(name: str) -> CommandTable | None:
+    """Return the table of a program, by the name that a command has for it."""
+    return _tables().get(name)
+
+
+def known_command(part: SimpleCommand) -> KnownCommand | None:
+    """Return a command with its table; None if no table knows its name as it is written."""
+    texts = []
+    for word in part.words[:_MAX_NAME_WORDS]:
+        if not word.fixed or word.glob:
+            break
+        texts.append(word.text)
+    for count in range(len(texts), 0, -1):
+        if table := _tables().get(" ".join(texts[:count])):
+            return _git_command(part) if table.of_git else KnownCommand(table, part.words[count:])
+    return None
+
+
+def _git_command(part: SimpleCommand) -> KnownCommand:
+    place = first_operand([word.text for word in part.words])
+    own, rest = part.words[1:place], part.words[place:]
+    names = [word.text for word in rest[:2] if word.fixed and not word.glob]
+    for count in range(len(names), 0, -1):
+        if table := _tables().get(" ".join(["git", *names[:count]])):
+            return KnownCommand(table, rest[count:], own)
+    return KnownCommand(_tables()["git"], part.words[1:])
+
+
+def git_options(known: KnownCommand, granted: Collection[str] = ()) -> Arguments:
+    """Return git's own options of a command, before its subcommand, as rules cover them."""
+    return read_arguments(_tables()["git"].with_rule(), known.own, granted)
+
+
+def first_operand(words: Sequence[str]) -> int:
+    """Return the place of a program's first operand, the number of words if there is none."""
+    place = 1
+    while place < len(words) and words[place].startswith("-"):
+        place += 2 if words[0] == "git" and words[place] in _GIT_VALUED_OPTIONS else 1
+    return place
+
+
+def read_arguments(
+    table: CommandTable, words: Sequence[Word], granted: Collection[str] = ()
+) -> Arguments:
+    """Return the words of a command as the table tells them apart, up to the first that it does not
+    list. Words in `granted` count as listed."""
+    found = Arguments(table)
+    rest = list(words)
+    while rest and not found.unlisted:
+        word = rest.pop(0)
+        if table.raw:
+            found.operands.append(word)
+        elif word.text == "--" and word.fixed:
+            if not table.dashes:
+                found.operands += rest
+                break
+        elif not _may_be_option(word, table):
+            found.operands.append(word)
+        elif options := _options(table, word, rest):
+            found.options += options
+        elif not (word.fixed and word.text in granted):
+            found.unlisted = word.text
+    return found
+
+
+def _options(table: CommandTable, word: Word, rest: list[Word]) -> list[tuple[str, Word | None]]:
+    """Return the options that a word is, with their values, of which one may be the next word; []
+    if the table does not list them so."""
+    text = word.text
+    name, equals, glued = text.partition("=")
+    if text in table.flags or (word.fixed and table.digits and re.fullmatch(r"-\d+", text)):
+        return [(text, None)]
+    found: list[tuple[str, Word | None]]
+    if table.takes_value(text):
+        found = [(text, rest.pop(0))] if rest else []
+    elif text in table.optional:
+        return [(text, None)]
+    elif equals and (table.takes_value(name) or name in table.optional):
+        found = [(name, replace(word, text=glued))]
+    elif table.bundles and word.fixed and not text.startswith("--"):
+        return _bundle(table, word, rest)
+    else:
+        return []
+    return found if all(_is_allowed(table, *option) for option in found) else []
+
+
+def _bundle(table: CommandTable, word: Word, rest: list[Word]) -> list[tuple[str, Word | None]]:
+    """Return the short options in one word (-la, -n5, -nfFILE); [] if one of them is unknown."""
+    options: list[tuple[str, Word | None]] = []
+    for place, letter in enumerate(word.text[1:], 2):
+        name, glued = f"-{letter}", word.text[place:]
+        if name in table.flags:
+            options.append((name, None))
+            continue
+        if name in table.optional:
+            value: Word | None = replace(word, text=glued)
+        elif table.takes_value(name) and (glued or rest):
+            value = replace(word, text=glued) if glued else rest.pop(0)
+        else:
+            return []
+        return [*options, (name, value)] if _is_allowed(table, name, value) else []
+    return options
+
+
+def _is_allowed(table: CommandTable, name: str, value: Word | None) -> bool:
+    """Tell whether an option may have this value, which stays one word in the shell."""
+    if value is None:
+        return True
+    if value.glob and (name in table.files or "/" in value.text):
+        return False
+    if not value.fixed and re.search(r"[$`{'\\*?\[]", _outside_quotes(value.text)):
+        return False
+    pattern = table.patterns.get(name)
+    return pattern is None or (value.fixed and pattern.fullmatch(value.text) is not None)
+
+
+def _may_be_option(word: Word, table: CommandTable) -> bool:
+    """Tell whether a word is an option, or may become one when the shell fills it in."""
+    if word.fixed:
+        found = word.text[:1] == "-" and word.text != "-"
+        return found or (word.glob and word.text[0] in "*?[" and not table.any_option)
+    start = re.split(r"[$`{]", word.text.replace('"', ""), maxsplit=1)[0]
+    plain = start[:1] not in ("", "-", "'", "\\")
+    return not plain or bool(re.search(r"[$`{'\\]", _outside_quotes(word.text)))
+
+
+def _outside_quotes(text: str) -> str:
+    return re.sub(r'"(?:\\.|[^"\\])*"', "", text, flags=re.DOTALL)
+
+
+def stray_word(part: SimpleCommand, start: int, spelled: str, inside: Callable[[str], bool]) -> str:
+    """Return the first word of a command that a rule for its program does not cover, "" if there
+    is none: an option that is not listed, or a path out of the project.
+
+    The first `start` words of the command are those of the rule, and so are the words in `spelled`,
+    its text. `inside` tells whether a path, as it is written, lies in the project. A program
+    without a table has no such words.
+    """
+    known = known_command(_by_last_name(part))
+    if known is None or known.table.any_rule:
+        return ""
+    granted = {word.text for word in part.words[:start]} | set(spelled.split())
+    table = known.table.with_rule()
+    found = read_arguments(table, known.words, granted)
+    if not found.fit():
+        return found.unlisted or next((word.text for word in found.operands), part.name)
+    own = git_options(known, granted)
+    if own.unlisted or not all(inside(word.text) for word in own.files()):
+        return own.unlisted or own.files()[0].text
+    words = [*found.operands, *found.values_of_files()] if table.is_bounded else []
+    strays = (word.text for word in words if not _stays(word, table, inside))
+    return next((text for text in strays if text not in granted), "")
+
+
+def keeps_history(part: SimpleCommand) -> bool:
+    """Tell whether a git command throws away no commit and no stash: its subcommand and its options
+    are listed."""
+    known = known_command(_by_last_name(part))
+    return (
+        known is not None
+        and known.table.of_git
+        and known.table.name != "git"
+        and not (stray_word(part, 0, "", lambda path: True))
+    )
+
+
+def _by_last_name(part: SimpleCommand) -> SimpleCommand:
+    """Return a command with its program's last name, without a version that no table has."""
+    first = part.words[0]
+    name = first.text.rpartition("/")[2] if first.text.startswith("/") else first.text
+    if name not in _tables():
+        name = _VERSION.sub("", name)
+    return replace(part, words=(replace(first, text=name), *part.words[1:]))
+
+
+def _stays(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bool:
+    """Tell whether an operand names nothing outside of the project, nor anything to run."""
+    text = word.text
+    if not word.fixed:
+        return False
+    if table.operands == "tests":
+        path = text.partition("::")[0]
+        return not (text.startswith("@") or "://" in text) and inside(path)
+    if table.operands == "make":
+        name, equals, value = text.partition("=")
+        plain = not equals or (_MAKE_VALUE.fullmatch(value) and not _MAKE_OWN.fullmatch(name))
+        return bool(plain) and inside(value if equals else text)
+    if table.operands == "remote" and ("::" in text or text.startswith("file:")):
+        return False
+    return inside(text)
+
+
+def plainly_inside(path: str) -> bool:
+    """Tell whether a path, as it is written, can only lie below the current folder."""
+    return path[:1] not in ("/", "~") and ".." not in path.split("/")
