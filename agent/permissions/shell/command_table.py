@@ -265,7 +265,7 @@ def _is_allowed(table: CommandTable, name: str, value: Word | None) -> bool:
         return True
     if value.glob and (name in table.files or "/" in value.text):
         return False
-    if not value.fixed and re.search(r"[$`{'\\*?\[]", _outside_quotes(value.text)):
+    if not (value.fixed or value.whole):
         return False
     pattern = table.patterns.get(name)
     return pattern is None or (value.fixed and pattern.fullmatch(value.text) is not None)
@@ -277,12 +277,7 @@ def _may_be_option(word: Word, table: CommandTable) -> bool:
         found = word.text[:1] == "-" and word.text != "-"
         return found or (word.glob and word.text[0] in "*?[" and not table.any_option)
     start = re.split(r"[$`{]", word.text.replace('"', ""), maxsplit=1)[0]
-    plain = start[:1] not in ("", "-", "'", "\\")
-    return not plain or bool(re.search(r"[$`{'\\]", _outside_quotes(word.text)))
-
-
-def _outside_quotes(text: str) -> str:
-    return re.sub(r'"(?:\\.|[^"\\])*"', "", text, flags=re.DOTALL)
+    return start[:1] in ("", "-", "'", "\\") or not word.whole
 
 
 def stray_word(part: SimpleCommand, start: int, spelled: str, inside: Callable[[str], bool]) -> str:
@@ -313,12 +308,10 @@ def keeps_history(part: SimpleCommand) -> bool:
     """Tell whether a git command throws away no commit and no stash: its subcommand and its options
     are listed."""
     known = known_command(_by_last_name(part))
-    return (
-        known is not None
-        and known.table.of_git
-        and known.table.name != "git"
-        and not (stray_word(part, 0, "", lambda path: True))
-    )
+    if known is None or known.table.name == "git":
+        return False
+    found = read_arguments(known.table.with_rule(), known.words)
+    return found.fit() and not git_options(known).unlisted
 
 
 def _by_last_name(part: SimpleCommand) -> SimpleCommand:
@@ -341,7 +334,7 @@ def _stays(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bo
     if table.operands == "make":
         name, equals, value = text.partition("=")
         plain = not equals or (_MAKE_VALUE.fullmatch(value) and not _MAKE_OWN.fullmatch(name))
-        return bool(plain) and inside(value if equals else text)
+        return bool(plain) and text != "-" and inside(value if equals else text)
     if table.operands == "remote" and ("::" in text or text.startswith("file:")):
         return False
     return inside(text)

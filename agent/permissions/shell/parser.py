@@ -48,6 +48,7 @@ class Word:
     fixed: bool = True  # the shell fills nothing in
     glob: bool = False  # there is an unquoted * ? or [
     split: bool = False  # the shell splits at blanks the names that the pattern finds
+    whole: bool = True  # it stays one word when the shell fills it in
     # The command whose output takes the place of the whole word, "" for any other word.
     command: str = ""
 
@@ -428,20 +429,22 @@ class _Reader:
             return Word(raw[1:-1])
         if node.type == "ansi_c_string":
             text = bash.decode_ansi_c(raw[2:-1])
-            return Word(raw, fixed=False) if text is None else Word(text)
+            return Word(raw, fixed=False, whole=False) if text is None else Word(text)
         if node.type == "string":
             literal = re.sub(r'\\([$`"\\])|\\\n', r"\1", raw[1:-1])
             plain = re.sub(r"\\.", "", raw, flags=re.DOTALL)
-            return Word(literal) if not re.search(r"[$`]", plain) else Word(raw, fixed=False)
+            many = "$@" in raw or "[@]" in raw
+            fixed = not re.search(r"[$`]", plain)
+            return Word(literal) if fixed else Word(raw, fixed=False, whole=not many)
         if node.type in ("word", "number") or not node.is_named:
             bare = re.sub(r"\\.", "", raw, flags=re.DOTALL)
             glob = bool(re.search(r"[*?\[]", bare))
             fixed = not (re.search(r"""[$`'"]""", bare) or bash.may_name_shell_folder(raw))
             fixed = fixed and not (glob and bash.has_quoted_bracket(raw))
             text = re.sub(r"\\(.)", r"\1", raw, flags=re.DOTALL)
-            return Word(text if fixed else raw, fixed, glob)
+            return Word(text if fixed else raw, fixed, glob, whole=fixed and not glob)
         inner = _SUBSTITUTION.fullmatch(raw) if node.type == "command_substitution" else None
-        return Word(raw, fixed=False, command=inner[1] if inner else "")
+        return Word(raw, fixed=False, whole=False, command=inner[1] if inner else "")
 
     def _joined(self, node: "Node", raw: str) -> Word:
         pieces = [self.word(child) for child in node.children]
@@ -451,7 +454,8 @@ class _Reader:
         glob = any(piece.glob for piece in pieces)
         fixed = all(piece.fixed for piece in pieces) and not braces
         fixed = fixed and not (glob and bash.has_quoted_bracket(raw))
-        return Word(text if fixed else raw, fixed, glob)
+        whole = all(piece.whole for piece in pieces) and not braces
+        return Word(text if fixed else raw, fixed, glob, whole=whole)
 
 
 _VISITS: dict[str, Callable[[_Reader, "Node"], None]] = {
