@@ -219,7 +219,7 @@ class CompactionEngine:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
         if prepared:
             with waiting(self.host.emit, "the summary, which is being written"):
-                draft = replace(await asyncio.shield(prepared.task), in_background=True)
+                draft = await asyncio.shield(prepared.task)
         elif draft is None:
             self._background.discard()
             # Only what we write ourselves can be kept to a number of words.

@@ -76,13 +76,10 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
 def text_of(blocks: list[dict[str, Any]]) -> str:
     """Return the text of a reply. If the reply searched the web, return the text after the last
     result, unless that is empty."""
-    searched = [n for n, block in enumerate(blocks, 1) if block.get("type") == FOUND]
-    behind = _joined(blocks[searched[-1] :]) if searched else ""
-    return behind if behind.strip() else _joined(blocks)
-
-
-def _joined(blocks: list[dict[str, Any]]) -> str:
-    return "".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
+    searched = max((n for n, b in enumerate(blocks, 1) if b.get("type") == FOUND), default=0)
+    texts = [str(b.get("text", "")) if b.get("type") == "text" else "" for b in blocks]
+    behind = "".join(texts[searched:])
+    return behind if behind.strip() else "".join(texts)
 
 
 def last_text(items: Sequence[Item]) -> str:

@@ -7,7 +7,6 @@ asked for a summary of its own (`block`). Cancelling changes nothing.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,8 +46,7 @@ class SummaryDraft:
     cost_usd: float | None  # of asking for it; None when the price is not known
     author: str  # "model", "api", "ledger" or "user"
     raw_text: str  # the document as it was written, before anything was added from records
-    seconds: float = 0.0  # that writing it took
-    in_background: bool = False  # whether the work went on meanwhile
+    seconds: float | None = None  # that writing it in the background took
     max_words: int | None = None  # that it may have beside lists of files; None: only its cap
     resolved: tuple[dict[str, Any], ...] = ()  # what it says of earlier failures, to be recorded
     superseded: tuple[Superseded, ...] = ()  # entries of the summary before that no longer hold
@@ -71,37 +69,38 @@ class SummaryWriter:
     ) -> SummaryDraft:
         """Write a document for the span of `cut`, merged with the summary that stands. With
         `by_api` the API may write one that nobody can edit, if the policy says so."""
-        started = time.monotonic()
-        with waiting(emit, "writing a summary"):
-            draft = await self._write(cut, instructions, emit, by_api)
-        return replace(draft, seconds=time.monotonic() - started)
-
-    async def _write(self, cut: Cut, instructions: str, emit: Emit, by_api: bool) -> SummaryDraft:
-        previous = document_of(self.host.view.summary)
-        if self.policy.summarizer == "mechanical":
-            return self.from_ledger(previous)
+        previous, problem = document_of(self.host.view.summary), ""
         spent: float | None = 0.0
-        if by_api and self.policy.summarizer == "api":
-            draft, spent = await self._ask_api(cut, instructions)
-            if draft:
-                return draft
-        problem = ""
-        for _ in range(MAX_ATTEMPTS):
-            window = self.host.current_window()  # anew, since the agent works on meanwhile
-            ledger = self.host.ledger
-            failures = ledger.unresolved()
-            try:
-                answer, new, claims = await self._ask(cut, instructions, window, emit)
-                new = await asyncio.to_thread(self._with_checked_rules, new)
-            except ModelError as error:
-                problem = error.message
-                break
-            spent = _add_costs(spent, answer.cost_usd)
-            problem = why_unusable(answer.text, answer.stop_reason, window)
-            if not problem:
-                resolved = resolution_rows(new.errors, "model", ledger, failures)
-                gone = await asyncio.to_thread(self._superseded, previous, claims)
-                return replace(self._merged(previous, new, gone, spent), resolved=resolved)
+        with waiting(emit, "writing a summary"):
+            if self.policy.summarizer == "mechanical":
+                return self.from_ledger(previous)
+            if by_api and self.policy.summarizer == "api":
+                draft, spent = await self._ask_api(cut, instructions)
+                if draft:
+                    return draft
+            for _ in range(MAX_ATTEMPTS):
+                window = self.host.current_window()  # anew, since the agent works on meanwhile
+                ledger = self.host.ledger
+                failures = ledger.unresolved()
+                try:
+                    answer, new, claims = await self._ask(cut, instructions, window, emit)
+                except ModelError as error:
+                    problem = error.message
+                    break
+                spent = _add_costs(spent, answer.cost_usd)
+                problem = why_unusable(answer.text, answer.stop_reason, window)
+                if not problem:
+                    resolved = resolution_rows(new.errors, "model", ledger, failures)
+                    new, gone = await asyncio.to_thread(self._checked, new, previous, claims)
+                    document = merge(without_superseded(previous or SummaryDocument(), gone), new)
+                    return SummaryDraft(
+                        document,
+                        spent,
+                        "model",
+                        render(document),
+                        resolved=resolved,
+                        superseded=gone,
+                    )
         text = f"the model's summary was not usable ({problem}); made from the ledger"
         self.host.emit(Notice("warning", text))
         return replace(self.from_ledger(previous), cost_usd=spent)
@@ -135,9 +134,9 @@ class SummaryWriter:
             text = f"the API's own summary was not usable ({problem}); the model is asked"
             host.emit(Notice("info", text))
             return None, answer.cost_usd
-        new = await asyncio.to_thread(self._with_checked_rules, parse(answer.text))
-        previous, claims = document_of(host.view.summary), superseded_lines(answer.text)
-        gone = await asyncio.to_thread(self._superseded, previous, claims)
+        new, previous = parse(answer.text), document_of(host.view.summary)
+        claims = superseded_lines(answer.text)
+        new, gone = await asyncio.to_thread(self._checked, new, previous, claims)
         # The block holds all that the model still wants of the summary before, except rules: only
         # a claim that quotes the user takes one of them out.
         held = without_superseded(previous or SummaryDocument(), gone).rules
@@ -152,35 +151,16 @@ class SummaryWriter:
         )
         return draft, answer.cost_usd
 
-    def _merged(
-        self,
-        previous: SummaryDocument | None,
-        new: SummaryDocument,
-        gone: tuple[Superseded, ...],
-        spent: float | None,
-    ) -> SummaryDraft:
-        """Merge a model's document with the one before, less what no longer holds of that."""
-        if previous is None:
-            document = merge(SummaryDocument(), new)
-            return SummaryDraft(document, spent, "model", render(document))
-        document = merge(without_superseded(previous, gone), new)
-        return SummaryDraft(document, spent, "model", render(document), superseded=gone)
-
-    def _superseded(
-        self, previous: SummaryDocument | None, claims: Sequence[str]
-    ) -> tuple[Superseded, ...]:
-        """Return what no longer holds of the document before, by a model's claims. Blocking: a long
-        message is read from its file."""
-        if previous is None:
-            return ()
+    def _checked(
+        self, new: SummaryDocument, previous: SummaryDocument | None, claims: Sequence[str]
+    ) -> tuple[SummaryDocument, tuple[Superseded, ...]]:
+        """Return a model's document with those of its rules that quote a message of the user, and
+        what no longer holds of the document before, by the model's claims. Blocking: a long message
+        is read from its file."""
         messages = [*self.host.ledger.messages]
-        return tuple(dict.fromkeys(claimed(claims, previous, messages, self._whole_text)))
-
-    def _with_checked_rules(self, document: SummaryDocument) -> SummaryDocument:
-        """Return the document with those of its rules that quote a message of the user. Blocking:
-        a long message is read from its file."""
-        rules = quoted_rules(document.rules, [*self.host.ledger.messages], self._whole_text)
-        return replace(document, rules=rules)
+        gone = claimed(claims, previous, messages, self._whole_text) if previous else ()
+        rules = quoted_rules(new.rules, messages, self._whole_text)
+        return replace(new, rules=rules), tuple(dict.fromkeys(gone))
 
     def _whole_text(self, message: LoggedMessage) -> str:
         found = self.host.recall(message.ref) if message.is_in_file or message.is_file else None
