@@ -19,6 +19,7 @@ from ..context import tokens
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, LimitReached, PromptTooLong, RequestRejected
 from ..events import Notice, waiting
+from ..models.base import text_of
 from ..session.entries import Entry, Mask, Note, Revert, Summary
 from .apply_summary import (
     SHORTEST_DIVISOR,
@@ -259,8 +260,8 @@ class CompactionEngine:
             effort=self.host.effort,
             max_tokens=2 * max_summary_tokens(window),
         )
-        answer = await self.host.ask_model(request, "verify")
-        report = exam.grade(answer.text, probes)
+        reply = await self.host.ask_model(request, "verify")
+        report = exam.grade(text_of(reply.content), probes)
         text = f"summary #{summary.seq}: {'met' if report.met else 'not met'}"
         self.host.record(Note(topic="quality", text=text, data=report.to_json()))
         return report

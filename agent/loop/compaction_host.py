@@ -8,11 +8,8 @@ from typing import Any
 from ...tools.system.kept_text import KeptText
 from ..compaction import checkpoint
 from ..compaction.engine import CompactionEngine
-from ..compaction.host import CompactionPurpose, ModelAnswer
 from ..compaction.layers import truncate
 from ..compaction.preserve import PreservedSection, preserved_sections
-from ..context.compaction_block import compaction_in
-from ..context.request import Request
 from ..context.view import View
 from ..events import Emit
 from ..models.catalog import CacheTerms, cost, price_factor
@@ -21,7 +18,6 @@ from ..session.ledger import Ledger
 from ..session.store import content_text
 from .agent import AgentState
 from .feature import Veto
-from .model_call import text_of
 
 
 def attach_engine(agent: AgentState) -> AgentState:
@@ -37,6 +33,7 @@ class CompactionHost:
         self._agent = agent
         self.record, self.rebuild_view = agent.record, agent.handle.session.rebuild_view
         self.current_window, self.sync = agent.model.current_window, agent.log.sync_all
+        self.ask_model = agent.model.ask
 
     @property
     def view(self) -> View:
@@ -117,14 +114,6 @@ class CompactionHost:
 
     def redact(self, words: str) -> str:
         return content_text(self._agent.log.redact(User(content=words)).content)
-
-    async def ask_model(
-        self, request: Request, purpose: CompactionPurpose = "summary"
-    ) -> ModelAnswer:
-        reply = await self._agent.model.ask(request, lambda event: None, purpose)
-        block = compaction_in(reply.content)
-        text = block["content"] if block else text_of(reply.content)
-        return ModelAnswer(text, reply.stop_reason, cost(reply.model, reply.usage), block)
 
     async def before_summary(self, event: dict[str, Any]) -> str | None:
         try:

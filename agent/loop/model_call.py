@@ -8,10 +8,9 @@ from ..context import tokens
 from ..context.request import Request
 from ..context.view import INTERRUPTED, Item
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft, ToolFinished
-from ..models.base import Reply
+from ..models.base import Reply, text_of
 from ..models.catalog import cost
 from ..session.entries import PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
-from ..session.searches import FOUND
 
 BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its price counts
 
@@ -71,15 +70,6 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
         broken=reply.broken,
         request={**request.origin, **reply.sent} if reply.sent else {},
     )
-
-
-def text_of(blocks: list[dict[str, Any]]) -> str:
-    """Return the text of a reply. If the reply searched the web, return the text after the last
-    result, unless that is empty."""
-    searched = max((n for n, b in enumerate(blocks, 1) if b.get("type") == FOUND), default=0)
-    texts = [str(b.get("text", "")) if b.get("type") == "text" else "" for b in blocks]
-    behind = "".join(texts[searched:])
-    return behind if behind.strip() else "".join(texts)
 
 
 def last_text(items: Sequence[Item]) -> str:

@@ -84,7 +84,7 @@ class ModelSession:
             wanted = min(wanted, limits.output)
         return self.current_window().max_output(wanted)
 
-    async def ask(self, request: Request, emit: Emit, purpose: str) -> Reply:
+    async def ask(self, request: Request, purpose: str, emit: Emit = lambda event: None) -> Reply:
         """Send a request, pass the reply's deltas to `emit` and record the reply.
 
         The entry of the reply is recorded at once; after a cancellation, an entry of what had

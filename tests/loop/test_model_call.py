@@ -20,10 +20,10 @@ from ctxagent.agent.events import (
 )
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.budget import BudgetMeter
-from ctxagent.agent.loop.model_call import last_text, reply_entry, text_of
+from ctxagent.agent.loop.model_call import last_text, reply_entry
 from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.session_record import SessionRecord
-from ctxagent.agent.models.base import Model, Reply, abilities_of
+from ctxagent.agent.models.base import Model, Reply, abilities_of, text_of
 from ctxagent.agent.session.entries import Assistant, Block, Usage
 
 REQUEST = Request(
@@ -75,7 +75,7 @@ def played(
     session = ModelSession(
         cast(Model, model), cast(SessionRecord, record), BudgetMeter(Budget()), lambda event: None
     )
-    call = session.ask(REQUEST, events.append, "turn")
+    call = session.ask(REQUEST, "turn", events.append)
     try:
         result: Reply | BaseException = asyncio.run(as_task(call))
     except (ModelError, asyncio.CancelledError) as error:

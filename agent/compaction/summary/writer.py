@@ -7,17 +7,21 @@ asked for a summary of its own (`block`). Cancelling changes nothing.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
+from ...context.compaction_block import compaction_in
 from ...context.window import Window
 from ...errors import ModelError, PromptTooLong, RequestRejected
 from ...events import Emit, Event, Notice, Waiting, waiting
+from ...models.base import Reply, text_of
+from ...models.catalog import cost
 from ...session.entries import Summary
 from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument, parse, render, superseded_lines
-from ..host import EngineHost, ModelAnswer
+from ..host import EngineHost
 from ..policy import Policy
 from .block import BlockSummary, block_request
 from .merge import document_from_ledger, merge
@@ -83,15 +87,18 @@ class SummaryWriter:
                 ledger = self.host.ledger
                 failures = ledger.unresolved()
                 try:
-                    answer, new, claims = await self._ask(cut, instructions, window, emit)
+                    replies = await self._ask(cut, instructions, window, emit)
                 except ModelError as error:
                     problem = error.message
                     break
-                spent = _add_costs(spent, answer.cost_usd)
-                problem = why_unusable(answer.text, answer.stop_reason, window)
+                spent = _with_costs(spent, replies)
+                texts = [text_of(reply.content) for reply in replies]
+                problem = "it is empty"
+                if texts:
+                    problem = why_unusable(texts[-1], replies[-1].stop_reason, window)
                 if not problem:
+                    new, gone = await asyncio.to_thread(self._read, texts, previous)
                     resolved = resolution_rows(new.errors, "model", ledger, failures)
-                    new, gone = await asyncio.to_thread(self._checked, new, previous, claims)
                     document = merge(without_superseded(previous or SummaryDocument(), gone), new)
                     return SummaryDraft(
                         document,
@@ -123,41 +130,46 @@ class SummaryWriter:
         request, whole_cut = found
         edits = host.view.edits
         try:
-            answer = await host.ask_model(request)
+            reply = await host.ask_model(request, "summary")
         except ModelError:  # what it means is told when the model is asked for a summary
             return None, 0.0
-        if answer.block is None:
-            problem = f"there is none, the server stopped with {answer.stop_reason}"
-        else:
-            problem = why_unusable(answer.text, "end_turn", window)
-        if answer.block is None or problem:
+        spent, block = _with_costs(0.0, [reply]), compaction_in(reply.content)
+        problem = f"there is none, the server stopped with {reply.stop_reason}"
+        if block is not None:
+            problem = why_unusable(block["content"], "end_turn", window)
+        if block is None or problem:
             text = f"the API's own summary was not usable ({problem}); the model is asked"
             host.emit(Notice("info", text))
-            return None, answer.cost_usd
-        new, previous = parse(answer.text), document_of(host.view.summary)
-        claims = superseded_lines(answer.text)
-        new, gone = await asyncio.to_thread(self._checked, new, previous, claims)
+            return None, spent
+        previous = document_of(host.view.summary)
+        new, gone = await asyncio.to_thread(self._read, [block["content"]], previous)
         # The block holds all that the model still wants of the summary before, except rules: only
         # a claim that quotes the user takes one of them out.
         held = without_superseded(previous or SummaryDocument(), gone).rules
         draft = SummaryDraft(
             merge(SummaryDocument(rules=held), new),
-            answer.cost_usd,
+            spent,
             "api",
-            answer.text,
+            block["content"],
             resolved=resolution_rows(new.errors, "model", host.ledger, failures),
             superseded=gone,
-            by_api=BlockSummary(answer.block, whole_cut, edits),
+            by_api=BlockSummary(block, whole_cut, edits),
         )
-        return draft, answer.cost_usd
+        return draft, spent
 
-    def _checked(
-        self, new: SummaryDocument, previous: SummaryDocument | None, claims: Sequence[str]
+    def _read(
+        self, texts: Sequence[str], previous: SummaryDocument | None
     ) -> tuple[SummaryDocument, tuple[Superseded, ...]]:
-        """Return a model's document with those of its rules that quote a message of the user, and
-        what no longer holds of the document before, by the model's claims. Blocking: a long message
-        is read from its file."""
+        """Return the document in a model's answers, with those of its rules that quote a message of
+        the user, and what no longer holds of the document before, by the model's claims. Blocking:
+        a long message is read from its file."""
+        new, *more = parts = [parse(text) for text in texts]
+        if more:
+            said = [line for part in parts for line in claim_lines(part.errors)]
+            new = reduce(merge, parts, SummaryDocument())
+            new = replace(new, errors=(*new.errors, *said))
         messages = [*self.host.ledger.messages]
+        claims = [line for text in texts for line in superseded_lines(text)]
         gone = claimed(claims, previous, messages, self._whole_text) if previous else ()
         rules = quoted_rules(new.rules, messages, self._whole_text)
         return replace(new, rules=rules), tuple(dict.fromkeys(gone))
@@ -171,58 +183,39 @@ class SummaryWriter:
         document = document_from_ledger(self.host.ledger, previous)
         return SummaryDraft(document, 0.0, "ledger", render(document))
 
-    async def _ask(
-        self, cut: Cut, instructions: str, window: Window, emit: Emit
-    ) -> tuple[ModelAnswer, SummaryDocument, tuple[str, ...]]:
-        """Return the answer, the document in it, and what it says no longer holds."""
-        failures = open_failures_text(self.host.ledger.unresolved())
-        question = summary_question(window, self.host.redact(instructions), failures)
-        view, model, effort = self.host.view, self.host.model_id, self.host.effort
+    async def _ask(self, cut: Cut, instructions: str, window: Window, emit: Emit) -> list[Reply]:
+        """Return the model's answer, or its answers about chunks up to one that is not usable."""
+        host = self.host
+        failures = open_failures_text(host.ledger.unresolved())
+        question = summary_question(window, host.redact(instructions), failures)
+        view, model, effort = host.view, host.model_id, host.effort
         # Another model cannot take this one's thinking, so it is asked in chunks.
         is_own_model = self.policy.model in (None, model)
         if is_own_model and room_for_summary(window, question) >= max_summary_tokens(window) // 2:
             request = summary_request(view, window, question, model=model, effort=effort)
             try:
-                answer = await self.host.ask_model(request)
-                return answer, parse(answer.text), superseded_lines(answer.text)
+                return [await host.ask_model(request, "summary")]
             except RequestRejected as refusal:
                 # The estimate was too low, or the model takes no images: chunks are text.
-                if not isinstance(refusal, PromptTooLong) and self.host.takes_images():
+                if not isinstance(refusal, PromptTooLong) and host.takes_images():
                     raise
-        return await self._ask_in_chunks(cut, question, window, emit)
-
-    async def _ask_in_chunks(
-        self, cut: Cut, question: str, window: Window, emit: Emit
-    ) -> tuple[ModelAnswer, SummaryDocument, tuple[str, ...]]:
-        claims: tuple[str, ...] = ()
-        merged: SummaryDocument | None = None
-        said: tuple[str, ...] = ()  # of errors that are resolved
-        answer = ModelAnswer("", None, 0.0)
-        spent: float | None = 0.0
-        requests = chunk_requests(
-            cut,
-            window,
-            question,
-            upto=self.host.view.last_seq,
-            model=self.policy.model or self.host.model_id,
-            effort=self.host.effort,
-        )
-        for number, request in enumerate(requests, 1):
-            emit(Waiting(f"writing a summary, part {number} of {len(requests)}"))
-            answer = await self.host.ask_model(request)
-            spent = _add_costs(spent, answer.cost_usd)
-            if why_unusable(answer.text, answer.stop_reason, window):
+        replies, model = list[Reply](), self.policy.model or model
+        upto, effort = host.view.last_seq, host.effort
+        chunks = chunk_requests(cut, window, question, upto=upto, model=model, effort=effort)
+        for number, request in enumerate(chunks, 1):
+            emit(Waiting(f"writing a summary, part {number} of {len(chunks)}"))
+            replies.append(await host.ask_model(request, "summary"))
+            if why_unusable(text_of(replies[-1].content), replies[-1].stop_reason, window):
                 break
-            new, claims = parse(answer.text), (*claims, *superseded_lines(answer.text))
-            said += claim_lines(new.errors)
-            merged = merge(merged or SummaryDocument(), new)
-        if merged:
-            merged = replace(merged, errors=(*merged.errors, *said))
-        return replace(answer, cost_usd=spent), merged or parse(answer.text), claims
+        return replies
 
 
-def _add_costs(spent: float | None, more: float | None) -> float | None:
-    return None if spent is None or more is None else spent + more
+def _with_costs(spent: float | None, replies: Iterable[Reply]) -> float | None:
+    """Add what replies cost; None when a price is not known."""
+    for reply in replies:
+        more = cost(reply.model, reply.usage)
+        spent = None if spent is None or more is None else spent + more
+    return spent
 
 
 def document_of(summary: Summary | None) -> SummaryDocument | None:
