@@ -89,10 +89,10 @@ def test_the_path_of_a_message(project: Path) -> None:
 def test_the_path_of_a_result(project: Path) -> None:
     (project / "a.txt").write_text(f"{TEXT}\n")
     functions = passed(project, "read a.txt")
-    assert len(functions) <= 33, functions
+    assert len(functions) <= 32, functions
 
 
 def test_the_path_of_a_summary(project: Path) -> None:
     (project / "a.txt").write_text("a line of a file that is long\n" * 1_000)
     functions = passed(project, "read a.txt", "go on", compacted=True)
-    assert len(functions) <= 56, functions
+    assert len(functions) <= 55, functions
