@@ -261,7 +261,9 @@ class SummaryApplier:
 
     async def prepare(self, cut: Cut, writer: SummaryWriter) -> SummaryDraft:
         """Write a draft in the background, and read in advance what drift is looked for in."""
+        started = time.monotonic()
         draft = await writer.write(cut)
+        draft = replace(draft, seconds=time.monotonic() - started)
         await asyncio.to_thread(drift.prepare_reading(self.host.ledger))
         return draft
 
@@ -269,7 +271,7 @@ class SummaryApplier:
         """Tell the front end what the summary did, and warn of each check that failed. `started`
         is a time of the monotonic clock."""
         first, last = summary.covers
-        how = f" · prepared in {draft.seconds:.1f} s" if draft.in_background else ""
+        how = "" if draft.seconds is None else f" · prepared in {draft.seconds:.1f} s"
         sections, recovery = summary.probes["sections"], summary.probes["recovery"]
         replies = summary.probes["trajectory"]
         self.host.emit(

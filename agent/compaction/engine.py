@@ -19,6 +19,7 @@ from ..context import tokens
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, LimitReached, PromptTooLong, RequestRejected
 from ..events import Notice, waiting
+from ..models.base import text_of
 from ..session.entries import Entry, Mask, Note, Revert, Summary
 from .apply_summary import (
     SHORTEST_DIVISOR,
@@ -219,7 +220,7 @@ class CompactionEngine:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
         if prepared:
             with waiting(self.host.emit, "the summary, which is being written"):
-                draft = replace(await asyncio.shield(prepared.task), in_background=True)
+                draft = await asyncio.shield(prepared.task)
         elif draft is None:
             self._background.discard()
             # Only what we write ourselves can be kept to a number of words.
@@ -259,8 +260,8 @@ class CompactionEngine:
             effort=self.host.effort,
             max_tokens=2 * max_summary_tokens(window),
         )
-        answer = await self.host.ask_model(request, "verify")
-        report = exam.grade(answer.text, probes)
+        reply = await self.host.ask_model(request, "verify")
+        report = exam.grade(text_of(reply.content), probes)
         text = f"summary #{summary.seq}: {'met' if report.met else 'not met'}"
         self.host.record(Note(topic="quality", text=text, data=report.to_json()))
         return report

@@ -1,7 +1,6 @@
 """The protocol by which the engine sees a conversation: what it asks for and what it gives back."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -10,22 +9,13 @@ from ..context.request import Request
 from ..context.view import View
 from ..context.window import Window
 from ..events import Emit
+from ..models.base import Reply
 from ..models.catalog import CacheTerms
-from ..session.entries import Block, Checkpoint, Entry
+from ..session.entries import Checkpoint, Entry
 from ..session.ledger import Ledger
 from .preserve import PreservedSection
 
 CompactionPurpose = Literal["summary", "verify"]
-
-
-@dataclass(frozen=True, slots=True)
-class ModelAnswer:
-    """A model's answer to a request of the engine's own."""
-
-    text: str
-    stop_reason: str | None
-    cost_usd: float | None  # None when the price is not known
-    block: Block | None = None  # the API's own, where it was asked for one
 
 
 class EngineHost(Protocol):
@@ -103,9 +93,7 @@ class EngineHost(Protocol):
     def redact(self, words: str) -> str:
         """Return the user's words without the secrets that must not be recorded or sent."""
 
-    async def ask_model(
-        self, request: Request, purpose: CompactionPurpose = "summary"
-    ) -> ModelAnswer:
+    async def ask_model(self, request: Request, purpose: CompactionPurpose) -> Reply:
         """Send a request of the engine's own to the model and record the reply with a purpose."""
 
     async def before_summary(self, event: dict[str, Any]) -> str | None:

@@ -154,7 +154,13 @@ class View:
             if entry.details or entry.offloaded:
                 self._facts[entry.seq] = (entry.details, entry.offloaded)
         elif isinstance(entry, ToolResult):
-            self._append(entry.seq, "user", [_result(entry)])
+            block: Block = {
+                "type": "tool_result",
+                "tool_use_id": entry.tool_use_id,
+                "content": entry.content,
+                "is_error": entry.is_error,
+            }
+            self._append(entry.seq, "user", [block])
             self._facts[entry.seq] = (entry.details, entry.offloaded)
         elif isinstance(entry, Assistant):
             self._add_assistant(entry)
@@ -509,12 +515,3 @@ def _answers(item: Item) -> bool:
     return item.role == "assistant" and any(
         b.get("type") == "tool_use" or str(b.get("text", "")).strip() for b in item.blocks
     )
-
-
-def _result(entry: ToolResult) -> Block:
-    return {
-        "type": "tool_result",
-        "tool_use_id": entry.tool_use_id,
-        "content": entry.content,
-        "is_error": entry.is_error,
-    }

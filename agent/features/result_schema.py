@@ -18,9 +18,8 @@ from typing import Any
 from ...tools.system.shorten import shorten
 from ..errors import ResultError, UsageError
 from ..loop.feature import Feature, Turn
-from ..loop.model_call import text_of
 from ..loop.session_handle import SessionHandle
-from ..models.base import Reply
+from ..models.base import Reply, text_of
 from ..session.entries import User
 from ..session.store import content_text
 

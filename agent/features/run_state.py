@@ -10,9 +10,8 @@ import asyncio
 from ..compaction.language.words import ends_with_question
 from ..compaction.preserve import RunState, run_states
 from ..loop.feature import Feature, Turn
-from ..loop.model_call import text_of
 from ..loop.session_handle import SessionHandle
-from ..models.base import Reply
+from ..models.base import Reply, text_of
 
 GO_ON_WITH_RUN = (
     "[Run] This is a notice of the program, not the user's words. {path} says: state RUNNING, "

@@ -6,7 +6,6 @@
 
 import asyncio
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from ...tools.base import Context
 from ...tools.job import end_all
@@ -14,14 +13,8 @@ from ...tools.system.tasks import finish_despite_cancel
 from ..compaction.engine import CompactionEngine
 from ..context.view import View
 from ..events import Emit, Notice, waiting
-from ..permissions.approval import Approval
-from ..session.checkpoints import Checkpoints
-from ..session.ledger import Ledger
-from ..session.log import Log
 from ..session.store import AGENTS
-from ..session.totals import Totals
 from .features import Features
-from .model_session import ModelSession
 from .session_handle import SessionHandle
 from .startup import StartupEntries
 from .tool_calls import ToolRunner
@@ -38,49 +31,18 @@ class AgentState:
     is_open: bool = False  # whether the opening is recorded
 
     def __post_init__(self) -> None:
-        self.record = self.handle.record
+        handle, session = self.handle, self.handle.session
+        self.record, self.log, self.folder = session.record, session.log, session.folder
+        self.ledger, self.totals = session.ledger, session.totals
+        self.checkpoints = session.checkpoints
+        self.model, self.approval = handle.model, handle.approval
         self._startup = StartupEntries(self.features.first_entries, self.record)
-        self.handle.session.listeners.append(self.features.recorded)
-
-    @property
-    def log(self) -> Log:
-        """The log of the session."""
-        return self.handle.session.log
+        session.listeners.append(self.features.recorded)
 
     @property
     def view(self) -> View:
         """The messages that the model gets."""
         return self.handle.session.view
-
-    @property
-    def ledger(self) -> Ledger:
-        """The facts of the session."""
-        return self.handle.session.ledger
-
-    @property
-    def totals(self) -> Totals:
-        """The usage and the costs of the session."""
-        return self.handle.session.totals
-
-    @property
-    def checkpoints(self) -> Checkpoints:
-        """The snapshots of the files and the conversation."""
-        return self.handle.session.checkpoints
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the session."""
-        return self.handle.session.folder
-
-    @property
-    def model(self) -> ModelSession:
-        """The model, its window and its limits."""
-        return self.handle.model
-
-    @property
-    def approval(self) -> Approval:
-        """The permission rules and the mode."""
-        return self.handle.approval
 
     @property
     def context(self) -> Context:

@@ -1,27 +1,20 @@
 """The agent as the compaction engine sees it: the state that the engine reads, and its actions."""
 
 import time
-from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...tools.system.kept_text import KeptText
 from ..compaction import checkpoint
 from ..compaction.engine import CompactionEngine
-from ..compaction.host import CompactionPurpose, ModelAnswer
 from ..compaction.layers import truncate
 from ..compaction.preserve import PreservedSection, preserved_sections
-from ..context.compaction_block import compaction_in
-from ..context.request import Request
 from ..context.view import View
 from ..events import Emit
 from ..models.catalog import CacheTerms, cost, price_factor
-from ..session.entries import Checkpoint, Entry, Usage, User
-from ..session.ledger import Ledger
+from ..session.entries import Checkpoint, Usage, User
 from ..session.store import content_text
 from .agent import AgentState
 from .feature import Veto
-from .model_call import text_of
 
 
 def attach_engine(agent: AgentState) -> AgentState:
@@ -34,17 +27,18 @@ class CompactionHost:
     """An agent as `compaction.host.EngineHost`, which documents each member."""
 
     def __init__(self, agent: AgentState) -> None:
-        self._agent = agent
+        self._agent, model, features = agent, agent.model, agent.features
+        self.ledger, self.folder = agent.ledger, agent.folder
         self.record, self.rebuild_view = agent.record, agent.handle.session.rebuild_view
-        self.current_window, self.sync = agent.model.current_window, agent.log.sync_all
+        self.sync, self.recall = agent.log.sync_all, agent.context.recall
+        self.current_window, self.ask_model = model.current_window, model.ask
+        self.takes_images, self.has_compaction = model.takes_images, model.has_compaction
+        self.reinserted, self.after_summary = features.reinserted, features.after_summary
+        self.file_sha256 = truncate.file_sha256
 
     @property
     def view(self) -> View:
         return self._agent.view
-
-    @property
-    def ledger(self) -> Ledger:
-        return self._agent.ledger
 
     @property
     def effort(self) -> str | None:
@@ -53,10 +47,6 @@ class CompactionHost:
     @property
     def emit(self) -> Emit:
         return self._agent.emit
-
-    @property
-    def folder(self) -> Path:
-        return self._agent.folder
 
     @property
     def model_id(self) -> str:
@@ -71,28 +61,16 @@ class CompactionHost:
     def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
         return cost(self.model_id, Usage(cache_read=cached_tokens, output=output_tokens))
 
-    def takes_images(self) -> bool:
-        return self._agent.model.takes_images()
-
-    def has_compaction(self) -> bool:
-        return self._agent.model.has_compaction()
-
     def cache_is_cold(self) -> bool:
         agent, model = self._agent, self.model_id  # each model has a cache of its own
         asked_at = agent.model.last_calls.get(model) or agent.totals.replied_at(model)
         return asked_at is None or time.time() - asked_at > self.cache_terms().life
-
-    def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        return self._agent.features.reinserted(staying)
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
         agent = self._agent
         return await checkpoint.take_checkpoint(
             self, agent.checkpoints, trigger, mode=agent.approval.mode
         )
-
-    def file_sha256(self, path: str) -> str | None:
-        return truncate.file_sha256(path)
 
     def preserved_sections(self) -> Sequence[PreservedSection]:
         agent = self._agent
@@ -112,19 +90,8 @@ class CompactionHost:
                 for each in clears
             ]  # fmt: skip
 
-    def recall(self, ref: int) -> KeptText | None:
-        return self._agent.context.recall(ref)
-
     def redact(self, words: str) -> str:
         return content_text(self._agent.log.redact(User(content=words)).content)
-
-    async def ask_model(
-        self, request: Request, purpose: CompactionPurpose = "summary"
-    ) -> ModelAnswer:
-        reply = await self._agent.model.ask(request, lambda event: None, purpose)
-        block = compaction_in(reply.content)
-        text = block["content"] if block else text_of(reply.content)
-        return ModelAnswer(text, reply.stop_reason, cost(reply.model, reply.usage), block)
 
     async def before_summary(self, event: dict[str, Any]) -> str | None:
         try:
@@ -132,6 +99,3 @@ class CompactionHost:
         except Veto as veto:
             return veto.message
         return None
-
-    async def after_summary(self, event: dict[str, Any]) -> None:
-        await self._agent.features.after_summary(event)

@@ -1,19 +1,20 @@
 """The model of one conversation: its limits, the size of its window, and calls of it."""
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
 from ..config.settings import ImagesMode
 from ..context.request import Request
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
-from ..errors import RequestRejected
-from ..events import CallFinished, Emit, Notice, waiting
+from ..errors import ModelError, RequestRejected
+from ..events import CallFinished, Emit, Notice, Retrying, waiting
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits, known_model
-from ..session.entries import Assistant
 from .budget import BudgetMeter
-from .model_call import stream_reply
+from .model_call import BROKEN_ATTEMPT, PartialReply, reply_entry
 from .session_record import SessionRecord
 
 MAX_REASON_CHARS = 200  # of a refusal, in the notice about what was learned from it
@@ -83,29 +84,43 @@ class ModelSession:
             wanted = min(wanted, limits.output)
         return self.current_window().max_output(wanted)
 
-    async def ask(self, request: Request, emit: Emit, purpose: str) -> Reply:
-        """Send a request, pass the reply's deltas to `emit` and record the reply, also an
-        interrupted one. Raises ModelError and RecordError."""
+    async def ask(self, request: Request, purpose: str, emit: Emit = lambda event: None) -> Reply:
+        """Send a request, pass the reply's deltas to `emit` and record the reply.
+
+        The entry of the reply is recorded at once; after a cancellation, an entry of what had
+        arrived. If an attempt breaks off after the server took the request, an entry with its cost
+        is recorded. Raises ModelError and RecordError.
+        """
         if purpose == "turn":
             self.last_calls[self.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)
-        took_images = self.client.abilities.images
+        took_images, partial = self.client.abilities.images, PartialReply()
         try:
-            return await stream_reply(
-                self.client,
-                request,
-                lambda event: (self.emit if isinstance(event, Notice) else emit)(event),
-                self._keep,
-                purpose,
-                ratio=self.session.view.ratio,
-                clean=self.clean_reply,
-            )
-        except RequestRejected as refusal:
-            if took_images and not self.client.abilities.images and self.images_setting == "auto":
-                reason = refusal.message[:MAX_REASON_CHARS]
+            async with aclosing(self.clean_reply(self.client.stream(request))) as stream:
+                async for delta in stream:
+                    if isinstance(delta, Reply):
+                        self._keep(delta, request, purpose)
+                        return delta
+                    partial.add(delta)
+                    if isinstance(delta, Retrying):
+                        self._keep_broken_off(partial, request)
+                        partial = PartialReply()
+                    (self.emit if isinstance(delta, Notice) else emit)(delta)
+        except asyncio.CancelledError:
+            content = [{"type": "text", "text": partial.text}] if partial.text else []
+            cut = partial.reply(content, self.id, self.session.view.ratio)
+            if content or cut.usage.prompt:
+                self._keep(cut, request, purpose)
+            raise
+        except ModelError as error:
+            self._keep_broken_off(partial, request)
+            is_found = took_images and not self.client.abilities.images
+            if isinstance(error, RequestRejected) and is_found and self.images_setting == "auto":
+                reason = error.message[:MAX_REASON_CHARS]
                 text = f"{self.id} takes no images: requests go without from now on ({reason})"
                 self.emit(Notice("warning", text))
             raise
+        raise ModelError("the model ended its stream without a reply", hint="Try again.")
 
     def has_compaction(self) -> bool:
         """Return True if, as far as is known, the server can summarise this conversation. It cannot
@@ -121,8 +136,14 @@ class ModelSession:
             return self.images_setting == "on"
         return self.client.abilities.images
 
-    def _keep(self, reply: Assistant) -> None:
-        self.budget_meter.pay(reply.cost_usd or 0.0)
-        self.session.record(reply)
-        if reply.purpose == "turn":
-            self.emit(CallFinished(reply.usage, reply.cost_usd, reply.stop_reason))
+    def _keep(self, reply: Reply, request: Request, purpose: str) -> None:
+        entry = reply_entry(reply, request, purpose)
+        self.budget_meter.pay(entry.cost_usd or 0.0)
+        self.session.record(entry)
+        if purpose == "turn":
+            self.emit(CallFinished(entry.usage, entry.cost_usd, entry.stop_reason))
+
+    def _keep_broken_off(self, partial: PartialReply, request: Request) -> None:
+        attempt = partial.reply([], self.id, self.session.view.ratio)
+        if attempt.usage.prompt:
+            self._keep(replace(attempt, stop_reason=None), request, BROKEN_ATTEMPT)

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from ..context.request import PAUSED_STOP_REASON
 from ..errors import CtxagentError, LimitReached
-from ..models.base import Reply
-from .model_call import text_of
+from ..models.base import Reply, text_of
 
 MAX_ODD_REPLIES = 3  # in a row
 

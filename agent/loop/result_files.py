@@ -37,8 +37,9 @@ class ResultFiles:
         return lambda: open_partial(folder, tool, id, limit)
 
     def settle(self, tool: str, output: Output, details: dict[str, Any]) -> tuple[str, str | None]:
-        """Return the text for the model, and the file of the session with the whole output. Adds
-        facts about the file to `details`."""
+        """Return the text for the model, and the file of the session with the whole output. A large
+        text is written to a file: the text is a reference to it. Adds facts about the file to
+        `details`."""
         if "printed_bytes" in details:
             sizes = (
                 f"{details['printed_bytes']:,} bytes, {details['kept_bytes']:,} of them are kept"
@@ -49,7 +50,31 @@ class ResultFiles:
             return self._beside_whole(tool, output)
         if output.filed:
             return self._in_its_file(tool, output.text, output.filed, details)
-        return self.demoted(tool, output.text, details)
+        folder = self.context.session_dir
+        if folder is None:
+            return output.text, None
+        room = self.tools[tool].max_result_tokens if tool in self.tools else None
+        try:
+            found = demote_to_file(
+                output.text,
+                tool=tool,
+                seq=self.next_seq(),
+                folder=folder,
+                policy=self.policy,
+                room=room,
+            )
+        except OSError as error:
+            details["gate"] = OVERSIZE_GATE
+            details["not_offloaded"] = str(error.strerror)
+            told = f"the output of {tool} stays in the context, it cannot be kept in {folder}"
+            self.emit(Notice("warning", f"{told}: {error.strerror}"))
+            return output.text, None
+        if found is None:
+            return output.text, None
+        plan, path = found
+        details["gate"] = OVERSIZE_GATE
+        details["tokens_saved"] = plan.saved
+        return plan.reference, path
 
     def kept_original(self, output: Output) -> dict[str, Any]:
         """Keep the original of an image in a file of the session and return the details about it;
@@ -65,37 +90,6 @@ class ResultFiles:
             return {}
         digest = hashlib.sha256(data).hexdigest()
         return {"image": {"path": path, "sha256": digest, "bytes": len(data)}}
-
-    def demoted(self, tool: str, text: str, details: dict[str, Any]) -> tuple[str, str | None]:
-        """Return the text and None. A large text is written to a file of the session: return a
-        reference to it, and the file."""
-        folder = self.context.session_dir
-        if folder is None:
-            return text, None
-        try:
-            found = demote_to_file(
-                text,
-                tool=tool,
-                seq=self.next_seq(),
-                folder=folder,
-                policy=self.policy,
-                room=self._room(tool),
-            )
-        except OSError as error:
-            details["gate"] = OVERSIZE_GATE
-            details["not_offloaded"] = str(error.strerror)
-            told = f"the output of {tool} stays in the context, it cannot be kept in {folder}"
-            self.emit(Notice("warning", f"{told}: {error.strerror}"))
-            return text, None
-        if found is None:
-            return text, None
-        plan, path = found
-        details["gate"] = OVERSIZE_GATE
-        details["tokens_saved"] = plan.saved
-        return plan.reference, path
-
-    def _room(self, tool: str) -> int | None:
-        return self.tools[tool].max_result_tokens if tool in self.tools else None
 
     def _beside_whole(self, tool: str, output: Output) -> tuple[str, str | None]:
         """Keep the whole text of a partial output in a file of the session. Return the text, with

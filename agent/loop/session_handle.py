@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from ...tools.base import Context, Tool
@@ -12,8 +11,6 @@ from ..context.view import View
 from ..events import Ask, Emit, Notice
 from ..permissions.approval import Approval
 from ..session.entries import User
-from ..session.ledger import Ledger
-from ..session.log import Log
 from .budget import BudgetMeter
 from .denials import Denials
 from .model_session import ModelSession
@@ -42,28 +39,15 @@ class SessionHandle:
     queued_messages: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.record = self.session.record
+        session = self.session
+        self.record, self.log = session.record, session.log
+        self.ledger, self.folder = session.ledger, session.folder
         self.turn_rules = TurnRules(self.approval)
-
-    @property
-    def log(self) -> Log:
-        """The log of the session."""
-        return self.session.log
 
     @property
     def view(self) -> View:
         """The messages for the model."""
         return self.session.view
-
-    @property
-    def ledger(self) -> Ledger:
-        """The facts of the session."""
-        return self.session.ledger
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the session."""
-        return self.session.folder
 
     def notify(self, level: Literal["info", "warning"], text: str) -> None:
         """Show the user a notice."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from ..errors import UsageError
 from ..events import Notice, TurnFinished
+from ..models.base import text_of
 from ..session.entries import Assistant, End, Entry, Note, ToolResult, User
 from .agent import AgentState
-from .model_call import text_of
 
 TASK_TOPIC = "task"
 FINAL_STOP_REASONS = ("end_turn", "stop_sequence")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...tools.base import Interrupted, Output, Params, Tool
+from ...tools.base import Context, Interrupted, Output, Params, Tool
 from ...tools.system import orphans
 from ...tools.system.foreign_code import foreign_code
 from ...tools.system.process import named
@@ -150,76 +150,63 @@ class ToolRunner:
     async def watched(
         self, tool: Tool[Any], params: Params, id: str, verdict: Verdict = UNJUDGED
     ) -> Output:
-        """Run a permitted call and return its output with the changes of files; nothing is
-        recorded.
+        """Run a permitted call. Return its output with the changes of files, and with what its
+        command left for other programs to run. Nothing is recorded.
 
         The call runs in the sandbox of its verdict, on the file that was judged. Raises Interrupted
         with the partial output, or CancelledError.
         """
-        if self.change_tracker is None:
-            return await self._outcome(tool, params, id, verdict)
-        token = await self.change_tracker.before(tool, params)
-        if token and (token.before is not None or token.edits is not None):
-            await self.handle.snapshot()
-        await self.change_tracker.save(token)
-        interrupted = False
+        tracker, token, left, interrupted = self.change_tracker, None, None, False
+        planted = self.planted if tool.effect == "run" or tool.name == "Job" else None
+        if tracker:
+            token = await tracker.before(tool, params)
+            if token and (token.before is not None or token.edits is not None):
+                await self.handle.snapshot()
+            await tracker.save(token)
+        if planted:
+            jobs = self.handle.context.jobs
+            await asyncio.to_thread(planted.begin, jobs, unasked=verdict.confined)
         try:
-            output = await self._outcome(tool, params, id, verdict)
-        except Interrupted as interruption:
-            output, interrupted = interruption.output, True
-        try:
-            found = await self.change_tracker.after(token, hurry=interrupted)
-        except asyncio.CancelledError:
-            raise Interrupted(output) from None
-        output = replace(output, details={**output.details, **found})
-        if interrupted:
-            raise Interrupted(output)
-        return output
-
-    async def _outcome(self, tool: Tool[Any], params: Params, id: str, verdict: Verdict) -> Output:
-        """Run a call, and report to user and model what its command left for other programs to
-        run."""
-        watch = self.planted
-        if watch is None or not (tool.effect == "run" or tool.name == "Job"):
-            return await self._run(tool, params, id, verdict)
-        await asyncio.to_thread(watch.begin, self.handle.context.jobs, unasked=verdict.confined)
-        interrupted = False
-        try:
-            output = await self._run(tool, params, id, verdict)
+            context = self._context(tool, id, verdict)
+            with foreign_code(ToolError, Interrupted) as problems:
+                given: Any = await tool.run(params, context)
+                if not isinstance(given, Output):
+                    raise TypeError(f"run must give an Output, not {type(given).__name__}")
+                output = given
+            if problems:
+                text = f"{tool.name} failed by a fault of its own: {problems[0]}"
+                output = Output(text, {"fault": problems[0].partition(":")[0]}, is_error=True)
+        except ToolError as error:
+            output = Output(str(error), dict(error.details), is_error=True)
         except Interrupted as interruption:
             output, interrupted = interruption.output, True
         finally:
-            found = await asyncio.to_thread(watch.end)
-        if found:
-            self.handle.emit(Notice("warning", found.notice))
-            output = replace(output, text=f"{output.text}\n{found.note}".strip("\n"))
+            if planted:
+                left = await asyncio.to_thread(planted.end)
+        if left:
+            self.handle.emit(Notice("warning", left.notice))
+            output = replace(output, text=f"{output.text}\n{left.note}".strip("\n"))
             if output.filed:
-                output.filed.file.add_note(self.handle.context.redact(Output(found.note)).text)
+                output.filed.file.add_note(self.handle.context.redact(Output(left.note)).text)
+        if tracker:
+            try:
+                found = await tracker.after(token, hurry=interrupted)
+            except asyncio.CancelledError:
+                raise Interrupted(output) from None
+            output = replace(output, details={**output.details, **found})
         if interrupted:
             raise Interrupted(output)
         return output
 
-    async def _run(self, tool: Tool[Any], params: Params, id: str, verdict: Verdict) -> Output:
-        def tell(text: str) -> None:
-            self.handle.emit(ToolOutput(id, text))
-
-        context = replace(
+    def _context(self, tool: Tool[Any], id: str, verdict: Verdict) -> Context:
+        """Return the context of a call. Raises CallRefused."""
+        return replace(
             self.gate.context_for(verdict),
-            progress=tell,
+            progress=lambda text: self.handle.emit(ToolOutput(id, text)),
             env=self._env(id),
             open_file=self.files.opener(tool.name, id),
             is_denied=self.handle.approval.denies_reading,
         )
-        try:
-            with foreign_code(ToolError, Interrupted) as problems:
-                output: Any = await tool.run(params, context)
-                if isinstance(output, Output):
-                    return output
-                raise TypeError(f"run must give an Output, not {type(output).__name__}")
-        except ToolError as error:
-            return Output(str(error), dict(error.details), is_error=True)
-        text = f"{tool.name} failed by a fault of its own: {problems[0]}"
-        return Output(text, {"fault": problems[0].partition(":")[0]}, is_error=True)
 
     def _env(self, id: str) -> Mapping[str, str]:
         """Return the environment of a call's commands. It names the call, so that leftover

@@ -19,12 +19,13 @@ from typing import Any, Literal
 from ..context.request import PAUSED_STOP_REASON
 from ..errors import CtxagentError, LimitReached, RecordError
 from ..events import TurnFinished
+from ..models.base import text_of
 from ..session.entries import Content, End, Note, User
 from .agent import AgentState
 from .ask_model import ask_for_reply
 from .denials import denial_error
 from .feature import IncomingMessage, Turn, Veto
-from .model_call import last_text, text_of
+from .model_call import last_text
 from .odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
 from .user_messages import hear
 

@@ -16,13 +16,23 @@ LONG_MESSAGE_CHARS = 4_096  # from this length on, the size of the window matter
 
 
 async def hear(agent: AgentState, message: IncomingMessage) -> None:
-    """Record a message and show it. Its images become attachments. Raises RecordError, and Veto
-    when a feature refuses the message."""
+    """Record a message and show it. Its images become attachments. A message that would fill the
+    window is written to a file, and a reference to the file is recorded. Raises RecordError, and
+    Veto when a feature refuses the message."""
     typed = message.content
     message = await agent.features.message_received(message)
     content, images = split_images(message.content)
     content = agent.log.redact(User(content=content)).content
-    kept, offloaded = await _shortened(agent, content)
+    kept, offloaded = content, None
+    if isinstance(content, str) and len(content) >= LONG_MESSAGE_CHARS:
+        size, seq, folder = (await agent.model.window()).size, agent.log.last_seq + 1, agent.folder
+        try:
+            kept, offloaded = demote.demote_words(
+                content, size=size, seq=seq, folder=folder, policy=agent.handle.policy
+            )
+        except OSError as error:
+            text = f"cannot keep the message in {folder}: {error.strerror}"
+            raise RecordError(text) from error
     details = {}
     if message.content != typed:  # by a feature
         details["typed"] = content_text(agent.log.redact(User(content=typed)).content)
@@ -37,21 +47,6 @@ async def hear(agent: AgentState, message: IncomingMessage) -> None:
     if attached and agent.log.last_seq == before:
         text = "what came with the message is not attached: no feature that is on takes it"
         agent.emit(Notice("warning", text))
-
-
-async def _shortened(agent: AgentState, content: Content) -> tuple[Content, str | None]:
-    """Return the message and None. A message that would fill the window is written to a file:
-    return a reference to it, and the file."""
-    if not isinstance(content, str) or len(content) < LONG_MESSAGE_CHARS:
-        return content, None
-    size, seq = (await agent.model.window()).size, agent.log.last_seq + 1
-    try:
-        return demote.demote_words(
-            content, size=size, seq=seq, folder=agent.folder, policy=agent.handle.policy
-        )
-    except OSError as error:
-        text = f"cannot keep the message in {agent.folder}: {error.strerror}"
-        raise RecordError(text) from error
 
 
 def split_images(words: Content) -> tuple[Content, list[AttachedData]]:

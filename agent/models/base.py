@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ..context.request import Request
 from ..events import Delta
 from ..session.entries import Block, Usage
+from ..session.searches import FOUND
 from .catalog import CacheTerms, Limits, cache_terms
 
 if TYPE_CHECKING:
@@ -37,6 +38,15 @@ class Reply:
 
 
 ReplyStream = AsyncGenerator[Delta | Reply, None]
+
+
+def text_of(blocks: list[dict[str, Any]]) -> str:
+    """Return the text of a reply. If the reply searched the web, return the text after the last
+    result, unless that is empty."""
+    searched = max((n for n, b in enumerate(blocks, 1) if b.get("type") == FOUND), default=0)
+    texts = [str(b.get("text", "")) if b.get("type") == "text" else "" for b in blocks]
+    behind = "".join(texts[searched:])
+    return behind if behind.strip() else "".join(texts)
 
 
 @dataclass(frozen=True, slots=True)

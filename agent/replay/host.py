@@ -13,7 +13,7 @@ from typing import Any
 
 from ...tools.system.kept_text import KeptText
 from ..compaction.document import render
-from ..compaction.host import CompactionPurpose, ModelAnswer
+from ..compaction.host import CompactionPurpose
 from ..compaction.preserve import PreservedSection
 from ..compaction.summary.merge import document_from_ledger
 from ..compaction.summary.request import max_summary_tokens
@@ -123,25 +123,22 @@ class ReplayHost:
     def redact(self, words: str) -> str:
         return words
 
-    async def ask_model(
-        self, request: Request, purpose: CompactionPurpose = "summary"
-    ) -> ModelAnswer:
+    async def ask_model(self, request: Request, purpose: CompactionPurpose) -> Reply:
         """Answer a request of the engine's own, and record its bill."""
         bill = self.cache.charge(prompt_of(request), self.clock)
         if self.writer is None:
             return self._from_ledger(bill)
         reply = await _whole_reply(self.writer, request)
         self.engine_calls.append((bill, reply.usage))
-        texts = (str(b.get("text", "")) for b in reply.content if b.get("type") == "text")
-        return ModelAnswer("".join(texts), reply.stop_reason, cost(reply.model, reply.usage))
+        return reply
 
-    def _from_ledger(self, bill: CacheBill) -> ModelAnswer:
+    def _from_ledger(self, bill: CacheBill) -> Reply:
         """Return a summary made from the ledger, no longer than a model's may be."""
         document = document_from_ledger(self.ledger, None)
         text = render(shortened_to(document, max_summary_tokens(self.current_window())))
         usage = bill.usage(tokens.estimate(text))
         self.engine_calls.append((bill, usage))
-        return ModelAnswer(text, "end_turn", cost(self.model_id, usage))
+        return Reply([{"type": "text", "text": text}], "end_turn", usage, self.model_id)
 
 
 async def _whole_reply(model: Model, request: Request) -> Reply:

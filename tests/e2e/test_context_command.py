@@ -293,7 +293,7 @@ def test_the_log_is_read_aside(tmp_path: Path, words: str) -> None:
     log = Watched.open(talk.agent.log.path)
     assert isinstance(log, Watched)
     log.readers = set()
-    talk.agent.handle.session.log = log
+    talk.agent.log = log
     assert CommandDesk(talk).run(words)
     assert log.readers
     assert threading.get_ident() not in log.readers

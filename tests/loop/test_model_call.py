@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from ctxagent.agent.context.request import Request
-from ctxagent.agent.context.view import Item
+from ctxagent.agent.context.view import Item, View
 from ctxagent.agent.errors import ModelError
 from ctxagent.agent.events import (
     Accepted,
@@ -18,8 +18,12 @@ from ctxagent.agent.events import (
     ToolDraft,
     ToolFinished,
 )
-from ctxagent.agent.loop.model_call import last_text, reply_entry, stream_reply, text_of
-from ctxagent.agent.models.base import Model, Reply
+from ctxagent.agent.launch import Budget
+from ctxagent.agent.loop.budget import BudgetMeter
+from ctxagent.agent.loop.model_call import last_text, reply_entry
+from ctxagent.agent.loop.model_session import ModelSession
+from ctxagent.agent.loop.session_record import SessionRecord
+from ctxagent.agent.models.base import Model, Reply, abilities_of, text_of
 from ctxagent.agent.session.entries import Assistant, Block, Usage
 
 REQUEST = Request(
@@ -39,6 +43,7 @@ class Played:
     """A model that streams these deltas; an exception is raised in its place."""
 
     id = "claude-sonnet-5-5"
+    abilities = abilities_of(id)
 
     def __init__(self, *deltas: Delta | Reply | BaseException) -> None:
         self.deltas, self.is_closed = deltas, False
@@ -53,22 +58,30 @@ class Played:
             self.is_closed = True
 
 
+class Kept:
+    """A record that keeps the entries of replies. A token is estimated at `ratio` real tokens."""
+
+    def __init__(self, ratio: float) -> None:
+        self.entries: list[Assistant] = []
+        self.record, self.view = self.entries.append, View(ratio=ratio)
+
+
 def played(
     *deltas: Delta | Reply | BaseException, ratio: float = 1.0
 ) -> tuple[Reply | BaseException, list[Assistant], list[Any]]:
     """The reply or the error, the entries that were kept, and the events."""
-    kept: list[Assistant] = []
     events: list[Any] = []
-    model = Played(*deltas)
-    call = stream_reply(
-        cast(Model, model), REQUEST, events.append, kept.append, "turn", ratio=ratio
+    model, record = Played(*deltas), Kept(ratio)
+    session = ModelSession(
+        cast(Model, model), cast(SessionRecord, record), BudgetMeter(Budget()), lambda event: None
     )
+    call = session.ask(REQUEST, "turn", events.append)
     try:
         result: Reply | BaseException = asyncio.run(as_task(call))
     except (ModelError, asyncio.CancelledError) as error:
         result = error
     assert model.is_closed
-    return result, kept, events
+    return result, record.entries, events
 
 
 async def as_task(call: Any) -> Any:

@@ -53,7 +53,7 @@ def ask(handle: SessionHandle, purpose: str = "turn") -> tuple[Reply, Sequence[D
     """Ask for a reply. Return it and its deltas."""
     request = build_request(handle.view, model=handle.model.id, max_tokens=1_000)
     deltas: list[Delta] = []
-    reply = asyncio.run(handle.model.ask(request, deltas.append, purpose))
+    reply = asyncio.run(handle.model.ask(request, purpose, deltas.append))
     return reply, deltas
 
 

@@ -7,18 +7,21 @@ asked for a summary of its own (`block`). Cancelling changes nothing.
 """
 
 import asyncio
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
+from ...context.compaction_block import compaction_in
 from ...context.window import Window
 from ...errors import ModelError, PromptTooLong, RequestRejected
 from ...events import Emit, Event, Notice, Waiting, waiting
+from ...models.base import Reply, text_of
+from ...models.catalog import cost
 from ...session.entries import Summary
 from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument, parse, render, superseded_lines
-from ..host import EngineHost, ModelAnswer
+from ..host import EngineHost
 from ..policy import Policy
 from .block import BlockSummary, block_request
 from .merge import document_from_ledger, merge
@@ -47,8 +50,7 @@ class SummaryDraft:
     cost_usd: float | None  # of asking for it; None when the price is not known
     author: str  # "model", "api", "ledger" or "user"
     raw_text: str  # the document as it was written, before anything was added from records
-    seconds: float = 0.0  # that writing it took
-    in_background: bool = False  # whether the work went on meanwhile
+    seconds: float | None = None  # that writing it in the background took
     max_words: int | None = None  # that it may have beside lists of files; None: only its cap
     resolved: tuple[dict[str, Any], ...] = ()  # what it says of earlier failures, to be recorded
     superseded: tuple[Superseded, ...] = ()  # entries of the summary before that no longer hold
@@ -71,37 +73,41 @@ class SummaryWriter:
     ) -> SummaryDraft:
         """Write a document for the span of `cut`, merged with the summary that stands. With
         `by_api` the API may write one that nobody can edit, if the policy says so."""
-        started = time.monotonic()
-        with waiting(emit, "writing a summary"):
-            draft = await self._write(cut, instructions, emit, by_api)
-        return replace(draft, seconds=time.monotonic() - started)
-
-    async def _write(self, cut: Cut, instructions: str, emit: Emit, by_api: bool) -> SummaryDraft:
-        previous = document_of(self.host.view.summary)
-        if self.policy.summarizer == "mechanical":
-            return self.from_ledger(previous)
+        previous, problem = document_of(self.host.view.summary), ""
         spent: float | None = 0.0
-        if by_api and self.policy.summarizer == "api":
-            draft, spent = await self._ask_api(cut, instructions)
-            if draft:
-                return draft
-        problem = ""
-        for _ in range(MAX_ATTEMPTS):
-            window = self.host.current_window()  # anew, since the agent works on meanwhile
-            ledger = self.host.ledger
-            failures = ledger.unresolved()
-            try:
-                answer, new, claims = await self._ask(cut, instructions, window, emit)
-                new = await asyncio.to_thread(self._with_checked_rules, new)
-            except ModelError as error:
-                problem = error.message
-                break
-            spent = _add_costs(spent, answer.cost_usd)
-            problem = why_unusable(answer.text, answer.stop_reason, window)
-            if not problem:
-                resolved = resolution_rows(new.errors, "model", ledger, failures)
-                gone = await asyncio.to_thread(self._superseded, previous, claims)
-                return replace(self._merged(previous, new, gone, spent), resolved=resolved)
+        with waiting(emit, "writing a summary"):
+            if self.policy.summarizer == "mechanical":
+                return self.from_ledger(previous)
+            if by_api and self.policy.summarizer == "api":
+                draft, spent = await self._ask_api(cut, instructions)
+                if draft:
+                    return draft
+            for _ in range(MAX_ATTEMPTS):
+                window = self.host.current_window()  # anew, since the agent works on meanwhile
+                ledger = self.host.ledger
+                failures = ledger.unresolved()
+                try:
+                    replies = await self._ask(cut, instructions, window, emit)
+                except ModelError as error:
+                    problem = error.message
+                    break
+                spent = _with_costs(spent, replies)
+                texts = [text_of(reply.content) for reply in replies]
+                problem = "it is empty"
+                if texts:
+                    problem = why_unusable(texts[-1], replies[-1].stop_reason, window)
+                if not problem:
+                    new, gone = await asyncio.to_thread(self._read, texts, previous)
+                    resolved = resolution_rows(new.errors, "model", ledger, failures)
+                    document = merge(without_superseded(previous or SummaryDocument(), gone), new)
+                    return SummaryDraft(
+                        document,
+                        spent,
+                        "model",
+                        render(document),
+                        resolved=resolved,
+                        superseded=gone,
+                    )
         text = f"the model's summary was not usable ({problem}); made from the ledger"
         self.host.emit(Notice("warning", text))
         return replace(self.from_ledger(previous), cost_usd=spent)
@@ -124,63 +130,49 @@ class SummaryWriter:
         request, whole_cut = found
         edits = host.view.edits
         try:
-            answer = await host.ask_model(request)
+            reply = await host.ask_model(request, "summary")
         except ModelError:  # what it means is told when the model is asked for a summary
             return None, 0.0
-        if answer.block is None:
-            problem = f"there is none, the server stopped with {answer.stop_reason}"
-        else:
-            problem = why_unusable(answer.text, "end_turn", window)
-        if answer.block is None or problem:
+        spent, block = _with_costs(0.0, [reply]), compaction_in(reply.content)
+        problem = f"there is none, the server stopped with {reply.stop_reason}"
+        if block is not None:
+            problem = why_unusable(block["content"], "end_turn", window)
+        if block is None or problem:
             text = f"the API's own summary was not usable ({problem}); the model is asked"
             host.emit(Notice("info", text))
-            return None, answer.cost_usd
-        new = await asyncio.to_thread(self._with_checked_rules, parse(answer.text))
-        previous, claims = document_of(host.view.summary), superseded_lines(answer.text)
-        gone = await asyncio.to_thread(self._superseded, previous, claims)
+            return None, spent
+        previous = document_of(host.view.summary)
+        new, gone = await asyncio.to_thread(self._read, [block["content"]], previous)
         # The block holds all that the model still wants of the summary before, except rules: only
         # a claim that quotes the user takes one of them out.
         held = without_superseded(previous or SummaryDocument(), gone).rules
         draft = SummaryDraft(
             merge(SummaryDocument(rules=held), new),
-            answer.cost_usd,
+            spent,
             "api",
-            answer.text,
+            block["content"],
             resolved=resolution_rows(new.errors, "model", host.ledger, failures),
             superseded=gone,
-            by_api=BlockSummary(answer.block, whole_cut, edits),
+            by_api=BlockSummary(block, whole_cut, edits),
         )
-        return draft, answer.cost_usd
+        return draft, spent
 
-    def _merged(
-        self,
-        previous: SummaryDocument | None,
-        new: SummaryDocument,
-        gone: tuple[Superseded, ...],
-        spent: float | None,
-    ) -> SummaryDraft:
-        """Merge a model's document with the one before, less what no longer holds of that."""
-        if previous is None:
-            document = merge(SummaryDocument(), new)
-            return SummaryDraft(document, spent, "model", render(document))
-        document = merge(without_superseded(previous, gone), new)
-        return SummaryDraft(document, spent, "model", render(document), superseded=gone)
-
-    def _superseded(
-        self, previous: SummaryDocument | None, claims: Sequence[str]
-    ) -> tuple[Superseded, ...]:
-        """Return what no longer holds of the document before, by a model's claims. Blocking: a long
-        message is read from its file."""
-        if previous is None:
-            return ()
-        messages = [*self.host.ledger.messages]
-        return tuple(dict.fromkeys(claimed(claims, previous, messages, self._whole_text)))
-
-    def _with_checked_rules(self, document: SummaryDocument) -> SummaryDocument:
-        """Return the document with those of its rules that quote a message of the user. Blocking:
+    def _read(
+        self, texts: Sequence[str], previous: SummaryDocument | None
+    ) -> tuple[SummaryDocument, tuple[Superseded, ...]]:
+        """Return the document in a model's answers, with those of its rules that quote a message of
+        the user, and what no longer holds of the document before, by the model's claims. Blocking:
         a long message is read from its file."""
-        rules = quoted_rules(document.rules, [*self.host.ledger.messages], self._whole_text)
-        return replace(document, rules=rules)
+        new, *more = parts = [parse(text) for text in texts]
+        if more:
+            said = [line for part in parts for line in claim_lines(part.errors)]
+            new = reduce(merge, parts, SummaryDocument())
+            new = replace(new, errors=(*new.errors, *said))
+        messages = [*self.host.ledger.messages]
+        claims = [line for text in texts for line in superseded_lines(text)]
+        gone = claimed(claims, previous, messages, self._whole_text) if previous else ()
+        rules = quoted_rules(new.rules, messages, self._whole_text)
+        return replace(new, rules=rules), tuple(dict.fromkeys(gone))
 
     def _whole_text(self, message: LoggedMessage) -> str:
         found = self.host.recall(message.ref) if message.is_in_file or message.is_file else None
@@ -191,58 +183,39 @@ class SummaryWriter:
         document = document_from_ledger(self.host.ledger, previous)
         return SummaryDraft(document, 0.0, "ledger", render(document))
 
-    async def _ask(
-        self, cut: Cut, instructions: str, window: Window, emit: Emit
-    ) -> tuple[ModelAnswer, SummaryDocument, tuple[str, ...]]:
-        """Return the answer, the document in it, and what it says no longer holds."""
-        failures = open_failures_text(self.host.ledger.unresolved())
-        question = summary_question(window, self.host.redact(instructions), failures)
-        view, model, effort = self.host.view, self.host.model_id, self.host.effort
+    async def _ask(self, cut: Cut, instructions: str, window: Window, emit: Emit) -> list[Reply]:
+        """Return the model's answer, or its answers about chunks up to one that is not usable."""
+        host = self.host
+        failures = open_failures_text(host.ledger.unresolved())
+        question = summary_question(window, host.redact(instructions), failures)
+        view, model, effort = host.view, host.model_id, host.effort
         # Another model cannot take this one's thinking, so it is asked in chunks.
         is_own_model = self.policy.model in (None, model)
         if is_own_model and room_for_summary(window, question) >= max_summary_tokens(window) // 2:
             request = summary_request(view, window, question, model=model, effort=effort)
             try:
-                answer = await self.host.ask_model(request)
-                return answer, parse(answer.text), superseded_lines(answer.text)
+                return [await host.ask_model(request, "summary")]
             except RequestRejected as refusal:
                 # The estimate was too low, or the model takes no images: chunks are text.
-                if not isinstance(refusal, PromptTooLong) and self.host.takes_images():
+                if not isinstance(refusal, PromptTooLong) and host.takes_images():
                     raise
-        return await self._ask_in_chunks(cut, question, window, emit)
-
-    async def _ask_in_chunks(
-        self, cut: Cut, question: str, window: Window, emit: Emit
-    ) -> tuple[ModelAnswer, SummaryDocument, tuple[str, ...]]:
-        claims: tuple[str, ...] = ()
-        merged: SummaryDocument | None = None
-        said: tuple[str, ...] = ()  # of errors that are resolved
-        answer = ModelAnswer("", None, 0.0)
-        spent: float | None = 0.0
-        requests = chunk_requests(
-            cut,
-            window,
-            question,
-            upto=self.host.view.last_seq,
-            model=self.policy.model or self.host.model_id,
-            effort=self.host.effort,
-        )
-        for number, request in enumerate(requests, 1):
-            emit(Waiting(f"writing a summary, part {number} of {len(requests)}"))
-            answer = await self.host.ask_model(request)
-            spent = _add_costs(spent, answer.cost_usd)
-            if why_unusable(answer.text, answer.stop_reason, window):
+        replies, model = list[Reply](), self.policy.model or model
+        upto, effort = host.view.last_seq, host.effort
+        chunks = chunk_requests(cut, window, question, upto=upto, model=model, effort=effort)
+        for number, request in enumerate(chunks, 1):
+            emit(Waiting(f"writing a summary, part {number} of {len(chunks)}"))
+            replies.append(await host.ask_model(request, "summary"))
+            if why_unusable(text_of(replies[-1].content), replies[-1].stop_reason, window):
                 break
-            new, claims = parse(answer.text), (*claims, *superseded_lines(answer.text))
-            said += claim_lines(new.errors)
-            merged = merge(merged or SummaryDocument(), new)
-        if merged:
-            merged = replace(merged, errors=(*merged.errors, *said))
-        return replace(answer, cost_usd=spent), merged or parse(answer.text), claims
+        return replies
 
 
-def _add_costs(spent: float | None, more: float | None) -> float | None:
-    return None if spent is None or more is None else spent + more
+def _with_costs(spent: float | None, replies: Iterable[Reply]) -> float | None:
+    """Add what replies cost; None when a price is not known."""
+    for reply in replies:
+        more = cost(reply.model, reply.usage)
+        spent = None if spent is None or more is None else spent + more
+    return spent
 
 
 def document_of(summary: Summary | None) -> SummaryDocument | None:

@@ -6,7 +6,7 @@ asked, and whether it is answered, is in `probes.py`.
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast, get_args
 
@@ -101,11 +101,8 @@ def add_missed_facts(
     trifles = [place for place in spare if _is_trifle(document, place)]
     spare = [*trifles, *(place for place in spare if place not in set(trifles))]
 
-    def with_first(count: int, gone: Sequence[ItemPlace]) -> SummaryDocument:
-        return _added(_without(document, gone), missed[:count])
-
     def fits(count: int, gone: Sequence[ItemPlace]) -> bool:
-        return estimate(render(with_first(count, gone))) <= cap_tokens
+        return estimate(render(_changed(document, gone, missed[:count]))) <= cap_tokens
 
     count, removable = len(missed), trifles
     if not fits(count, trifles):
@@ -115,7 +112,7 @@ def add_missed_facts(
     if not count:
         return document
     removed = _first_true(len(removable), lambda n: fits(count, removable[:n]))
-    return with_first(count, removable[:removed])
+    return _changed(document, removable[:removed], missed[:count])
 
 
 def _first_true(end: int, test: Callable[[int], bool]) -> int:
@@ -159,30 +156,22 @@ def _is_trifle(document: SummaryDocument, place: ItemPlace) -> bool:
     return name == "done"
 
 
-def _without(document: SummaryDocument, places: Iterable[ItemPlace]) -> SummaryDocument:
-    gone: dict[str, set[int]] = {}
-    for name, index in places:
-        gone.setdefault(name, set()).add(index)
-    changed: dict[str, Any] = {
-        name: tuple(x for n, x in enumerate(getattr(document, name)) if n not in indexes)
-        for name, indexes in gone.items()
-    }
-    return replace(document, **changed)
-
-
-def _added(document: SummaryDocument, missed: Iterable[Probe]) -> SummaryDocument:
-    """Return the document with the entries of these probes at the end of their sections."""
-    new: dict[str, dict[Any, None]] = {}
+def _changed(
+    document: SummaryDocument, gone: Collection[ItemPlace], missed: Iterable[Probe]
+) -> SummaryDocument:
+    """Return the document without some items, and with the entries of these probes at the end of
+    their sections."""
+    new: dict[str, dict[Any, None]] = {name: {} for name, _ in gone}
     for probe in missed:
         new.setdefault(probe.section, {})[_item(probe)] = None
-    changed: dict[str, Any] = {}
+    changed, places = dict[str, Any](), set(gone)
     for name, entries in new.items():
         before = getattr(document, name)
-        changed[name] = (
-            "\n".join(filter(None, (before, *entries)))
-            if isinstance(before, str)
-            else (*before, *entries)
-        )
+        if isinstance(before, str):
+            changed[name] = "\n".join(filter(None, (before, *entries)))
+        else:
+            kept = (item for n, item in enumerate(before) if (name, n) not in places)
+            changed[name] = (*kept, *entries)
     return replace(document, **changed)
 
 

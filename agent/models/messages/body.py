@@ -15,10 +15,19 @@ LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-20
 COMPACTION_BETA = "compact-2026-09-04"
 
 
-def body(request: Request, gaps: Collection[str] = ()) -> dict[str, Any]:
-    """Return the body of POST /v1/messages, without `stream`, for a server with these gaps. It
-    shares the request's blocks."""
-    return body_with(request, parameters(request), gaps)
+def body(
+    request: Request, gaps: Collection[str] = (), given: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the body of POST /v1/messages, without `stream`, for a server with these gaps. The
+    parameters are those of the request, unless others are `given`. It shares the request's
+    blocks."""
+    out = {**(parameters(request) if given is None else given)}
+    out["messages"] = [*map(_without_signatures, request.messages)]
+    if request.system:
+        out["system"] = request.system
+    if request.tools:
+        out["tools"] = request.tools
+    return fitted(out, gaps) if gaps else out
 
 
 def parameters(request: Request) -> dict[str, Any]:
@@ -32,19 +41,6 @@ def parameters(request: Request) -> dict[str, Any]:
     if request.compaction is not None:
         out[COMPACTION] = {"type": "summarize", "instructions": request.compaction}
     return out
-
-
-def body_with(
-    request: Request, parameters: Mapping[str, Any], gaps: Collection[str]
-) -> dict[str, Any]:
-    """Return the body with these parameters in place of the request's own, for a server with these
-    gaps."""
-    out = {**parameters, "messages": [*map(_without_signatures, request.messages)]}
-    if request.system:
-        out["system"] = request.system
-    if request.tools:
-        out["tools"] = request.tools
-    return fitted(out, gaps) if gaps else out
 
 
 def _without_signatures(message: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +86,7 @@ def sent_of(request: Request, data: bytes, gaps: Collection[str] = ()) -> dict[s
 
 def rebuild(request: Request, sent: Mapping[str, Any]) -> bytes:
     """Return the bytes of a request that was sent so. See `base.Provider`."""
-    return encode(body_with(request, sent["parameters"], tuple(sent.get("gaps", ()))))
+    return encode(body(request, tuple(sent.get("gaps", ())), {**sent["parameters"]}))
 
 
 def takes_thinking(model: str, effort: str | None = None) -> bool:
