@@ -67,7 +67,6 @@ WITHOUT_TEST_FILE = {
     ),
     "fleet": "attempt places summary",
     "library": "agent result",
-    "loop": "agent compaction_host",
     "models": "base body draft gaps probe refusals retry",
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results table "
