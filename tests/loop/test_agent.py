@@ -131,14 +131,16 @@ def test_a_cancelled_end_announces_nothing(project: Path) -> None:
 
 
 def test_a_file_that_a_job_left_for_other_programs_is_reported_at_the_end(project: Path) -> None:
-    talk, done = Conversation(project), project.parent / "done"
+    talk, go, done = Conversation(project), project.parent / "go", project.parent / "done"
+    os.mkfifo(go)
     os.mkfifo(done)
 
     async def run() -> None:
         await talk.agent.begin()
-        command = f"echo x > .envrc; : > {done}; exec sleep 60"
+        command = f"cat {go} > .envrc; : > {done}; exec sleep 60"
         params = BashParams(command=command, run_in_background=True)
         await talk.agent.runner.watched(BashTool(), params, "c1")
+        await asyncio.to_thread(go.write_text, "x")
         await asyncio.to_thread(done.read_text)
         await talk.agent.close()
 

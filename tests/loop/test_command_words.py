@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from ctxagent.agent.events import Notice
+from ctxagent.agent.events import Notice, ToolOutput
 from ctxagent.agent.extensions.command_files import CommandFile
 from ctxagent.agent.extensions.mcp.servers import McpServers
 from ctxagent.agent.loop.command_words import (
@@ -50,6 +50,22 @@ def test_a_shell_command_that_may_not_run_gives_the_reason(project: Path) -> Non
     assert list(project.iterdir()) == []
     assert [note.text for note in talk.of(Note)] == ["not authorised: Bash touch a"]
     assert talk.of(ToolResult) == []
+
+
+def test_an_interrupt_ends_the_command_and_no_message_is_made(project: Path) -> None:
+    talk = Conversation(project)
+
+    async def interrupted() -> None:
+        making = asyncio.ensure_future(
+            command_words(talk.agent, command("!`echo begun; exec sleep 300`"), "")
+        )
+        talk.agent.handle.emit = lambda event: (
+            making.cancel() and None if isinstance(event, ToolOutput) else None
+        )
+        with pytest.raises(asyncio.CancelledError):
+            await making
+
+    asyncio.run(interrupted())
 
 
 def test_a_large_output_goes_to_a_file(project: Path) -> None:
