@@ -56,7 +56,7 @@ MIN_LINES_FOR_TEST_FILE = 100
 # Modules of so many lines that have no test file of their name yet, by room. `agent/cli` and what
 # lies beside the rooms are tested in `tests/e2e`.
 WITHOUT_TEST_FILE = {
-    "compaction": "apply host",
+    "compaction": "host",
     "config": "keys load preservation settings toml_lines trust",
     "context": "view",
     "doctor": "references salvage session setup",
