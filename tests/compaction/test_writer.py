@@ -89,6 +89,7 @@ def told(talk: Conversation) -> list[str]:
 
 def test_the_api_writes_a_signed_summary(project: Path) -> None:
     talk = talked(project, BLOCK)
+    talk.agent.model.effort = "high"
     summary, author = compacted(talk)
     assert author == "summary written by the API, signed"
     assert summary.block == BLOCK
@@ -101,7 +102,7 @@ def test_the_api_writes_a_signed_summary(project: Path) -> None:
     (entry,) = (entry for entry in talk.of(Assistant) if entry.purpose == "summary")
     assert talk.seen(Compacted)[-1].cost_usd == entry.cost_usd > 0
     request = talk.model.asked[0]  # type: ignore[attr-defined]
-    assert request.model == MODEL_ID
+    assert (request.model, request.effort) == (MODEL_ID, "high")
     assert "Critical Facts" in request.compaction
     assert talk.agent.view.items[0].blocks[0] == BLOCK
 
