@@ -137,7 +137,7 @@ def test_a_file_that_a_job_left_for_other_programs_is_reported_at_the_end(projec
 
     async def run() -> None:
         await talk.agent.begin()
-        command = f"cat {go} > .envrc; : > {done}; exec sleep 60"
+        command = f"cat {go}; echo x > .envrc; : > {done}; exec sleep 60"
         params = BashParams(command=command, run_in_background=True)
         await talk.agent.runner.watched(BashTool(), params, "c1")
         await asyncio.to_thread(go.write_text, "x")

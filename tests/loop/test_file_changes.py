@@ -558,3 +558,23 @@ def test_a_command_with_a_job_ends_with_the_job(tmp_path: Path) -> None:
         return [before, [call.end == float("inf") for call in bench.seen_by_other()]]
 
     assert asyncio.run(work()) == [[True, True], [False, False]]
+
+
+def test_only_one_of_two_calls_at_the_same_time_reports_a_change(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, plain=True)
+
+    async def work() -> list[ToolResult]:
+        command = "echo built > built.txt"
+        await bench.call("Bash", {"command": command, "run_in_background": True})
+        blocks = [
+            {"type": "tool_use", "id": id, "name": "Job", "input": {"action": "wait"}}
+            for id in ("first", "second")
+        ]
+        bench.record(Assistant(content=blocks, usage={}, stop_reason="tool_use", model="m"))
+        await bench.tool_runner.run(blocks, {}, cut=False)
+        return [e for e in bench.log.entries() if isinstance(e, ToolResult)]
+
+    results = asyncio.run(work())
+    assert len(results) == 3
+    rows = [row for result in results for row in result.details.get("changes", ())]
+    assert [Path(row["path"]).name for row in rows] == ["built.txt"]

@@ -21,6 +21,7 @@ from ctxagent.agent.session.entries import ToolResult
 from ctxagent.tools.base import Context, Output, Params, Tool
 from ctxagent.tools.bash import BashParams, BashTool
 from ctxagent.tools.system import orphans
+from ctxagent.tools.system.process import TREE_VARIABLE
 
 from ..support.command import gone
 from ..support.sessions.conversation import Conversation
@@ -347,4 +348,8 @@ def test_a_command_knows_its_call(project: Path) -> None:
     talk.say("go")
     (result,) = talk.of(ToolResult)
     name = orphans.call_name("s", result.seq, "call_1_1")
-    assert f"={name}" in result.content
+    assert f"{TREE_VARIABLE}={name}" in result.content
+    talk.agent.handle.context = replace(talk.agent.context, session_dir=None)
+    output = asyncio.run(talk.agent.runner.watched(BashTool(), BashParams(command="env"), "c"))
+    assert "PATH=" in output.text
+    assert f"{TREE_VARIABLE}=s/" not in output.text
