@@ -451,11 +451,12 @@ def _file_rows(lines: Sequence[str]) -> Iterator[FileRow]:
         for item in _items(lines):
             path, change = _path_and_rest(item)
             verb = _VERB.match(change)
-            plain = verb is not None and verb[0][-1:].isalpha()  # "created the …" reads on
+            rest = change[verb.end() :].lstrip() if verb else change
+            reads_on = verb is not None and verb[0][-1:].isalpha()  # "created the …"
             yield FileRow(
                 path,
                 _ACTIONS[verb[1].lower()] if verb else "modified",
-                change if verb is None or plain else change[verb.end() :],
+                change if reads_on and rest else rest,
             )
         return
     headed = len(table) > 1 and _SEPARATOR.fullmatch(table[1]) is not None

@@ -37,13 +37,13 @@ class Rate:
 class CompactionMetrics:
     """The metrics of one session or several. `saved` alone leaves out what was taken back."""
 
-    sessions: int = 0
-    summaries: tuple[Act, ...] = ()
-    probes: tuple[tuple[str, Rate], ...] = ()  # by kind
-    sections: Rate = Rate()
-    recovery: Rate = Rate()
-    saved: tuple[tuple[str, int, int], ...] = ()  # layer, acts, tokens
-    cost_usd: float | None = 0.0  # None if a price was not known
+    sessions: int
+    summaries: tuple[Act, ...]
+    probes: tuple[tuple[str, Rate], ...]  # by kind
+    sections: Rate
+    recovery: Rate
+    saved: tuple[tuple[str, int, int], ...]  # layer, acts, tokens
+    cost_usd: float | None  # None if a price was not known
 
     @property
     def halved(self) -> Rate:

@@ -17,7 +17,7 @@ from ctxagent.agent.compaction.summary import request
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.view import View, fold, shown_blocks
 from ctxagent.agent.context.window import Window, measure
-from ctxagent.agent.session.entries import Session, Summary, User
+from ctxagent.agent.session.entries import LOADED_TOOLS, Session, Summary, User
 
 from ..support.sessions.history import MODEL, History, called, words
 
@@ -299,3 +299,38 @@ def test_shares_add_up_and_are_near_the_exact_ones(whole: int, weights: list[int
             assert abs(share - whole * weight / total) < 1
     else:
         assert shares == [0] * len(weights)
+
+
+def test_a_search_of_the_web_that_is_masked_is_a_stub() -> None:
+    history = History()
+    pages = [{"type": "web_search_result", "title": words(500), "url": "https://w.example"}]
+    seq = history.reply(
+        {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "walrus"}},
+        {"type": "web_search_tool_result", "tool_use_id": "s1", "content": pages},
+        said("Four."),
+    )
+    before = exactly(history.view())
+    assert part(before, "results", "WebSearch").tokens > 500
+    history.mask("microcompact", [{"seq": seq, "tool_use_id": "s1", "stub": "[gone]"}])
+    view = history.view()
+    filling = exactly(view)
+    assert "results WebSearch" not in sizes(filling)
+    assert 0 < part(filling, "stubs").tokens < 20
+    assert part(filling, "stubs").saved > 500
+    assert part(filling, "text").saved == 0
+
+
+def test_tools_that_an_older_log_loaded_late_are_tools() -> None:
+    history = History()
+    history.say("go")
+    history.add(User, content=[{"type": "text", "text": words(50)}], source=LOADED_TOOLS)
+    found = part(exactly(history.view()), "tools")
+    assert (found.count, found.saved) == (1, 0)
+
+
+def test_a_large_reply_names_its_calls() -> None:
+    history = History()
+    write = history.call("Write", {"path": "a.py", "content": words(800)}, "ok") - 1
+    largest = exactly(history.view()).largest[0]
+    assert largest.item.seq == write
+    assert [call.argument for call in largest.calls] == ["a.py"]

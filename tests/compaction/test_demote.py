@@ -89,3 +89,18 @@ def test_v5_shows_the_beginning_alone() -> None:
     lines = LOG * 2
     preview = quoted(reference(lines, PRESETS["v5"]))
     assert "\n".join(preview) == f"{lines[:2_000]}..."
+
+
+@pytest.mark.parametrize(("limit", "moved"), [(5_000, True), (20_000, False), (None, False)])
+def test_a_tool_with_less_room_has_the_policys_limit_too(limit: int | None, moved: bool) -> None:
+    text = "line of the log\n" * 2_000
+    policy = replace(DEFAULT, demote_above=limit)
+    found = demote.plan_within(text, path="p", policy=policy, room=20_000)
+    assert (found is not None) == moved
+
+
+def test_a_reference_fits_into_the_room_of_its_tool() -> None:
+    for room in (200, 1_000):
+        found = demote.plan_within(LOG, path="p", policy=DEFAULT, room=room)
+        assert found is not None
+        assert estimate(found.reference) <= room

@@ -134,6 +134,16 @@ def test_any_text_makes_the_round_trip(text: str) -> None:
             SummaryDocument(modified=(FileRow("a b.py", "modified", "new text"),)),
         ),
         (
+            "## Files Changed\n- a.py: (created) x\n- b.py: deleted\n- c.py: Created, to test",
+            SummaryDocument(
+                modified=(
+                    FileRow("a.py", "created", "x"),
+                    FileRow("b.py", "deleted"),
+                    FileRow("c.py", "created", "to test"),
+                )
+            ),
+        ),
+        (
             "## Files Modified\n| File | Action | What |\n|---|---|---|\n"
             "| a | added | x |\n| b | Removed | none |\n| c | odd | y |",
             SummaryDocument(

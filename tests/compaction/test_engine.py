@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -758,3 +759,49 @@ def test_one_summary_stands_in_the_view(project: Path) -> None:
     hooked = [event for name, event in talk.hooks.seen if name == "after_compact"]
     assert [event["covers"] for event in hooked] == spans
     assert fold(talk.entries()) == talk.agent.view
+
+
+NOTES = DEFAULT.rules.notes
+
+
+def noted(project: Path, policy: Policy = DEFAULT) -> Conversation:
+    """A conversation of two turns in a project whose notes have a Decision Log."""
+    (project / NOTES).parent.mkdir(parents=True, exist_ok=True)
+    (project / NOTES).write_text("## Decision Log\n\n- Read one file after another.\n")
+    few = replace(policy, keep_messages=1, keep_tokens=0, clear_when="off")
+    steps = [Step(text="I see. " * 400), Step(text="Done."), Step(text=RECORD)]
+    talk = Conversation(project, steps, policy=few)
+    talk.say("Count all the lines.")
+    talk.say("Go on.")
+    return talk
+
+
+def warnings(talk: Conversation) -> list[str]:
+    return [event.text for event in talk.seen(Notice) if event.level == "warning"]
+
+
+def test_preserved_sections_that_do_not_stand_after_a_summary_are_reported(project: Path) -> None:
+    talk = noted(project)  # whose features put no section back
+    asyncio.run(talk.agent.engine.compact())
+    text = "1 of 1 preserved section missing from the context; `ctxagent preserve` shows which"
+    assert warnings(talk)[-1] == text
+
+
+@pytest.mark.parametrize(
+    ("expected", "written_at", "is_named"),
+    [(True, 10**9, True), (False, 10**9, False), (True, 4 * 10**9, False)],
+)
+def test_a_decision_log_that_is_behind_the_work_is_named(
+    project: Path, expected: bool, written_at: int, is_named: bool
+) -> None:
+    rules = replace(DEFAULT.rules, expected=expected)
+    talk = noted(project, replace(DEFAULT, rules=rules))
+    os.utime(project / NOTES, (written_at, written_at))
+    changes = [{"path": str(project / name), "action": "created"} for name in ("a", "b")]
+    talk.agent.record(ToolResult(tool_use_id="c", content="", details={"changes": changes}))
+    asyncio.run(talk.agent.engine.compact())
+    text = (
+        "the Decision Log was not updated, though files were changed: 2. What was decided belongs "
+        "there"
+    )
+    assert (text in warnings(talk)) == is_named

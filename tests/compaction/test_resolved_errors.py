@@ -61,6 +61,11 @@ def test_a_line_that_begins_with_the_word_says_that_an_error_is_resolved(line: s
     assert resolved_error(line) is not None
 
 
+def test_what_is_resolved_is_named_with_its_reference() -> None:
+    assert resolved_error("**Resolved (#12):** KeyError") == "KeyError (#12)"
+    assert resolved_error("Resolved: KeyError") == "KeyError"
+
+
 @pytest.mark.parametrize(
     "line",
     [

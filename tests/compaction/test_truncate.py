@@ -324,3 +324,12 @@ def test_truncating_before_every_call(session: list[tuple[str, str, str]], polic
             assert structure(history) == shape
             assert after.size < before.size
             history.request()
+
+
+def test_the_digest_of_a_file_follows_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.md"
+    for content in (b"one", b"two"):
+        path.write_bytes(content)
+        for _ in range(2):  # the second time it is known
+            assert file_sha256(str(path)) == hashlib.sha256(content).hexdigest()
+    assert file_sha256(str(tmp_path)) is None

@@ -1,9 +1,13 @@
 """What a model sent for a call: checked, and answered so that it can do better."""
 
+from typing import Any
+
 import pytest
 
+from ctxagent.agent.errors import ToolError
 from ctxagent.agent.loop.call_arguments import CallRefused, checked_call, title_of
 from ctxagent.agent.session.entries import Block
+from ctxagent.tools.base import Context, Output, Tool
 from ctxagent.tools.bash import BashTool
 from ctxagent.tools.read import ReadParams, ReadTool
 
@@ -73,3 +77,29 @@ def test_wrong_arguments_are_listed_with_the_right_names() -> None:
 )
 def test_each_call_has_a_line_for_people(block: Block, title: str) -> None:
     assert title_of(TOOLS, block) == title
+
+
+class Other(Tool[ReadParams]):
+    """Runs as the tool Read, or fails without a path."""
+
+    name, description, effect, Params = "Other", "Reads.", "read", ReadParams
+
+    def resolve(self, params: ReadParams) -> tuple[Tool[Any], Any]:
+        if not params.path:
+            raise ToolError("There is no such file.", missing=True)
+        return TOOLS["Read"], ReadParams(path=params.path, offset=2)
+
+    async def run(self, params: ReadParams, context: Context) -> Output:
+        raise AssertionError("the other tool runs")
+
+
+def test_a_tool_may_stand_for_another() -> None:
+    tools = {**TOOLS, "Other": Other()}
+    tool, params, shown = checked_call(tools, call("Other", {"path": "a"}), None, cut=False)
+    assert (tool, params) == (TOOLS["Read"], ReadParams(path="a", offset=2))
+    assert shown == params.model_dump()
+    with pytest.raises(CallRefused) as refusal:
+        checked_call(tools, call("Other", {"path": ""}), None, cut=False)
+    output = refusal.value.output
+    assert (output.text, output.is_error) == ("There is no such file.", True)
+    assert output.details["missing"]

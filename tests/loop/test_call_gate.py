@@ -4,21 +4,33 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.events import (
     Answer,
     Question,
     ToolFinished,
     TurnFinished,
 )
+from ctxagent.agent.loop.call_arguments import CallRefused
+from ctxagent.agent.loop.call_gate import CallGate
 from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
+from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
+from ctxagent.agent.permissions.approval import Approval
+from ctxagent.agent.permissions.verdict import Verdict
+from ctxagent.agent.security.planted import PlantedWatch
+from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import Note, ToolResult
+from ctxagent.tools.base import Context, Output, Params, Tool
+from ctxagent.tools.edit import EditTool
 
 from ..support.sessions.conversation import Conversation, answering
 
@@ -261,3 +273,173 @@ def test_a_host_is_reached_by_the_rules_of_calls(
     why = asyncio.run(talk.agent.runner.gate.why_not_reached("pypi.org"))
     assert why.startswith(reason)
     assert bool(why) == bool(reason)
+
+
+class Cautious(Tool[Params]):
+    """Asks although a rule allows it."""
+
+    name, description, effect, Params = "WebSearch", "Waits.", "run", Params
+
+    def why_ask_anyway(self, params: Params, context: Context) -> str:
+        return "it is Sunday"
+
+    async def run(self, params: Params, context: Context) -> Output:
+        return Output("done")
+
+
+@pytest.mark.parametrize(
+    ("mode", "rules", "reasons", "content"),
+    [
+        ("ask", {"allow": ["WebSearch"]}, ["it is Sunday"], "done"),
+        ("ask", {}, ["it is Sunday; WebSearch may change something"], "done"),
+        (
+            "ask",
+            {"deny": ["WebSearch"]},
+            [],
+            "Not allowed: WebSearch is denied by the rule WebSearch",
+        ),
+        ("bypass", {}, [], "done"),
+    ],
+)
+def test_a_tool_may_ask_although_a_rule_allows_it(
+    project: Path, mode: PermissionMode, rules: dict[str, list[str]], reasons: list[str],
+    content: str,
+) -> None:  # fmt: skip
+    ask, questions = answering(Answer(allow=True))
+    steps = [Step(tools=[("WebSearch", {})]), Step(text="ok")]
+    talk = Conversation(project, steps, tools=[Cautious()], mode=mode, ask=ask, **rules)  # type: ignore[arg-type]
+    talk.say("go")
+    assert [question.reason for question in questions] == reasons
+    # No rule and no sandbox would make the question unnecessary.
+    assert all(not each.offers and not each.may_be_sandboxed for each in questions)
+    assert talk.of(ToolResult)[0].content == content
+
+
+def test_a_call_that_takes_too_long_to_judge_is_asked_about_in_every_mode(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctxagent.agent.loop.call_gate.MAX_JUDGING_S", 0)
+    ask, questions = answering(Answer(allow=True))
+    talk = Conversation(project, [touch("a #" + "x" * 500), Step(text="ok")], ask=ask)
+    talk.say("go")
+    assert [q.reason for q in questions] == ["what it does cannot be told in time"]
+    assert [path.name for path in project.iterdir()] == ["a"]
+
+
+def test_a_call_that_a_new_rule_allows_needs_no_answer(project: Path) -> None:
+    async def ask(question: Question) -> Answer:
+        talk.agent.approval.allow_for_session("Bash(touch:*)")
+        assert question.settled is not None
+        settled = question.settled()
+        assert settled is not None
+        return settled
+
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode="ask", ask=ask)
+    talk.say("go")
+    (note,) = talk.of(Note)
+    assert note.data == {
+        "answer": "not needed", "rule": "Bash(touch:*)", "where": "",
+        "reason": "`touch a` is allowed by the rule Bash(touch:*)",
+    }  # fmt: skip
+    assert [path.name for path in project.iterdir()] == ["a"]
+
+
+def test_an_answer_can_turn_the_sandbox_on_for_the_session(project: Path) -> None:
+    ask, _ = answering(Answer(allow=True, sandboxed=True))
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode="ask", ask=ask)
+    talk.say("go")
+    assert talk.agent.approval.sandboxed
+    assert talk.of(Note)[0].data["answer"] == "yes"
+
+
+def test_a_declined_call_has_the_reason_in_its_details(project: Path) -> None:
+    ask, _ = answering(Answer(allow=False), Answer(allow=False, reason="not now"))
+    steps = [touch("a"), touch("b"), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", ask=ask)
+    talk.say("go")
+    first, second = talk.of(ToolResult)
+    assert first.content == "The user declined this call."
+    assert (first.details["denied"], first.details["declined"]) == (True, True)
+    assert "reason" not in first.details
+    assert second.details["reason"] == "not now"
+
+
+def test_without_a_tool_that_reads_a_failure_reveals_nothing(project: Path) -> None:
+    (project / "c.txt").write_text("secret line\n")
+    ask, questions = answering(Answer(allow=False))
+    steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
+    talk = Conversation(project, steps, tools=[EditTool()], mode="ask", ask=ask)
+    talk.say("go")
+    assert [question.diff for question in questions] == [None]
+    assert "secret" not in str(talk.of(ToolResult)[0].content)
+
+
+def test_a_link_that_leads_to_an_allowed_file_by_the_time_of_the_answer_is_refused(
+    project: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("secret lime\n")
+    (project / "c.txt").symlink_to(other)
+
+    async def ask(question: Question) -> Answer:
+        (project / "c.txt").unlink()
+        (project / "c.txt").write_text("secret lime\n")
+        return Answer(allow=True)
+
+    steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="accept-edits", ask=ask)
+    talk.say("go")
+    expected = "Not done: since it was asked about, it leads elsewhere. Call it again."
+    assert talk.of(ToolResult)[0].content == expected
+    assert (project / "c.txt").read_text() == "secret lime\n"
+
+
+def confined_gate(project: Path, handle: SessionHandle, watch: PlantedWatch | None) -> CallGate:
+    """A gate with a sandbox and rules that guard two files."""
+    for name in ("secret.txt", "kept.txt", ".envrc"):
+        (project / name).write_text("x")
+    own = project.parent / "own"
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(project.parent)}
+    handle.context = replace(handle.context, sandbox=Sandbox(project, environ, own, own))
+    handle.approval = Approval(deny=["Read(secret.txt)", "Write(kept.txt)"], cwd=project)
+    return CallGate(handle, Features(handle.emit), watch)
+
+
+def test_a_call_runs_in_the_sandbox_of_its_verdict(project: Path, handle: SessionHandle) -> None:
+    watch = PlantedWatch(project)
+    gate = confined_gate(project, handle, watch)
+    watch.begin({}, unasked=False)
+    plain = gate.context_for(Verdict("allow", "", path="/judged"))
+    assert (plain.sandbox, plain.judged) == (handle.context.sandbox, "/judged")
+    wider = gate.context_for(Verdict("allow", "", opens=("/opt/data",))).sandbox
+    assert isinstance(wider, Sandbox)
+    assert [str(path) for path in wider.read] == ["/opt/data"]
+    stricter = gate.context_for(Verdict("allow", "", confined=True)).sandbox
+    assert isinstance(stricter, Sandbox)
+    assert not stricter.network
+    assert [path.name for path in stricter.hide] == ["secret.txt"]
+    assert {str(project / "kept.txt"), str(project / ".envrc")} <= {*stricter._read_only}
+
+
+def test_a_confined_call_needs_no_watch(project: Path, handle: SessionHandle) -> None:
+    gate = confined_gate(project, handle, None)
+    stricter = gate.context_for(Verdict("allow", "", confined=True)).sandbox
+    assert isinstance(stricter, Sandbox)
+    assert [path.name for path in stricter.hide] == ["secret.txt"]
+
+
+def test_a_call_is_not_confined_by_halves(
+    project: Path, handle: SessionHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the guarded files are too many to find."""
+    gate = confined_gate(project, handle, None)
+    monkeypatch.setattr(handle.approval, "guarded_files", lambda: None)
+    with pytest.raises(CallRefused, match="files that rules guard cannot be found any more"):
+        gate.context_for(Verdict("allow", "", confined=True))
+
+
+def test_without_a_sandbox_a_call_keeps_its_context(handle: SessionHandle) -> None:
+    context = CallGate(handle, Features(handle.emit)).context_for(
+        Verdict("allow", "", confined=True, path="/judged")
+    )
+    assert context == replace(handle.context, judged="/judged")

@@ -2,11 +2,11 @@
 
 import asyncio
 import inspect
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from ctxagent.agent.loop.feature import Feature, Veto
+from ctxagent.agent.loop.feature import Feature, Prompt, Setting, Veto, command, tool
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.session_handle import SessionHandle
 
@@ -37,3 +37,75 @@ def test_without_an_override_nothing_happens(handle: SessionHandle, name: str) -
 def test_a_veto_has_a_reason() -> None:
     veto = Veto("not on a Sunday")
     assert (veto.message, str(veto)) == ("not on a Sunday", "not on a Sunday")
+
+
+class Walrus(Feature):
+    """A feature with marked methods."""
+
+    name = "walrus"
+    settings: ClassVar = {"fish": Setting(3, "How many fish.")}
+    providers: ClassVar = {"echo": lambda settings, environ: None}
+    recording_formats: ClassVar = {"tape": object()}
+
+    @tool("read")
+    def count(self, place: str) -> str:
+        """Count the walruses at a place."""
+        return f"four at {place}"
+
+    @tool()
+    def catch(self) -> str:
+        """Catch a fish."""
+        return "caught"
+
+    @command("Feed it.", argument="[FISH]")
+    async def feed_it(self, words: str) -> Prompt:
+        return Prompt(f"Feed it {words}.")
+
+    @command("Count it.", name="how-many")
+    def number(self, words: str) -> str:
+        return "one"
+
+    def status(self) -> str:
+        return "asleep"
+
+    def _private(self) -> None:
+        pass
+
+
+def test_marked_methods_are_tools_and_commands(handle: SessionHandle) -> None:
+    walrus = Walrus(handle)
+    tools = walrus.tools()
+    assert [(each.name, each.effect) for each in tools] == [("count", "read"), ("catch", "run")]
+    assert tools[0].schema()["description"] == "Count the walruses at a place."
+    feed, number = walrus.commands()
+    assert (feed.name, feed.help, feed.argument) == ("feed-it", "Feed it.", "[FISH]")
+    assert asyncio.run(feed.run("two")) == Prompt("Feed it two.")  # type: ignore[arg-type]
+    assert (number.name, number.argument, number.run("")) == ("how-many", "", "one")
+    assert (Walrus.tool_names(), Walrus.command_names()) == (
+        ["count", "catch"],
+        ["feed-it", "how-many"],
+    )
+
+
+def test_the_parts_of_a_feature_are_named() -> None:
+    assert Walrus.parts() == [
+        "tool count", "tool catch", "command /feed-it", "command /how-many", "setting fish",
+        "provider echo", "format tape", "status",
+    ]  # fmt: skip
+    assert Feature.tool_names() == []
+
+
+def test_a_setting_has_its_default(handle: SessionHandle) -> None:
+    walrus = Walrus(handle)
+    assert walrus.setting("fish") == 3
+    handle.extension_settings = {"walrus": {"fish": 5}, "heron": {"fish": 7}}
+    assert walrus.setting("fish") == 5
+    with pytest.raises(KeyError):
+        walrus.setting("bread")
+
+
+def test_marks_without_their_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"write @tool\(EFFECT\), with an effect of none, read"):
+        tool(lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"write @command\(HELP\)"):
+        command(lambda: None)  # type: ignore[arg-type]

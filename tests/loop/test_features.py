@@ -14,6 +14,7 @@ from ctxagent.agent.events import Event, Notice, TurnFinished
 from ctxagent.agent.loop.feature import (
     Clear,
     Feature,
+    FeatureCommand,
     IncomingMessage,
     Layer,
     ToolCall,
@@ -23,7 +24,7 @@ from ctxagent.agent.loop.feature import (
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.base import Reply
-from ctxagent.agent.session.entries import Assistant, Content, Entry, Note, ToolResult, Usage
+from ctxagent.agent.session.entries import Assistant, Content, Entry, Mask, Note, ToolResult, Usage
 from ctxagent.tools.base import Output, Tool
 from ctxagent.tools.read import ReadTool
 from ctxagent.tools.todo import TodoTool
@@ -412,3 +413,56 @@ def test_one_is_found_by_its_class_until_it_is_dropped(
     run(features.prepare())
     assert features.find(type(feature)) is None
     assert said == ["a"]
+
+
+def test_commands_and_status_are_joined_in_order(handle: SessionHandle, features: Features) -> None:
+    async def run(words: str) -> None:
+        """Do nothing."""
+
+    commands = [FeatureCommand(name, "Help.", run) for name in "abc"]
+    features.add(
+        made(handle, "a", commands=lambda: commands[:2], status=lambda: "asleep"),
+        made(handle, "b", status=lambda: ""),
+        made(handle, "c", commands=lambda: commands[2:], status=lambda: "awake"),
+    )
+    assert features.commands() == commands
+    assert features.status() == ["asleep", "awake"]
+
+
+def test_extensions_start_and_end_while_a_session_is_open(
+    handle: SessionHandle, features: Features
+) -> None:
+    said: list[str] = []
+    events = ("prepare", "session_started", "close")
+
+    def listener(name: str) -> Feature:
+        return made(handle, name, **{each: answering(said, f"{name} {each}") for each in events})
+
+    features.add(listener("own"))
+    features.add(listener("a"), listener("b"), guarded=True)
+    assert [each.name for each in features.extensions] == ["a", "b"]
+    run(features.start_extensions())
+    assert said == ["a prepare", "b prepare", "a session_started", "b session_started"]
+    said.clear()
+    run(features.remove_extensions())
+    assert said == ["a close", "b close"]
+    assert [each.name for each in features] == ["own"]
+    assert features.extensions == []
+
+
+def test_a_layer_clears_only_what_it_makes_smaller(
+    handle: SessionHandle, features: Features
+) -> None:
+    for id, content in (("c1", "long " * 100), ("c2", "short"), ("c3", "long " * 100)):
+        handle.record(tool_use(id))
+        handle.record(ToolResult(tool_use_id=id, content=content))
+    masked = handle.view.results()[2].item.seq
+    target = {"seq": masked, "tool_use_id": "c3", "stub": "[cleared]"}
+    handle.record(Mask(layer="l", targets=[target], tokens_before=9, tokens_after=1, trigger="t"))
+
+    def plan(view: View, window: Window) -> list[Clear]:
+        return [Clear(result, "stub " * 20) for result in view.results()]
+
+    features.add(made(handle, "a", layers=lambda: [Layer("l", plan)]))
+    ((_, clears),) = features.clears(handle.view, Window(0, 1))
+    assert [each.result.call.id for each in clears] == ["c1"]

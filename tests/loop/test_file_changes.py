@@ -11,11 +11,13 @@ import pytest
 
 from ctxagent.agent.events import Event, ToolOutput
 from ctxagent.agent.loop.features import Features
-from ctxagent.agent.loop.file_changes import ChangeTracker
+from ctxagent.agent.loop.file_changes import ChangeTracker, FileEdit
+from ctxagent.agent.loop.saving import FileSaver
 from ctxagent.agent.loop.tool_calls import ToolRunner
-from ctxagent.agent.session.entries import Assistant, Session, ToolResult
+from ctxagent.agent.session.entries import Assistant, Note, Session, ToolResult
 from ctxagent.agent.session.stale_files import list_stale_files
-from ctxagent.agent.worktree import WorkTree
+from ctxagent.agent.worktree import SavedFiles, TouchRecord, TreeChange, WorkTree, blob_digest
+from ctxagent.agent.worktree.touch_record import OtherCall
 from ctxagent.tools.base import Context
 from ctxagent.tools.job import end_all
 
@@ -402,3 +404,177 @@ def test_what_is_stale_is_what_somebody_else_changed(tmp_path: Path) -> None:
     assert sorted(list_stale_files(bench.ledger)) == [".env", "a.txt", "src/b.py", "src/c.py"]
     asyncio.run(bench.call("Read", {"path": "a.txt"}))
     assert sorted(list_stale_files(bench.ledger)) == [".env", "src/b.py", "src/c.py"]
+
+
+# What other sessions and subagents change, and what is saved
+
+
+class Shared(Bench):
+    """A bench that saves files and shares a touch record with another session."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        super().__init__(folder, **options)
+        assert self.tool_runner.change_tracker
+        self.tracker = self.tool_runner.change_tracker
+        self.tracker.record = TouchRecord(folder / "touched", "s")
+        self.saved = folder / "saved"
+        self.tracker.saver = FileSaver(SavedFiles(self.saved), self.record, lambda: 1)
+        self.other = TouchRecord(folder / "touched", "other")
+
+    def seen_by_other(self) -> list[OtherCall]:
+        """The calls of this session, as the other one sees them."""
+        return list(self.other.others(0).calls)
+
+    def saved_contents(self) -> list[tuple[str, str, str]]:
+        """Why files were saved, their names and contents."""
+        return [
+            (note.data["by"], os.path.basename(row["path"]), self._content(row["blob"]))  # noqa: PTH119
+            for note in self.log.entries()
+            if isinstance(note, Note) and note.topic == "saved"
+            for row in note.data["files"]
+        ]
+
+    def _content(self, blob: str) -> str:
+        return (self.saved / blob).read_text() if blob else ""
+
+
+def test_an_edit_is_saved_and_reported_to_other_sessions(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    path = str(bench.project / "a.txt")
+    asyncio.run(bench.call("Read", {"path": "a.txt"}))
+    edit = {"path": "a.txt", "old_string": "one", "new_string": "1"}
+    assert not asyncio.run(bench.call("Edit", edit)).is_error
+    (call,) = bench.seen_by_other()
+    assert (call.session, call.writes, call.end < float("inf")) == ("s", {path}, True)
+    assert call.changed == {path: blob_digest(path)}
+    assert bench.saved_contents() == [("edit", "a.txt", "one\ntwo\n")]
+
+
+def test_an_edit_that_fails_changed_nothing(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    edit = {"path": "a.txt", "old_string": "nowhere", "new_string": "x"}
+    assert asyncio.run(bench.call("Edit", edit)).is_error
+    assert [call.changed for call in bench.seen_by_other()] == [{}]
+
+
+def test_a_path_that_is_none_is_left_to_the_tool(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    assert asyncio.run(bench.call("Write", {"path": "a\0b", "content": "x"})).is_error
+    assert [call.changed for call in bench.seen_by_other()] == [{}]
+    assert bench.saved_contents() == []
+
+
+def test_the_changes_of_a_command_are_reported_to_other_sessions(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    out, new = str(tmp_path / "out.txt"), str(bench.project / "new.txt")
+    (tmp_path / "out.txt").write_text("old\n")
+    bench.bash("rm a.txt; echo x > new.txt; echo x > ../out.txt; touch $(echo b).txt")
+    (call,) = bench.seen_by_other()
+    assert call.end < float("inf")
+    assert call.changed == {
+        str(bench.project / "a.txt"): "deleted", new: blob_digest(new), out: blob_digest(out),
+    }  # fmt: skip
+    assert bench.saved_contents() == [("command", "out.txt", "old\n")]
+
+
+def test_a_change_that_another_session_made_is_not_the_commands(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    theirs = str(bench.project / "theirs.txt")
+    call = bench.other.begin([theirs])
+    bench.other.tell(call, {theirs: "?"}, ended=False)
+    assert bench.did("echo x > new.txt; touch $(echo theirs).txt").keys() == {"new.txt"}
+
+
+def test_a_change_while_another_session_works_is_of_neither(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    bench.other.begin()
+    result = bench.bash("echo x > new.txt; touch $(echo b).txt")
+    assert bench.changes(result).keys() == {"new.txt"}
+    shared = [{"path": str(bench.project / "b.txt"), "action": "created"}]
+    assert result.details["changed_meanwhile"] == shared
+
+
+def test_a_change_that_no_command_names_is_uncertain(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    rows = bench.bash("echo x > new.txt; touch $(echo b).txt").details["changes"]
+    assert [(Path(row["path"]).name, row.get("certain", True)) for row in rows] == [
+        ("new.txt", True),
+        ("b.txt", False),
+    ]
+
+
+def test_what_a_subagent_edits_meanwhile_is_its_own(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    path = str(bench.project / "a.txt")
+    bench.tracker.edits.append(FileEdit("a-1", path))
+    assert bench.did("echo 1 > a.txt; echo x > new.txt").keys() == {"new.txt"}
+    bench.tracker.credit("a-1", [path])
+    assert all(edit.ended for edit in bench.tracker.edits)
+    assert bench.did("echo 2 > a.txt").keys() == {"a.txt"}
+
+
+def test_the_end_of_a_session_ends_its_calls(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    assert bench.tracker.record
+    bench.tracker.record.begin([str(tmp_path)])
+    assert [call.end for call in bench.seen_by_other()] == [float("inf")]
+    bench.tracker.close()
+    assert all(call.end < float("inf") for call in bench.seen_by_other())
+    bench.tracker.record = None
+    bench.tracker.close()
+
+
+def test_a_rewind_saves_files_and_reports_its_changes(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    path, wrong = str(bench.project / "a.txt"), str(bench.project / ("x" * 300))
+    assert asyncio.run(bench.tracker.save_before_rewind([path, wrong])) == {wrong}
+    assert bench.saved_contents()[0] == ("command", "a.txt", "one\ntwo\n")
+    bench.tracker.tell_others([TreeChange(path, "deleted")])
+    (call,) = bench.seen_by_other()
+    assert (call.changed, call.end < float("inf")) == ({path: "deleted"}, True)
+
+
+def test_without_a_record_and_a_saver_there_is_nothing_to_report(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, plain=True)
+    tracker = bench.tool_runner.change_tracker
+    assert tracker
+    path = str(bench.project / "a.txt")
+    assert asyncio.run(tracker.save_before_rewind([path])) == frozenset()
+    tracker.tell_others([TreeChange(path, "deleted")])
+    assert bench.log.last_seq == 1
+
+
+def test_a_command_with_a_job_ends_with_the_job(tmp_path: Path) -> None:
+    bench = Shared(tmp_path, plain=True)
+    os.mkfifo(tmp_path / "go")
+
+    async def work() -> list[list[bool]]:
+        command = f"cat {tmp_path}/go; echo built > built.txt"
+        await bench.call("Bash", {"command": command, "run_in_background": True})
+        await bench.call("Bash", {"command": "echo x > new.txt"})
+        before = [call.end == float("inf") for call in bench.seen_by_other()]
+        await asyncio.to_thread((tmp_path / "go").write_text, "")
+        await bench.call("Job", {"action": "wait"})
+        return [before, [call.end == float("inf") for call in bench.seen_by_other()]]
+
+    assert asyncio.run(work()) == [[True, True], [False, False]]
+
+
+def test_only_one_of_two_calls_at_the_same_time_reports_a_change(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, plain=True)
+
+    async def work() -> list[ToolResult]:
+        command = "echo built > built.txt"
+        await bench.call("Bash", {"command": command, "run_in_background": True})
+        blocks = [
+            {"type": "tool_use", "id": id, "name": "Job", "input": {"action": "wait"}}
+            for id in ("first", "second")
+        ]
+        bench.record(Assistant(content=blocks, usage={}, stop_reason="tool_use", model="m"))
+        await bench.tool_runner.run(blocks, {}, cut=False)
+        return [e for e in bench.log.entries() if isinstance(e, ToolResult)]
+
+    results = asyncio.run(work())
+    assert len(results) == 3
+    rows = [row for result in results for row in result.details.get("changes", ())]
+    assert [Path(row["path"]).name for row in rows] == ["built.txt"]

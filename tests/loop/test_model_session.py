@@ -4,18 +4,19 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from ctxagent.agent.context.request import Request, build_request
 from ctxagent.agent.errors import ModelError, RequestRejected
-from ctxagent.agent.events import CallFinished, Delta, Event, TextDelta, Waiting
+from ctxagent.agent.events import CallFinished, Delta, Event, Notice, TextDelta, Waiting
 from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.session_handle import SessionHandle
-from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.scripted import ScriptedModel, Step
-from ctxagent.agent.session.entries import Assistant, User
+from ctxagent.agent.session.entries import Assistant, Block, Session, Summary, User
 
 from ..support.sessions.conversation import Conversation
 
@@ -138,3 +139,114 @@ def test_before_the_first_call_the_window_is_that_of_the_model(project: Path) ->
     talk = Conversation(project, model=ScriptedModel([Step(text="hi")], window=50_000))
     assert talk.agent.model.current_window().size == 50_000
     assert talk.agent.model.reply_room() == 32_000
+
+
+class Able(ScriptedModel):
+    """A model with these abilities."""
+
+    def __init__(self, **abilities: bool) -> None:
+        super().__init__([Step(text="Done.")])
+        self.able = abilities
+
+    @property
+    def abilities(self) -> Abilities:
+        return replace(super().abilities, **self.able)  # type: ignore[arg-type]
+
+
+def summary(block: Block | None) -> Summary:
+    return Summary(document={}, text="So far.", covers=[1, 1], keep_from=2, block=block)
+
+
+@pytest.mark.parametrize(
+    ("makes", "takes", "block", "can_summarise"),
+    [
+        (False, False, None, False), (True, False, None, True), (True, True, None, True),
+        (True, False, {"type": "compaction", "content": "x", "signature": "s"}, False),
+        (True, True, {"type": "compaction", "content": "x", "signature": "s"}, True),
+        (False, True, {"type": "compaction", "content": "x", "signature": "s"}, False),
+    ],
+)  # fmt: skip
+def test_whether_the_server_can_summarise(
+    handle: SessionHandle, makes: bool, takes: bool, block: Block | None, can_summarise: bool
+) -> None:
+    model = used(handle, Able(makes_blocks=makes, takes_blocks=takes))
+    assert model.has_compaction() == makes
+    handle.record(summary(block))
+    assert model.has_compaction() == can_summarise
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_a_setting_counts_more_than_what_is_known_of_images(
+    handle: SessionHandle, able: bool
+) -> None:
+    model = used(handle, Able(images=able))
+    assert model.takes_images() == able
+    model.images_setting = "on"
+    assert model.takes_images()
+    model.images_setting = "off"
+    assert not model.takes_images()
+
+
+def test_the_least_window_holds_the_tools_and_a_reply(handle: SessionHandle) -> None:
+    model = used(handle, Refusing())
+    assert model.least_window() == 1_024
+    handle.record(Session(id="s", cwd="/", version="0", model="m", system="word " * 2_000))
+    assert 3_000 < model.least_window() < 4_000  # with the system prompt
+    model.learned_window.accepted = 5_000
+    assert model.least_window() == 5_000
+
+
+def test_a_limit_that_is_only_assumed_does_not_bound_the_reply(handle: SessionHandle) -> None:
+    model = used(handle, Refusing())
+    for source, room in (("server", 9_000), ("default", 32_000)):
+        model.limits = Limits(200_000, 9_000, source)
+        assert model.reply_room() == room
+    model.client.id = "claude-haiku-5-5"  # whose limit is known
+    assert model.reply_room() == 9_000
+
+
+def test_a_notice_of_the_model_goes_to_the_front_end(
+    handle: SessionHandle, events: list[Event]
+) -> None:
+    """Also during a call whose deltas nobody sees."""
+    notice = Notice("info", "the server takes no thinking")
+
+    class Telling(ScriptedModel):
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+            yield notice  # type: ignore[misc]
+            async for delta in super().stream(request):
+                yield delta
+
+    used(handle, Telling([Step(text="A summary.")]))
+    _, deltas = ask(handle, "summary")
+    assert events == [notice]
+    assert notice not in deltas
+
+
+def test_a_reply_is_paid_from_the_budget(handle: SessionHandle) -> None:
+    used(handle, ScriptedModel([Step(text="Done.")] * 2, id="claude-haiku-5-5"))
+    ask(handle)
+    (entry,) = (entry for entry in handle.log.entries() if isinstance(entry, Assistant))
+    assert handle.budget_meter.dollars == entry.cost_usd
+    assert handle.budget_meter.dollars > 0
+    handle.model.client.id = "unknown"
+    ask(handle)
+    assert handle.budget_meter.dollars == entry.cost_usd
+
+
+@pytest.mark.parametrize("setting", ["auto", "on"])
+def test_a_refusal_of_images_is_told_where_it_changes_something(
+    handle: SessionHandle, events: list[Event], setting: Literal["auto", "on"]
+) -> None:
+    class Blind(Able):
+        async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+            self.able["images"] = False
+            raise RequestRejected("no images " + "x" * 300, status=400)
+            yield
+
+    used(handle, Blind(images=True)).images_setting = setting
+    for _ in range(2):
+        with pytest.raises(RequestRejected):
+            ask(handle)
+    text = "scripted takes no images: requests go without from now on (no images " + "x" * 190 + ")"
+    assert events == [Notice("warning", text)] * (setting == "auto")

@@ -42,6 +42,7 @@ def test_without_a_choice_it_is_a_new_session(sessions: Project) -> None:
     with opened(sessions) as found:
         assert found.log.path.parent.name != first
         assert found.state.entries == 0
+        assert fork_origin(found.log, found.state) is None
 
 
 def test_the_newest_or_one_by_the_beginning_of_its_id(sessions: Project) -> None:

@@ -16,12 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.context.view import fold
+from ctxagent.agent.errors import SessionError
+from ctxagent.agent.loop import resume
 from ctxagent.agent.loop.resume import (
     CACHE_NAME,
     LOG_STATE_NAME,
     MIN_UNCACHED_LOG_BYTES,
     CachedState,
     ResumeCache,
+    SessionState,
     copy_cache,
     resume_session,
 )
@@ -288,12 +291,13 @@ def test_a_type_that_cannot_be_kept_is_refused(kind: Any) -> None:
 # The file
 
 
-def filled(log: Path, size: int) -> list[Entry]:
-    """A log of that many bytes, of calls with large results, masked and summed up now and then."""
+def filled(log: Path, size: int, lines: int = 8_000) -> list[Entry]:
+    """A log of that many bytes, of calls with results of many lines, masked and summed up now and
+    then."""
     history = begun()
     for step in [("work", 3, 0), ("hide", "microcompact", [0, 1]), ("summarize", 1, True)]:
         play(history, step)
-        history.call("Read", {"path": "/p/file"}, "all the lines of it\n" * 8_000)
+        history.call("Read", {"path": "/p/file"}, "all the lines of it\n" * lines)
     history.add(End, status="ok")
     lengthen(history.entries, log, size)
     return history.entries
@@ -501,6 +505,154 @@ def test_a_log_that_grows_while_it_is_read(log: Path) -> None:
     held.close()
     assert covered(log) > size
     assert folds(ResumeCache(log).read()) == folds(whole(log))
+
+
+# A short log, of which something is kept because the bounds are low
+
+
+@pytest.fixture
+def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A short log that is long enough to be cached."""
+    monkeypatch.setattr(resume, "MIN_UNCACHED_LOG_BYTES", 1_000)
+    path = tmp_path / "short" / "log.jsonl"
+    filled(path, 20_000, lines=80)
+    return path
+
+
+def test_more_than_a_few_damaged_lines_are_counted(short: Path) -> None:
+    entries = read_log(short).entries
+    short.write_bytes(b"garbage\n" * 103 + short.read_bytes())
+    held, standing, _ = resume_session(short)
+    held.close()
+    assert len(held.warnings) == 101
+    assert held.warnings[-1] == f"{short}: 3 more lines skipped"
+    assert standing.entries == len(entries)
+
+
+def test_a_log_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    nowhere = tmp_path / "log.jsonl"
+    for read in (ResumeCache(nowhere).read, lambda: CachedState().follow(nowhere)):
+        with pytest.raises(SessionError, match=f"cannot read the log {nowhere}: No such file"):
+            read()
+
+
+def test_a_cache_without_its_log_does_not_count(short: Path) -> None:
+    leave(short)
+    short.unlink()
+    with pytest.raises(SessionError):
+        ResumeCache(short).read()
+
+
+def test_a_long_log_has_several_digests(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resume, "SEGMENT_BYTES", 5_000)
+    kept = whole(short)
+    ends = [end for end, _ in kept.segments]
+    assert len(ends) > 2
+    assert ends == sorted({*ends})
+    assert ends[-1] == short.stat().st_size
+    leave(short)
+    short.with_name(LOG_STATE_NAME).unlink()
+    assert covered(short) == short.stat().st_size
+    edited(short, lambda data: data[:-9] + b"x" + data[-8:])
+    assert covered(short) == 0
+
+
+@pytest.mark.parametrize("content", ["", "no JSON", "[]", "[1, 2, 3]"])
+def test_without_the_state_of_the_log_its_digests_count(short: Path, content: str) -> None:
+    leave(short)
+    state = short.with_name(LOG_STATE_NAME)
+    state.write_text(content)
+    assert covered(short) == short.stat().st_size
+    edited(short, EDITS["a letter"])
+    assert covered(short) == 0
+
+
+def test_an_unchanged_log_needs_no_digests(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    leave(short)
+    monkeypatch.setattr(resume, "_match_digests", lambda log, segments: False)
+    assert covered(short) == short.stat().st_size
+    short.touch()
+    assert covered(short) == 0
+
+
+def test_the_cache_of_another_version_does_not_count(
+    short: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(short)
+    with monkeypatch.context() as other:
+        other.setattr(resume, "__version__", "0.0")
+        resume._cache_form.cache_clear()
+        assert covered(short) == 0
+    resume._cache_form.cache_clear()
+    assert covered(short) == short.stat().st_size
+
+
+def test_too_long_a_log_is_left_to_the_next_process(short: Path) -> None:
+    cache = ResumeCache(short)
+    cache.renew(most=short.stat().st_size - 1)
+    assert not short.with_name(CACHE_NAME).exists()
+    cache.renew(most=short.stat().st_size)
+    assert covered(short) == short.stat().st_size
+
+
+def test_little_more_is_not_worth_another_cache(short: Path) -> None:
+    leave(short)
+    before = short.with_name(CACHE_NAME).read_bytes()
+    held, _, cache = resume_session(short)
+    held.append(User(content="x"))
+    cache.renew()
+    assert short.with_name(CACHE_NAME).read_bytes() == before
+    held.append(User(content="x" * 2 * len(before)))
+    cache.renew()
+    held.close()
+    assert covered(short) == short.stat().st_size
+
+
+def test_turns_after_the_newest_summary_are_counted() -> None:
+    state = SessionState()
+    for seq in (1, 2):
+        state.add(End(seq=seq, status="ok"))
+    assert state.ended == 2
+    state.add(User(seq=3, content="go"))
+    state.add(replace(summary(), seq=4, covers=[3, 3], keep_from=4))
+    assert (state.summary is not None, state.ended) == (True, 0)
+    for seq in range(5, 25):
+        state.add(End(seq=seq, status="ok"))
+    assert state.ended == len(state.ends) < 20  # no more of them matter
+
+
+def test_a_state_knows_how_the_session_was_opened() -> None:
+    state = SessionState()
+    opened = Session(seq=7, id="s-1", cwd="/a", version="1", model="m", own_prompt="Mine.")
+    state.add(opened)
+    state.add(replace(opened, seq=3, id="s-2", cwd="/b", own_prompt=None))
+    assert (state.began, state.session, state.origins) == ("/a", "s-2", {"s-1", "s-2"})
+    assert (state.own_prompt, state.newest, state.highest) == ("Mine.", 3, 7)
+
+
+@pytest.mark.parametrize(
+    ("details", "seen", "todos"),
+    [
+        ({"seen": {"path": "/a", "sha256": "1"}}, {"/a": "1"}, []),
+        ({"seen": {"path": "/a"}}, {}, []), ({"seen": "x"}, {}, []), ({"todos": "x"}, {}, []),
+        ({"todos": [{"content": "do"}]}, {}, [{"content": "do"}]),
+    ],
+)  # fmt: skip
+def test_a_state_knows_the_files_and_the_todo_list(
+    details: dict[str, Any], seen: dict[str, str], todos: list[Any]
+) -> None:
+    state = SessionState()
+    state.add(ToolResult(seq=1, tool_use_id="c", content="", details=details))
+    assert (state.seen, state.todos) == (seen, todos)
+
+
+def test_a_session_that_is_copied_without_a_cache_has_none(short: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.jsonl"
+    copy_cache(short, copy)
+    assert list(tmp_path.iterdir()) == [short.parent]
+    leave(short)
+    copy_cache(short, copy)
+    assert copy.with_name(CACHE_NAME).read_bytes() == short.with_name(CACHE_NAME).read_bytes()
 
 
 # What it costs

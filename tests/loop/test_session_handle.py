@@ -76,6 +76,15 @@ def test_a_turn_has_one_snapshot(handle: SessionHandle) -> None:
     assert sum(isinstance(entry, Checkpoint) for entry in handle.log.entries()) == 2
 
 
+def test_a_snapshot_without_files_is_reported(
+    handle: SessionHandle, events: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handle.session.checkpoints, "missing_files_notice", lambda taken: "no git")
+    handle.record(User(content="Go."))
+    asyncio.run(handle.snapshot())
+    assert events == [Notice("warning", "no git")]
+
+
 def test_a_notice_is_shown_and_not_recorded(handle: SessionHandle, events: list[Event]) -> None:
     handle.notify("info", "a walrus")
     assert events == [Notice("info", "a walrus")]

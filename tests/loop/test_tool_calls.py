@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import ToolResult
 from ctxagent.tools.base import Context, Output, Params, Tool
 from ctxagent.tools.bash import BashParams, BashTool
+from ctxagent.tools.system import orphans
+from ctxagent.tools.system.process import TREE_VARIABLE
 
 from ..support.command import gone
 from ..support.sessions.conversation import Conversation
@@ -307,3 +310,46 @@ def test_harmless_calls_run_in_groups(project: Path, count: int, groups: list[in
     steps = [Step(tools=[("Count", {})] * count), Step(text="ok")]
     Conversation(project, steps, tools=[tool]).say("go")
     assert tool.peaks == groups
+
+
+def test_the_file_of_a_large_output_has_the_note_too(project: Path) -> None:
+    steps = [Step(tools=[("Bash", {"command": "echo x > .envrc; seq 1 40000"})]), Step(text="ok")]
+    talk = Conversation(project, steps)
+    talk.agent.context.redact = lambda output: replace(
+        output, text=output.text.replace("by themselves", "[hidden]")
+    )
+    talk.say("go")
+    (result,) = talk.of(ToolResult)
+    whole = (talk.agent.folder / result.offloaded).read_text()
+    assert whole.rstrip().endswith("[hidden]: .envrc; the user is told]")
+
+
+def test_a_tool_that_returns_something_else_has_failed(project: Path) -> None:
+    class Wrong(Tool[Params]):
+        name, description, effect, Params = "Wrong", "Fails.", "read", Params
+
+        async def run(self, params: Params, context: Context) -> Output:
+            return "text"  # type: ignore[return-value]
+
+    talk = Conversation(project, [Step(tools=[("Wrong", {})]), Step(text="ok")], tools=[Wrong()])
+    assert talk.say("go").status == "ok"
+    (result,) = talk.of(ToolResult)
+    assert result.is_error
+    assert result.content == (
+        "Wrong failed by a fault of its own: TypeError: run must give an Output, not str"
+    )
+    assert result.details["fault"] == "TypeError"
+
+
+def test_a_command_knows_its_call(project: Path) -> None:
+    """By its environment, where leftover processes are found."""
+    steps = [Step(tools=[("Bash", {"command": "env"})]), Step(text="ok")]
+    talk = Conversation(project, steps)
+    talk.say("go")
+    (result,) = talk.of(ToolResult)
+    name = orphans.call_name("s", result.seq, "call_1_1")
+    assert f"{TREE_VARIABLE}={name}" in result.content
+    talk.agent.handle.context = replace(talk.agent.context, session_dir=None)
+    output = asyncio.run(talk.agent.runner.watched(BashTool(), BashParams(command="env"), "c"))
+    assert "PATH=" in output.text
+    assert f"{TREE_VARIABLE}=s/" not in output.text

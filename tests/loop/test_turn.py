@@ -17,6 +17,7 @@ from ctxagent.agent.events import (
     Waiting,
 )
 from ctxagent.agent.launch import Budget
+from ctxagent.agent.loop.feature import Feature
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.session.entries import End, Note, ToolResult
@@ -138,3 +139,14 @@ def test_no_thread_or_task_is_left_behind(project: Path) -> None:
     before = threading.active_count()
     assert asyncio.run(run()) == set()
     assert threading.active_count() <= before
+
+
+def test_a_feature_may_end_a_turn_after_a_step(project: Path) -> None:
+    class Ending(Feature):
+        async def step_finished(self) -> str | None:
+            return "the plan"
+
+    talk = Conversation(project, [Step(tools=[("Bash", {"command": "echo x"})])])
+    talk.agent.features.add(Ending(talk.agent.handle))
+    assert talk.say("go") == TurnFinished("ok", "the plan")
+    assert talk.kinds()[-2:] == ["tool_result", "end"]

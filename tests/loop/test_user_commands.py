@@ -12,16 +12,19 @@ from ctxagent.agent.compaction.breakdown import break_down
 from ctxagent.agent.compaction.history import acts
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.view import fold
+from ctxagent.agent.errors import UsageError
 from ctxagent.agent.events import ToolFinished, ToolOutput, ToolStarted
 from ctxagent.agent.loop import user_commands
 from ctxagent.agent.loop.file_changes import ChangeTracker
+from ctxagent.agent.loop.tool_calls import ToolRunner
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import Checkpoint, Pin, Summary, ToolResult, User
+from ctxagent.agent.session.entries import Checkpoint, Note, Pin, Summary, ToolResult, User
 from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.store import full_text
 from ctxagent.agent.ui.commands import parse
 from ctxagent.agent.worktree import WorkTree
+from ctxagent.tools.base import Output
 
 from ..support.command import gone
 from ..support.sessions.conversation import Conversation
@@ -232,6 +235,87 @@ def test_a_note_is_seen_at_once_and_after_every_summary(tmp_path: Path) -> None:
 def test_what_is_by_hand(words: str, command: tuple[str, str] | None) -> None:
     found = parse(words)
     assert (found and (found[0].name, found[1])) == command
+
+
+def test_a_command_that_is_interrupted_before_it_runs_is_recorded(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path, [Step(text="Well.")])
+
+    async def act() -> None:
+        running = asyncio.create_task(user_commands.run_shell_command(talk.agent, "touch a"))
+        talk.agent.handle.emit = lambda event: (
+            talk.events.append(event),
+            running.cancel() if isinstance(event, ToolStarted) else None,
+        )[0]
+        await running
+
+    asyncio.run(act())
+    (entry,) = talk.of(User)
+    assert (entry.details["interrupted"], entry.details["command"]) == (True, "touch a")
+    assert "[interrupted by the user]" in str(entry.content)
+    (finished,) = talk.seen(ToolFinished)
+    assert (finished.is_error, finished.text) == (True, "[interrupted by the user]")
+    assert list(tmp_path.iterdir()) == []
+    assert talk.say("go on").text == "Well."
+
+
+def test_a_session_gets_a_title(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path)
+    assert user_commands.rename(talk.agent, "  All   walruses ") == "All walruses"
+    assert talk.kinds() == ["session", "note"]
+    (note,) = talk.of(Note)
+    assert (note.topic, note.text) == ("title", "All walruses")
+    assert "All walruses" in (talk.agent.folder / "title").read_text()
+    with pytest.raises(UsageError, match="a title needs words"):
+        user_commands.rename(talk.agent, " ")
+
+
+def test_secrets_are_removed_from_a_title(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path)
+    talk.agent.log.redact = lambda entry: (  # type: ignore[method-assign]
+        replace(entry, text="[key]") if isinstance(entry, Note) else entry
+    )
+    assert user_commands.rename(talk.agent, "key-1234") == "[key]"
+
+
+def test_a_note_that_the_model_never_saw_is_unpinned_silently(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path)
+    user_commands.unpin(talk.agent, 7)
+    assert talk.kinds() == ["unpin"]
+
+
+def changed(name: str, **more: object) -> dict[str, object]:
+    return {"path": name, "action": "modified", "added": 1, "removed": 1, **more}
+
+
+@pytest.mark.parametrize(
+    ("details", "told"),
+    [
+        ({}, []),
+        ({"changes": [changed("a")]}, ["[It changed: a (modified)]"]),
+        (
+            {
+                "changes": [changed("a"), changed("b", certain=False)],
+                "changed_meanwhile": [{"path": "c", "action": "deleted"}],
+            },
+            ["[It changed: a (modified)]", "[Changed while it ran: b (modified), c (deleted)]"],
+        ),
+        (
+            {"changes": [changed(str(n)) for n in range(12)]},
+            [f"[It changed: {', '.join(f'{n} (modified)' for n in range(10))}, and 2 more]"],
+        ),
+    ],
+)
+def test_the_model_reads_what_a_command_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, details: dict[str, object], told: list[str]
+) -> None:
+    async def watched(self: ToolRunner, *given: object) -> Output:
+        return Output("done", {"exit_code": 0, **details})
+
+    monkeypatch.setattr(ToolRunner, "watched", watched)
+    talk = Conversation(tmp_path)
+    ran, output = run(talk, "make").content
+    assert ran["text"].splitlines()[1:] == ["make", *told]
+    assert output["text"] == "[What it said:]\ndone"
 
 
 # In front of the REPL.

@@ -5,8 +5,12 @@ from base64 import b64encode
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from ctxagent.agent.compaction.policy import DEFAULT
-from ctxagent.agent.events import UserSaid
+from ctxagent.agent.errors import RecordError
+from ctxagent.agent.events import Notice, UserSaid
+from ctxagent.agent.features.attachments import AttachmentsFeature
 from ctxagent.agent.launch import AttachedData
 from ctxagent.agent.loop.feature import Feature, IncomingMessage, Veto
 from ctxagent.agent.loop.turn import run_turn
@@ -114,3 +118,32 @@ def test_images_are_taken_out_of_a_message_as_attachments() -> None:
     attached = AttachedData(b"png", title="an image", name="Image")
     assert split_images([text, image]) == ("What is it?", [attached])
     assert split_images([image, image]) == ("[2 images]", [attached] * 2)
+
+
+def test_what_no_feature_takes_is_reported(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path, [Step(text="ok")] * 2)
+    attachments = talk.agent.features.find(AttachmentsFeature)
+    assert attachments is not None
+    talk.agent.features.drop(attachments)
+    asyncio.run(run_turn(talk.agent, "see it", attached=[AttachedData(b"a log")]))
+    text = "what came with the message is not attached: no feature that is on takes it"
+    assert talk.seen(Notice) == [Notice("warning", text)]
+    asyncio.run(run_turn(talk.agent, "and again"))
+    assert len(talk.seen(Notice)) == 1
+
+
+def test_a_large_message_that_cannot_be_kept_ends_the_turn(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path, [Step(text="ok")])
+    talk.agent.open()
+    (talk.agent.folder / "offloaded").write_text("a file stands where the folder should be")
+    with pytest.raises(RecordError, match=f"cannot keep the message in {talk.agent.folder}: "):
+        talk.say("word " * 60_000)
+    assert talk.model.requests == []  # type: ignore[attr-defined]
+
+
+def test_a_message_may_be_as_long_as_the_window_allows(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path, [Step(text="ok")] * 2)
+    talk.say("word " * 820)  # 4,100 characters
+    talk.say("word " * 60_000)
+    assert [entry.offloaded is None for entry in talk.of(User)] == [True, False]
+    assert talk.seen(UserSaid)[1].text == "word " * 60_000

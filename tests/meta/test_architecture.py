@@ -56,7 +56,7 @@ MIN_LINES_FOR_TEST_FILE = 100
 # Modules of so many lines that have no test file of their name yet, by room. `agent/cli` and what
 # lies beside the rooms are tested in `tests/e2e`.
 WITHOUT_TEST_FILE = {
-    "compaction": "apply host repair writer",
+    "compaction": "host",
     "config": "keys load preservation settings toml_lines trust",
     "context": "view",
     "doctor": "references salvage session setup",
@@ -67,7 +67,6 @@ WITHOUT_TEST_FILE = {
     ),
     "fleet": "attempt places summary",
     "library": "agent result",
-    "loop": "agent compaction_host",
     "models": "base draft gaps probe refusals retry",
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results table "

@@ -72,10 +72,10 @@ def plan(
 
 def plan_within(text: str, *, path: str, policy: Policy, room: int) -> Demotion | None:
     """Plan a reference of at most `room` tokens, with as much of the text as fits."""
-    max_tokens = min(room, policy.demote_above or room)
+    room = min(room, policy.demote_above or room)
     found = None
     for chars in (3 * room, room, 0):
-        short = replace(policy, demote_above=max_tokens, preview_chars=chars, preview_lines=None)
+        short = replace(policy, demote_above=room, preview_chars=chars, preview_lines=None)
         found = plan(text, path=path, policy=short)
         if found is None or estimate(found.reference) <= room:
             break

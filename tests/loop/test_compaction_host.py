@@ -1,0 +1,170 @@
+"""The agent as the compaction engine sees it."""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.context.request import build_request
+from ctxagent.agent.context.view import View
+from ctxagent.agent.context.window import Window
+from ctxagent.agent.events import TextDelta
+from ctxagent.agent.loop.compaction_host import CompactionHost
+from ctxagent.agent.loop.feature import Clear, Feature, Layer
+from ctxagent.agent.models.catalog import cache_terms, cost
+from ctxagent.agent.models.scripted import ScriptedModel, Step
+from ctxagent.agent.session.entries import Assistant, Checkpoint, Session, ToolResult, Usage, User
+
+from ..support.sessions.conversation import Conversation
+
+MODEL = "claude-haiku-5-5"  # above 100,000 tokens five times as much
+CALL = {"type": "tool_use", "id": "c", "name": "Read", "input": {"path": "a.txt"}}
+
+
+@pytest.fixture
+def talk(project: Path) -> Conversation:
+    found = Conversation(project, model=ScriptedModel([Step(text="So far.")], id=MODEL))
+    found.agent.open()
+    found.agent.record(User(content="read it"))
+    return found
+
+
+def host(talk: Conversation) -> CompactionHost:
+    return CompactionHost(talk.agent)
+
+
+def ask(talk: Conversation, purpose: Any = "summary") -> Any:
+    request = build_request(talk.agent.view, model=MODEL, max_tokens=1_000)
+    return asyncio.run(host(talk).ask_model(request, purpose))
+
+
+def test_the_engine_sees_the_parts_of_the_agent(talk: Conversation) -> None:
+    agent, found = talk.agent, host(talk)
+    agent.model.effort = "high"
+    assert (found.view, found.ledger, found.folder) == (agent.view, agent.ledger, agent.folder)
+    assert (found.effort, found.model_id, found.emit) == ("high", MODEL, agent.emit)
+    assert found.current_window() == agent.model.current_window()
+    assert found.takes_images()
+    agent.model.images_setting = "off"
+    assert not found.takes_images()
+    assert not found.has_compaction()
+
+
+def test_the_prices_are_those_of_the_model(talk: Conversation) -> None:
+    found = host(talk)
+    assert found.cache_terms() == cache_terms(MODEL)
+    assert (found.price_factor(1_000), found.price_factor(150_000)) == (1, 5)
+    assert found.call_cost_usd(1_000, 10) == cost(MODEL, Usage(cache_read=1_000, output=10))
+    talk.model.id = "unknown"
+    assert found.call_cost_usd(1_000, 10) is None
+
+
+def test_an_answer_is_recorded_with_its_purpose_and_shown_to_nobody(talk: Conversation) -> None:
+    answer = ask(talk)
+    assert (answer.text, answer.stop_reason, answer.block) == ("So far.", "end_turn", None)
+    (entry,) = talk.of(Assistant)
+    assert (entry.purpose, entry.cost_usd) == ("summary", answer.cost_usd)
+    assert answer.cost_usd > 0
+    assert talk.seen(TextDelta) == []
+
+
+def test_a_block_of_the_api_is_the_answer(talk: Conversation) -> None:
+    block = {"type": "compaction", "content": "All of it.", "signature": "s"}
+    stream = talk.model.stream
+
+    async def with_block(request: Any) -> Any:
+        async for delta in stream(request):
+            yield replace(delta, content=[block]) if hasattr(delta, "content") else delta
+
+    talk.model.stream = with_block  # type: ignore[method-assign]
+    answer = ask(talk, "verify")
+    assert (answer.text, answer.block) == ("All of it.", block)
+    assert talk.of(Assistant)[0].purpose == "verify"
+
+
+def test_the_cache_is_cold_after_its_life(talk: Conversation) -> None:
+    found, life = host(talk), cache_terms(MODEL).life
+    assert found.cache_is_cold()
+    talk.agent.model.last_calls[MODEL] = time.time() - life / 2
+    assert not found.cache_is_cold()
+    talk.agent.model.last_calls[MODEL] = time.time() - 2 * life
+    assert found.cache_is_cold()
+
+
+def test_the_replies_of_an_earlier_process_keep_the_cache_warm(talk: Conversation) -> None:
+    talk.agent.record(Session(id="s", cwd="/", version="0", model=MODEL))
+    talk.agent.record(Assistant(content=[], usage={}, stop_reason="end_turn", model=MODEL))
+    assert not host(talk).cache_is_cold()
+    talk.model.id = "other"  # which has a cache of its own
+    assert host(talk).cache_is_cold()
+
+
+def test_a_checkpoint_has_the_trigger_and_the_mode(talk: Conversation) -> None:
+    taken = asyncio.run(host(talk).take_checkpoint("half full"))
+    assert taken is not None
+    assert taken == talk.of(Checkpoint)[0]
+    assert taken.trigger == "half full"
+    assert '"mode": "bypass"' in (talk.agent.folder / taken.path).read_text()
+
+
+def test_files_and_entries_are_read_as_they_are(talk: Conversation, project: Path) -> None:
+    (project / "a.txt").write_text("alpha")
+    found = host(talk)
+    assert found.file_sha256(str(project / "a.txt")) == hashlib.sha256(b"alpha").hexdigest()
+    assert found.file_sha256(str(project / "b.txt")) is None
+    recalled = found.recall(2)
+    assert recalled is not None
+    assert "read it" in recalled.whole()
+
+
+def test_the_notes_of_the_project_are_preserved(talk: Conversation, project: Path) -> None:
+    rules = talk.agent.handle.policy.rules
+    (project / rules.notes).parent.mkdir(parents=True, exist_ok=True)
+    (project / rules.notes).write_text("## Decision Log\n\n- Walruses are counted twice.\n")
+    sections = host(talk).preserved_sections()
+    assert "Walruses are counted twice" in str(sections)
+
+
+def test_secrets_are_removed_from_words(talk: Conversation) -> None:
+    assert host(talk).redact("go on") == "go on"
+    talk.agent.log.redact = lambda entry: (  # type: ignore[method-assign]
+        replace(entry, content="[key]") if isinstance(entry, User) else entry
+    )
+    assert host(talk).redact("key-1234") == "[key]"
+
+
+class Clearing(Feature):
+    """Clears all results."""
+
+    name = "clearing"
+
+    def layers(self) -> Sequence[Layer]:
+        def plan(view: View, window: Window) -> list[Clear]:
+            return [Clear(result, "[cleared]") for result in view.results()]
+
+        return [Layer("all", plan)]
+
+
+def test_the_layers_of_features_give_targets_of_masks(talk: Conversation) -> None:
+    talk.agent.features.add(Clearing(talk.agent.handle))
+    talk.agent.record(Assistant(content=[CALL], usage={}, stop_reason="tool_use", model="m"))
+    result = talk.agent.record(ToolResult(tool_use_id="c", content="long " * 100))
+    target = {"seq": result.seq, "tool_use_id": "c", "stub": "[cleared]"}
+    assert list(host(talk).more_masks()) == [("all", [target])]
+
+
+def test_features_hear_of_summaries_and_may_veto_them(talk: Conversation) -> None:
+    event = {"trigger": "manual"}
+    assert asyncio.run(host(talk).before_summary(event)) is None
+    asyncio.run(host(talk).after_summary(event))
+    assert talk.hooks.seen[-2:] == [("before_compact", event), ("after_compact", event)]
+    talk.hooks.veto = "not on a Sunday"
+    assert asyncio.run(host(talk).before_summary(event)) == "not on a Sunday"
+    (again,) = host(talk).reinserted(())
+    assert isinstance(again, User)
+    assert again.content == "Still here."

@@ -1,0 +1,61 @@
+"""Changes of the permission mode, as the model is told of them."""
+
+import pytest
+
+from ctxagent.agent.loop.permission_mode import (
+    MEANINGS,
+    announce_mode,
+    announced_mode,
+    mode_notice,
+)
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.session.entries import Assistant, User
+
+AFTER_SUMMARY = "After the compression, all is as before.\n\nPermission mode: plan\nBranch: main"
+
+
+def notices(handle: SessionHandle) -> list[object]:
+    return [
+        entry.content
+        for entry in handle.log.entries()
+        if isinstance(entry, User) and entry.source == "notice"
+    ]
+
+
+def test_the_model_hears_of_each_change_once(handle: SessionHandle) -> None:
+    handle.record(User(content="go"))
+    announce_mode(handle, "bypass")
+    assert notices(handle) == []
+    handle.approval.mode = "plan"
+    for _ in range(2):
+        announce_mode(handle, "bypass")
+    assert notices(handle) == [f"The permission mode is now plan: {MEANINGS['plan']}."]
+    handle.approval.mode = "bypass"
+    announce_mode(handle, "bypass")  # the view counts more than the mode of the last turn
+    assert notices(handle)[1:] == [mode_notice("bypass")]
+
+
+def test_a_new_conversation_is_told_nothing(handle: SessionHandle) -> None:
+    announce_mode(handle, "ask")
+    assert notices(handle) == []
+
+
+def test_the_mode_that_is_named_last_counts(handle: SessionHandle) -> None:
+    assert announced_mode(handle.view) is None
+    handle.record(User(content="The mode is what? Permission mode: ask"))
+    assert announced_mode(handle.view) is None
+    handle.record(User(content=mode_notice("accept-edits"), source="notice"))
+    assert announced_mode(handle.view) == "accept-edits"
+    handle.record(User(content=AFTER_SUMMARY, source="environment"))
+    assert announced_mode(handle.view) == "plan"
+    said = [{"type": "text", "text": mode_notice("ask")}]
+    handle.record(Assistant(content=said, usage={}, stop_reason="end_turn", model="m"))
+    image = {"type": "image", "source": {}}
+    handle.record(User(content=[image]))
+    assert announced_mode(handle.view) == "plan"
+
+
+@pytest.mark.parametrize("mode", MEANINGS)
+def test_each_mode_can_be_announced_and_read_again(handle: SessionHandle, mode: str) -> None:
+    handle.record(User(content=mode_notice(mode), source="notice"))  # type: ignore[arg-type]
+    assert announced_mode(handle.view) == mode

@@ -1,0 +1,65 @@
+"""Files are saved before calls change them, once between two points of a session."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ctxagent.agent.loop.saving import FileSaver
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.session.entries import Note
+from ctxagent.agent.session.since_point import COMMAND, EDIT
+from ctxagent.agent.worktree import SavedFile, SavedFiles
+
+
+class Saver:
+    """A file saver at point 1 of a session."""
+
+    def __init__(self, handle: SessionHandle, folder: Path) -> None:
+        self.handle, self.point = handle, 1
+        self.saver = FileSaver(SavedFiles(folder), handle.record, lambda: self.point)
+
+    def save(
+        self, paths: Iterable[str], by: str = EDIT, left_out: Iterable[SavedFile] = ()
+    ) -> Sequence[SavedFile]:
+        return asyncio.run(self.saver.save(paths, by, left_out))
+
+    def recorded(self) -> list[tuple[str, list[str]]]:
+        """Why files were saved, and their names, by note."""
+        return [
+            (note.data["by"], [Path(row["path"]).name for row in note.data["files"]])
+            for note in self.handle.log.entries()
+            if isinstance(note, Note) and note.topic == "saved"
+        ]
+
+
+def test_a_file_is_saved_once_between_two_points(handle: SessionHandle, tmp_path: Path) -> None:
+    saver, file = Saver(handle, tmp_path / "saved"), tmp_path / "a.txt"
+    file.write_text("one")
+    (saved,) = saver.save([str(file), str(file), ""])
+    assert (tmp_path / "saved" / saved.blob).read_text() == "one"
+    file.write_text("two")
+    assert saver.save([str(file)]) == []
+    saver.point = 2
+    (again,) = saver.save([str(file)])
+    assert (tmp_path / "saved" / again.blob).read_text() == "two"
+    assert saver.save([str(file)]) == []
+    assert saver.recorded() == [("edit", ["a.txt"])] * 2
+
+
+def test_an_edit_and_a_command_save_for_themselves(handle: SessionHandle, tmp_path: Path) -> None:
+    saver, file = Saver(handle, tmp_path / "saved"), tmp_path / "a.txt"
+    file.write_text("one")
+    saver.save([str(file)], COMMAND)
+    saver.save([str(file)], EDIT)
+    assert saver.recorded() == [("command", ["a.txt"]), ("edit", ["a.txt"])]
+
+
+def test_files_that_are_left_out_are_recorded_with_the_reason(
+    handle: SessionHandle, tmp_path: Path
+) -> None:
+    saver = Saver(handle, tmp_path / "saved")
+    left_out = SavedFile(str(tmp_path / "huge"), why="it is too large")
+    assert saver.save([], COMMAND, [left_out]) == [left_out]
+    assert saver.recorded() == [("command", ["huge"])]
+    assert saver.save([]) == []
+    assert len(saver.recorded()) == 1
