@@ -79,7 +79,7 @@ class ScriptedModel:
         self.window = window
         self.check = check
         self.requests: list[Request] = []  # all so far
-        self._block_tokens: dict[str, int] = {}  # by the JSON of a block
+        self._part_tokens: dict[int, int] = {}  # by the id of a message, tool or system block
         self._steps = steps if callable(steps) else list(steps)
         self._played = 0  # of these steps
         self._summary: Step | None = None
@@ -109,7 +109,8 @@ class ScriptedModel:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Play the next step. Raises ScriptExhausted, the step's error, and what `check` raises."""
-        self.requests.append(self._copy(request))
+        kept = self._copy(request)
+        self.requests.append(kept)
         asked = body(request)
         if self.check is not None:
             self.check(asked)
@@ -118,7 +119,7 @@ class ScriptedModel:
         await asyncio.sleep(step.delay)
         if step.error is not None and not step.text:
             raise step.error
-        prompt = Usage(input=self._prompt_tokens(request))
+        prompt = Usage(input=self._prompt_tokens(kept))
         yield Accepted(prompt.to_json(), sent)
         for kind, text in ((ThinkingDelta, step.thinking), (TextDelta, step.text)):
             for word in _WORDS.findall(text):
@@ -154,15 +155,14 @@ class ScriptedModel:
             parts[name] = [old if old == each else deepcopy(each) for old, each in pairs]
         return replace(request, **parts)
 
-    def _prompt_tokens(self, request: Request) -> int:
-        blocks = [*request.system, *request.tools]
-        blocks += (block for message in request.messages for block in message["content"])
-        sizes = self._block_tokens
-        encoded = [json.dumps(block) for block in blocks]
-        for text, block in zip(encoded, blocks, strict=True):
-            if text not in sizes:
-                sizes[text] = tokens.estimate_block(block)
-        return sum(sizes[text] for text in encoded)
+    def _prompt_tokens(self, kept: Request) -> int:
+        """Return the size of a request in `requests`, which keep the ids of their parts in use."""
+        sizes, parts = self._part_tokens, [*kept.system, *kept.tools, *kept.messages]
+        for part in parts:
+            if id(part) not in sizes:
+                blocks = part["content"] if "role" in part else [part]
+                sizes[id(part)] = sum(map(tokens.estimate_block, blocks))
+        return sum(sizes[id(part)] for part in parts)
 
     def _next(self, request: Request) -> Step:
         if callable(self._steps):

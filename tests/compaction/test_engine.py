@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -204,11 +204,21 @@ def test_off_and_remind(project: Path) -> None:
     assert second.of(Summary) == []
 
 
-@pytest.mark.slow
-def test_the_summary_stands_in_a_user_message_and_the_system_prompt_stays(project: Path) -> None:
+@pytest.fixture(scope="module")
+def summarized(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Request]:
+    """The requests of a turn with a summary."""
     policy = replace(DEFAULT, clear_when="off", prepare_at=None)
+    project = tmp_path_factory.mktemp("project")
     talk = play(project, Player(40, 2_500), policy, window=100_000)
-    requests = talk.model.requests  # type: ignore[attr-defined]
+    requests: list[Request] = talk.model.requests  # type: ignore[attr-defined]
+    return requests
+
+
+@pytest.mark.slow
+def test_the_summary_stands_in_a_user_message_and_the_system_prompt_stays(
+    summarized: Sequence[Request],
+) -> None:
+    requests = summarized
     after = next(
         r for r in requests if "[Conversation compressed]" in json.dumps(r.messages[0]["content"])
     )
@@ -222,10 +232,8 @@ def test_the_summary_stands_in_a_user_message_and_the_system_prompt_stays(projec
 
 
 @pytest.mark.slow
-def test_the_summary_call_reuses_the_prefix(project: Path) -> None:
-    policy = replace(DEFAULT, clear_when="off", prepare_at=None)
-    talk = play(project, Player(40, 2_500), policy, window=100_000)
-    requests = talk.model.requests  # type: ignore[attr-defined]
+def test_the_summary_call_reuses_the_prefix(summarized: Sequence[Request]) -> None:
+    requests = summarized
     place = next(n for n, r in enumerate(requests) if asks_for_a_record(r))
     before, asked = bare(requests[place - 1]), bare(requests[place])
     assert asked.startswith(before[: before.rindex("]")])
@@ -287,7 +295,8 @@ def test_a_prepared_summary_is_applied_without_a_wait(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_incremental_summaries_merge_and_stay_under_their_cap(project: Path) -> None:
+def test_pins_and_the_intent_outlive_twenty_summaries(project: Path) -> None:
+    """And summaries merge: each is smaller than its cap and covers more than the one before."""
     policy = replace(DEFAULT, clear_when="off", prepare_at=None, summarizer="model")
     count = [0]
 
@@ -295,31 +304,6 @@ def test_incremental_summaries_merge_and_stay_under_their_cap(project: Path) -> 
         count[0] += 1
         text = RECORD.replace("Count all the lines.", "unchanged" if count[0] > 1 else "Count!")
         return Step(text=text.replace("4711", str(count[0])))
-
-    talk = play(project, Player(190, 2_500, record), policy, window=30_000, say="count them")
-    summaries = talk.of(Summary)
-    assert len(summaries) >= 20
-    assert all("Count!" in s.text for s in summaries)
-    last = summaries[-1]
-    assert len(last.text) < 20_000
-    spans = [s.covers for s in summaries]
-    sizes = [talk.entries().index(s) for s in summaries]
-    assert sizes == sorted(sizes)
-    for earlier, later in itertools.pairwise(spans):
-        assert later[1] > earlier[1]
-    mine = [e for e in talk.entries() if isinstance(e, Summary | Mask)]
-    assert len(mine) < 3 * len(summaries)  # the log grows by a few lines for each
-
-
-@pytest.mark.slow
-def test_pins_and_the_intent_outlive_twenty_summaries(project: Path) -> None:
-    policy = replace(DEFAULT, clear_when="off", prepare_at=None)
-    count = [0]
-
-    def record(request: Request) -> Step:
-        count[0] += 1
-        intent = "Count all the lines." if count[0] == 1 else "unchanged"
-        return Step(text=RECORD.replace("Count all the lines.", intent))
 
     talk = Conversation(project, Player(190, 2_500, record), policy=policy, window=30_000)
     pins = ["Never touch `data/`:\n  it is shared.", "The total is due on Friday."]
@@ -333,7 +317,12 @@ def test_pins_and_the_intent_outlive_twenty_summaries(project: Path) -> None:
     assert len(summaries) >= 20
     section = "\n".join(f"#{pin.seq}: {text}" for pin, text in zip(kept, pins, strict=True))
     assert all(s.text.endswith(f"\n\n## Pinned\n{section}") for s in summaries)
-    assert "## Session Intent\nCount all the lines." in summaries[-1].text
+    assert all("## Session Intent\nCount!" in s.text for s in summaries)
+    assert all(len(s.text) < 20_000 for s in summaries)
+    spans = [s.covers for s in summaries]
+    assert all(later[1] > earlier[1] for earlier, later in itertools.pairwise(spans))
+    masks = len(talk.of(Mask))
+    assert masks < 2 * len(summaries)  # the log grows by a few lines for each
     sent = talk.model.requests[-1].messages[0]["content"][0]["text"]  # type: ignore[attr-defined]
     assert sent == summaries[-1].text
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ..support.command import COMMAND, PATIENCE, Place
+from ..support.command import PATIENCE, Place
 from ..support.server.loopback import Body, Say, Server
 from .test_worktree_option import git
 
@@ -44,10 +44,9 @@ def meeting(body: Body) -> Say:
 
 
 def start(place: Place, url: str, words: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [COMMAND, "-p", words, "--permission-mode", "bypass"],
-        cwd=place.project, env=place.server(url), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    return place.start(
+        "-p", words, "--permission-mode", "bypass", env=place.server(url),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ..support.command import COMMAND, Place, comes, gone, running
+from ..support.command import Place, comes, gone, running
 from ..support.server.loopback import Say, Server
 from .test_worktree_option import git
 
@@ -87,9 +87,8 @@ def test_a_kill_leaves_no_git(place: Place) -> None:
     ]
     with (
         Server(steps) as server,
-        subprocess.Popen(
-            [COMMAND, "-p", "go", "--permission-mode", "bypass"],
-            cwd=place.project, env=place.server(server.url), stdin=subprocess.DEVNULL,
+        place.start(
+            "-p", "go", "--permission-mode", "bypass", env=place.server(server.url),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         ) as agent,
     ):  # fmt: skip

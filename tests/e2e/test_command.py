@@ -395,10 +395,7 @@ def test_piped_input_is_the_task(place: Place) -> None:
 def test_an_open_standard_input_does_not_block(place: Place) -> None:
     reading, writing = os.pipe()
     with Server([Say("Yes.")]) as server:
-        done = subprocess.run(
-            [COMMAND, "-p", "hello"], stdin=reading, cwd=place.project,
-            env=place.server(server.url), capture_output=True, text=True, timeout=PATIENCE,
-        )  # fmt: skip
+        done = place.run("-p", "hello", env=place.server(server.url), stdin=reading)
     os.close(reading)
     os.close(writing)
     assert done.stdout == "Yes.\n"
@@ -412,9 +409,9 @@ def test_an_interrupt_ends_the_run_and_keeps_what_was_done(place: Place, name: i
     command = f"echo begun > pipe; {sleep}"
     with Server([Say(tools=[("Bash", {"command": command})]), Say("Fine.")]) as server:
         env = place.server(server.url)
-        with subprocess.Popen(
-            [COMMAND, "-p", "go", "--permission-mode", "bypass", "--output-format", "json"],
-            cwd=place.project, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        with place.start(
+            "-p", "go", "--permission-mode", "bypass", "--output-format", "json", env=env,
+            stdout=subprocess.PIPE,
         ) as run:  # fmt: skip
             assert (place.project / "pipe").read_text() == "begun\n"  # waits for the command
             run.send_signal(name)
@@ -454,9 +451,9 @@ def test_a_killed_run_goes_on(place: Place) -> None:
     quick = ("Bash", {"command": "echo done"})
     with Server([Say("First.", tools=[quick]), Say("Then.", tools=[quick, slow]), Say("On.")]) as s:
         env = place.server(s.url)
-        run = subprocess.Popen(
-            [COMMAND, "-p", "go", "--permission-mode", "bypass"], cwd=place.project, env=env,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+        run = place.start(
+            "-p", "go", "--permission-mode", "bypass", env=env,
+            stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         assert (place.project / "pipe").read_text() == "begun\n"
         run.kill()
@@ -665,10 +662,9 @@ def test_an_interrupt_after_the_result_changes_nothing(place: Place, steps: str)
     job = Say(tools=[("Bash", {"command": command, "run_in_background": True})])
     with (
         Server([*([job] if steps == "a job" else []), Say("Started.")]) as server,
-        subprocess.Popen(
-            [COMMAND, "-p", "go", "--permission-mode", "bypass", "--output-format", "json"],
-            cwd=place.project, env=place.server(server.url), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        place.start(
+            "-p", "go", "--permission-mode", "bypass", "--output-format", "json",
+            env=place.server(server.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         ) as run,
     ):  # fmt: skip
         assert run.stdout is not None
@@ -683,10 +679,9 @@ def test_an_interrupt_after_the_result_changes_nothing(place: Place, steps: str)
 def test_a_reader_who_goes_away_ends_the_run(place: Place) -> None:
     endless = ("Bash", {"command": "while :; do echo x; sleep 0.01; done"})
     with Server([Say(tools=[endless])]) as server:
-        run = subprocess.Popen(
-            [COMMAND, "-p", "go", "--permission-mode", "bypass", "--output-format", "stream-json"],
-            cwd=place.project, env=place.server(server.url), stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        run = place.start(
+            "-p", "go", "--permission-mode", "bypass", "--output-format", "stream-json",
+            env=place.server(server.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert run.stdout is not None
         assert run.stderr is not None
@@ -738,18 +733,14 @@ def test_what_a_stream_cannot_carry_is_replaced(
         env = {**place.server(server.url), "PYTHONIOENCODING": encoding}
         done = place.run("-p", "go", env=env)
     assert (done.returncode, done.stdout) == (0, printed.format("?")), done.stderr
-    show = [COMMAND, "sessions", "show", place.logs()[0].parent.name]
-    shown = subprocess.run(show, cwd=place.project, env=env, capture_output=True, timeout=PATIENCE)
+    shown = place.run("sessions", "show", place.logs()[0].parent.name, env=env, text=False)
     assert printed.format("\ufffd").encode() in shown.stdout, shown.stderr
 
 
 def test_input_that_is_no_text_in_its_encoding(place: Place) -> None:
     with Server([Say("Yes.")]) as server:
         env = {**place.server(server.url), "PYTHONIOENCODING": "utf-8:strict"}
-        done = subprocess.run(
-            [COMMAND, "-p"], input=b"so \xff?", cwd=place.project, env=env, capture_output=True,
-            timeout=PATIENCE,
-        )  # fmt: skip
+        done = place.run("-p", env=env, stdin=b"so \xff?", text=False)
     assert (done.returncode, done.stdout) == (0, b"Yes.\n"), done.stderr
     assert "so \\ufffd?" in json.dumps(server.requests[-1]["messages"])
 

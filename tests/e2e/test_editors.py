@@ -22,7 +22,7 @@ from acp.schema import (
 )
 from PIL import Image
 
-from ..support.command import COMMAND, PATIENCE, Place, gone, running
+from ..support.command import PATIENCE, Place, gone, running
 from ..support.editor import Editor, edit
 from ..support.server.loopback import Fail, Say, Server
 from ..support.terminal.screen import Terminal
@@ -435,13 +435,10 @@ def test_lines_that_are_no_messages_and_a_signal(tmp_path: Path) -> None:
     job = f"sleep 300.{secrets.randbelow(10**9)}"
     steps = [Say(tools=[("Bash", {"command": job, "run_in_background": True})]), Say("It runs.")]
     with Server(steps) as server:
-        process = subprocess.Popen(
-            [COMMAND, "--permission-mode", "bypass", "acp"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=place.project,
-            env=place.server(server.url),
-        )
+        process = place.start(
+            "--permission-mode", "bypass", "acp", env=place.server(server.url),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=False,
+        )  # fmt: skip
         assert process.stdin is not None
         assert process.stdout is not None
 

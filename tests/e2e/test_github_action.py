@@ -1,11 +1,12 @@
 """The GitHub Action: its script against a stand-in for GitHub's API, and the form of action.yml."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from ctxagent.agent.cli.github_action import MAX_COMMENT_CHARS, comment_of
+from ctxagent.agent.cli.github_action import MAX_COMMENT_CHARS, comment_of, main
 
-from ..support.command import Place
+from ..support.command import PATIENCE, Place
 from ..support.server.loopback import Body, Say, Server
 
 ROOT = Path(__file__).parents[2]
@@ -24,6 +25,7 @@ ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
 EXAMPLES = re.findall(
     r"```yaml\n(.*?)```", (ROOT / "docs" / "guide" / "github-action.md").read_text(), re.DOTALL
 )
+RunStep = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 class GitHub:
@@ -101,18 +103,18 @@ def comment(body: str, **changed: Any) -> Body:
     return event
 
 
-def step(
+def environ(
     place: Place,
     server: Server,
     github: GitHub,
     event: Body | None = None,
     name: str = "issue_comment",
     **inputs: str,
-) -> "subprocess.CompletedProcess[str]":
-    """Run the step as the action does, with the inputs and what GitHub sets."""
+) -> dict[str, str]:
+    """Write the event and return the environment of the step: the inputs and what GitHub sets."""
     (place.root / "event.json").write_text(json.dumps(event or {}))
     more = {f"INPUT_{key.upper()}": value for key, value in inputs.items()}
-    env = place.server(server.url) | {
+    return place.server(server.url) | {
         "GITHUB_EVENT_NAME": name,
         "GITHUB_EVENT_PATH": str(place.root / "event.json"),
         "GITHUB_API_URL": github.url,
@@ -125,14 +127,24 @@ def step(
         "ACTIONS_RUNTIME_TOKEN": "also-secret",
         **more,
     }
-    return subprocess.run(
-        [sys.executable, "-I", "-m", "ctxagent.agent.cli.github_action"],
-        cwd=place.project,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+
+
+@pytest.fixture
+def step(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> RunStep:
+    """Run the step in this process; the agent is a process of its own."""
+
+    def run(*given: Any, **named: Any) -> "subprocess.CompletedProcess[str]":
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "environ", environ(place, *given, **named))
+            patch.chdir(place.project)
+            with pytest.raises(SystemExit) as end:
+                main()
+        out, err = capfd.readouterr()
+        return subprocess.CompletedProcess([], int(end.value.code or 0), out, err)
+
+    return run
 
 
 def outputs(place: Place) -> Mapping[str, str]:
@@ -144,9 +156,9 @@ def told(body: Body) -> str:
     return json.dumps(body["messages"], ensure_ascii=False)
 
 
-def test_a_comment_is_answered_below_it(place: Place) -> None:
+def test_a_comment_is_answered_below_it(place: Place, step: RunStep) -> None:
     with GitHub().serving() as github, Server([Say("It was the **walrus**.")]) as server:
-        done = step(place, server, github, comment("/ctxagent why does it break?"))
+        done = step(server, github, comment("/ctxagent why does it break?"))
     assert done.returncode == 0, done.stderr
     ((path, body),) = github.comments
     assert path == "/repos/zoo/walrus/issues/7/comments"
@@ -161,10 +173,10 @@ def test_a_comment_is_answered_below_it(place: Place) -> None:
     assert server.rejected == []
 
 
-def test_the_words_of_a_stranger_stay_out(place: Place) -> None:
+def test_the_words_of_a_stranger_stay_out(place: Place, step: RunStep) -> None:
     event = comment("/ctxagent fix it", issue__author_association="NONE")
     with GitHub().serving() as github, Server([Say("Done.")]) as server:
-        done = step(place, server, github, event)
+        done = step(server, github, event)
     assert done.returncode == 0, done.stderr
     assert "fix it" in told(server.requests[0])
     assert "It breaks" not in told(server.requests[0])
@@ -194,9 +206,11 @@ def test_the_words_of_a_stranger_stay_out(place: Place) -> None:
         ),
     ],
 )
-def test_others_start_nothing(place: Place, event: Body, permission: str, why: str) -> None:
+def test_others_start_nothing(
+    place: Place, step: RunStep, event: Body, permission: str, why: str
+) -> None:
     with GitHub(permission).serving() as github, Server([Say("No.")]) as server:
-        done = step(place, server, github, event)
+        done = step(server, github, event)
     assert done.returncode == 0, done.stderr
     assert why in done.stdout
     assert (server.requests, github.comments) == ([], [])
@@ -205,19 +219,23 @@ def test_others_start_nothing(place: Place, event: Body, permission: str, why: s
 
 def test_a_schedule_writes_the_summary_of_the_job(place: Place) -> None:
     with GitHub().serving() as github, Server([Say("All is well.")]) as server:
-        done = step(place, server, github, name="schedule", task="Look after the tests.")
+        env = environ(place, server, github, name="schedule", task="Look after the tests.")
+        done = subprocess.run(
+            [sys.executable, "-I", "-m", "ctxagent.agent.cli.github_action"],
+            cwd=place.project, env=env, capture_output=True, text=True, timeout=PATIENCE,
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert github.asked == []
     assert "All is well." in (place.root / "summary").read_text()
     assert "Look after the tests." in told(server.requests[0])
 
 
-def test_an_input_has_its_option_and_the_agent_no_token(place: Place) -> None:
+def test_an_input_has_its_option_and_the_agent_no_token(place: Place, step: RunStep) -> None:
     look = "env | grep -c -e ghs_secret -e also-secret -e GITHUB_OUTPUT"
     calls = [Say(tools=[("Bash", {"command": c})]) for c in (look, "touch a", "touch b")]
     with GitHub().serving() as github, Server([*calls, Say("Done.")]) as server:
         done = step(
-            place, server, github, name="schedule", task="go", model="claude-haiku-4-5",
+            server, github, name="schedule", task="go", model="claude-haiku-4-5",
             allow="Bash(touch:*)\n\n  Bash(env:*)\nBash(grep:*)\n", deny="Bash(touch b)\n",
             max_turns="4",
         )  # fmt: skip
@@ -228,10 +246,10 @@ def test_an_input_has_its_option_and_the_agent_no_token(place: Place) -> None:
     assert [path.name for path in place.project.iterdir()] == ["a"]
 
 
-def test_a_run_that_fails_is_posted_and_fails_the_step(place: Place) -> None:
+def test_a_run_that_fails_is_posted_and_fails_the_step(place: Place, step: RunStep) -> None:
     touch = Say(tools=[("Bash", {"command": "touch a"})])
     with GitHub().serving() as github, Server([touch, Say("I may not.")]) as server:
-        done = step(place, server, github, comment("/ctxagent go"))
+        done = step(server, github, comment("/ctxagent go"))
     assert done.returncode == 3
     ((_, body),) = github.comments
     assert "status denied" in body
@@ -241,9 +259,11 @@ def test_a_run_that_fails_is_posted_and_fails_the_step(place: Place) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 500, 302])
-def test_a_comment_that_is_refused_is_told_and_not_lost(place: Place, status: int) -> None:
+def test_a_comment_that_is_refused_is_told_and_not_lost(
+    place: Place, step: RunStep, status: int
+) -> None:
     with GitHub(status=status).serving() as github, Server([Say("Found it.")]) as server:
-        done = step(place, server, github, comment("/ctxagent go"))
+        done = step(server, github, comment("/ctxagent go"))
     assert done.returncode == 1
     assert str(status) in done.stderr
     assert "issues: write" in done.stderr
@@ -259,17 +279,17 @@ def test_a_comment_that_is_refused_is_told_and_not_lost(place: Place, status: in
         (comment("/ctxagent"), "issue_comment", "there is no task"),
     ],
 )
-def test_no_task_is_an_error(place: Place, event: Body | None, name: str, why: str) -> None:
+def test_no_task_is_an_error(step: RunStep, event: Body | None, name: str, why: str) -> None:
     with GitHub().serving() as github, Server([Say("No.")]) as server:
-        done = step(place, server, github, event, name=name)
+        done = step(server, github, event, name=name)
     assert done.returncode == 2
     assert why in done.stderr
     assert server.requests == []
 
 
-def test_what_is_printed_commands_the_runner_nothing(place: Place) -> None:
+def test_what_is_printed_commands_the_runner_nothing(step: RunStep) -> None:
     with GitHub().serving() as github, Server([Say("::error::x\n::add-mask::walrus")]) as server:
-        done = step(place, server, github, name="schedule", task="go")
+        done = step(server, github, name="schedule", task="go")
     lines = done.stdout.splitlines()
     assert lines[0].startswith("::stop-commands::")
     assert lines[-1] == f"::{lines[0].removeprefix('::stop-commands::')}::"

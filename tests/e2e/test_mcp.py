@@ -22,7 +22,7 @@ from ctxagent.agent.replay.request_check import check_log
 from ctxagent.agent.session.entries import User
 from ctxagent.agent.session.log import encode_line, read_log
 
-from ..support.command import COMMAND, Place, alive, comes, gone
+from ..support.command import Place, alive, comes, gone
 from ..support.server.loopback import Body, Say, Server
 from ..support.terminal.screen import Terminal
 
@@ -261,7 +261,7 @@ def test_servers_end_with_the_agent_also_when_it_is_killed(place: Place) -> None
     configure(place, plain=plain(place, "stubborn"))
     with Server([use("mcp__plain__echo", {"text": "x"}), Say(fault="mute")]) as server:
         env = place.server(server.url)
-        process = subprocess.Popen([COMMAND, "-p", "go", *ALLOW], cwd=place.project, env=env)
+        process = place.start("-p", "go", *ALLOW, env=env)
         try:
             assert comes(lambda: len(server.requests) == 2)
             pids = [*map(int, notes(place, "pid"))]
@@ -613,10 +613,7 @@ def test_a_login(place: Place, lifetime: str) -> None:
         server, done = ran(place, [call, Say("Without it.")], *allow)
         assert "it wants a login: `ctxagent mcp login guarded`" in done.stderr
         assert "it wants a login" in results(server)[0]
-        process = subprocess.Popen(
-            [COMMAND, "mcp", "login", "guarded"], cwd=place.project, env=place.environ(),
-            stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        process = place.start("mcp", "login", "guarded", stdout=subprocess.PIPE)
         assert process.stdout is not None
         address = next(line for line in process.stdout if line.startswith("http"))
         with urllib.request.urlopen(address.strip()) as page:  # goes by a redirect to ours

@@ -91,10 +91,7 @@ def test_a_slow_program_is_waited_for(place: Place, server: Server) -> None:
 
 def test_a_pipe_that_nobody_writes_to_is_told_and_left(place: Place, server: Server) -> None:
     reading, writing = os.pipe()
-    done = subprocess.run(
-        [COMMAND, "-p", "hello"], stdin=reading, cwd=place.project,
-        env=place.server(server.url), capture_output=True, text=True, timeout=PATIENCE,
-    )  # fmt: skip
+    done = place.run("-p", "hello", env=place.server(server.url), stdin=reading)
     os.close(reading)
     os.close(writing)
     assert done.stdout == "Yes.\n"

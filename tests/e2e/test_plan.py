@@ -13,7 +13,7 @@ import pytest
 
 from ctxagent.agent.compaction.summary.request import COMPRESSED_MARK, is_summary_question
 
-from ..support.command import COMMAND, Place, comes
+from ..support.command import Place, comes
 from ..support.server.loopback import Body, Say, Server
 from ..support.terminal.screen import Terminal
 from .test_stream_input import talk
@@ -323,9 +323,8 @@ def test_plan_answers_and_pages_after_three_useless_summaries_and_a_kill(place: 
         done = place.run("-p", "Build a pool", *LIMITS, *more, env=env)
         assert done.returncode == 0, done.stderr
         before, keeper.until = keeper.summaries, 99
-        command = [COMMAND, "-p", "go on", "--continue", *LIMITS]
-        with subprocess.Popen(
-            command, cwd=place.project, env=env, stdin=subprocess.DEVNULL,
+        with place.start(
+            "-p", "go on", "--continue", *LIMITS, env=env,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         ) as process:  # fmt: skip
             assert comes(lambda: keeper.summaries > before, 120)

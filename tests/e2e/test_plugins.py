@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ..support.command import COMMAND, Place, comes, gone
+from ..support.command import Place, comes, gone
 from ..support.server.loopback import Body, Say, Server
 from ..support.terminal.screen import Terminal
 
@@ -491,10 +491,7 @@ def test_a_kill_while_one_is_put_in_place_of_another(
 def test_git_ends_with_the_command(place: Place) -> None:
     started = place.root / "started"
     env = place.environ({"GIT_SSH_COMMAND": f"echo $$ > {started}; exec sleep 300; :"})
-    child = subprocess.Popen(
-        [COMMAND, "plugin", "add", "--yes", "ssh://example.org/x"],
-        env=env, cwd=place.project, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    child = place.start("plugin", "add", "--yes", "ssh://example.org/x", env=env)
     assert comes(lambda: started.exists() and started.read_text().endswith("\n"))
     other = place.run("plugin", "add", "--yes", str(kit(place)))
     assert "plugins are being changed by another process" in other.stderr

@@ -7,14 +7,14 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from ..support.command import COMMAND, PATIENCE
+from ..support.command import Place
 from ..support.server.loopback import Say, Server
 
 UID = 54_321
@@ -48,35 +48,36 @@ class Plain:
     def state(self) -> Path:
         return self.temporary / f"ctxagent-{UID}"
 
-    def inside(self, command: Sequence[str]) -> list[str]:
-        user = ["--unshare-user", "--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL"]
-        return ["bwrap", *user, "--dev-bind", "/", "/", *self.mounts, "--", *command]
-
     def run(
         self, *arguments: str, server: Server | None = None, **environ: str
     ) -> "subprocess.CompletedProcess[str]":
         key = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"} if server else {}
         env = {"PATH": os.environ["PATH"], "TMPDIR": str(self.temporary), "LANG": "C.UTF-8"}
-        return subprocess.run(
-            self.inside([COMMAND, *arguments]),
-            cwd=self.project,
-            env={**env, **key, **environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-        )
+        with self.there() as user:
+            return Place(self.root).run(*arguments, env={**env, **key, **environ}, inside=user)
+
+    @contextmanager
+    def there(self) -> Iterator[int]:
+        """Yield the id of a process of that user which has the mounts."""
+        user = ("--unshare-user", "--uid", str(UID), "--gid", str(UID), "--cap-drop", "ALL")
+        command = ["bwrap", *user, "--dev-bind", "/", "/", *self.mounts, "--"]
+        with subprocess.Popen(
+            [*command, "sh", "-c", "echo $$; exec cat"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
+            assert process.stdout is not None
+            told = process.stdout.readline()
+            if not told:
+                pytest.skip("bubblewrap cannot have another user here")
+            yield int(told)
+            process.communicate()  # it ends with its input
 
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Plain:
-    place = Plain(tmp_path)
     if not shutil.which("bwrap"):
         pytest.skip("there is no bubblewrap, by which another user is had")
-    start = place.inside([sys.executable, "-c", "import ctxagent"])
-    if subprocess.run(start, capture_output=True).returncode:
-        pytest.skip("bubblewrap cannot have another user here")
-    return place
+    return Plain(tmp_path)
 
 
 def homes(plain: Plain, how: str) -> dict[str, str]:

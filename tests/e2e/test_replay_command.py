@@ -19,7 +19,7 @@ from ctxagent.agent.compaction.policy import policy_of
 from ctxagent.agent.config.load import load_settings
 from ctxagent.agent.permissions.rules import parse_rule
 
-from ..support.command import COMMAND, PATIENCE, Place, comes, gone
+from ..support.command import PATIENCE, Place, comes, gone
 from ..support.sessions.history import words
 from ..support.sessions.recorded import STORY, claude_call, claude_line, claude_result, lines
 from ..support.terminal.screen import Terminal
@@ -344,9 +344,8 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing(
 ) -> None:
     place, scratch = Place(tmp_path / "place"), tmp_path / "scratch"
     scratch.mkdir()
-    process = subprocess.Popen(
-        [COMMAND, "replay", *several(tmp_path), *MODEL],
-        cwd=place.project, env=place.environ({"TMPDIR": str(scratch)}), text=True,
+    process = place.start(
+        "replay", *several(tmp_path), *MODEL, env=place.environ({"TMPDIR": str(scratch)}),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert comes(lambda: any(scratch.glob("*/*/session/log.jsonl")), PATIENCE)
@@ -363,12 +362,9 @@ def test_a_reader_that_goes_away_ends_it_without_words(tmp_path: Path, session: 
     place = Place(tmp_path / "place")
     reading, writing = os.pipe()
     os.close(reading)
-    command = [COMMAND, "replay", str(session), *MODEL]
-    done = subprocess.run(
-        command, cwd=place.project, env=place.environ(), stdout=writing, stderr=subprocess.PIPE
-    )
+    done = place.run("replay", str(session), *MODEL, stdout=writing)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (1, b"")
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_on_a_terminal_it_says_how_far_it_is_and_then_no_more(

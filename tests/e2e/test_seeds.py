@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..support import starter
 from ..support.command import COMMAND, PATIENCE, Place
 from ..support.terminal.screen import Terminal
 
@@ -54,8 +53,7 @@ class Played(Place):
             cwd = (cwd / (where or ".")).resolve()
             key = (cwd.name, arguments)
             if key not in self.said:
-                command = [COMMAND, *shlex.split(arguments)]
-                done = starter.run(command, cwd, self.environ(), PATIENCE, None)
+                done = self.run(*shlex.split(arguments), cwd=cwd)
                 self.said[key] = done.stdout + done.stderr
             return self.shell(rest, cwd, self.said[key]).returncode == 0
         return self.shell(command, cwd).returncode == 0

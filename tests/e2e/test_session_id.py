@@ -4,14 +4,13 @@ killed."""
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ..support.command import COMMAND, Place
+from ..support.command import Place
 from ..support.server.loopback import Body, Fail, Say, Server, Step
 
 TASK = ("-p", "do it", "--session-id", "nightly-7", "--output-format", "json")
@@ -60,8 +59,7 @@ def test_the_same_command_again_gives_the_same_result_and_asks_nobody(
 @pytest.mark.parametrize("aim", ["Step 0.", "Step 1.", "All done."])
 def test_a_turn_that_a_kill_cut_goes_on(place: Place, server: Server, aim: str) -> None:
     env = place.server(server.url)
-    command = [COMMAND, *TASK, *BYPASS]
-    process = subprocess.Popen(command, cwd=place.project, env=env, stdin=subprocess.DEVNULL)
+    process = place.start(*TASK, *BYPASS, env=env)
     with server.halted_after(aim):
         os.kill(process.pid, signal.SIGKILL)
         process.wait()

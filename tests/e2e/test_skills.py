@@ -10,7 +10,7 @@ import pytest
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
 
-from ..support.command import COMMAND, Place, comes
+from ..support.command import Place, comes
 from ..support.server.loopback import Body, Say, Server
 from ..support.terminal.screen import Terminal
 
@@ -476,10 +476,9 @@ def test_in_the_repl(place: Place) -> None:
 def _kill_in_a_turn(place: Place, env: dict[str, str], keeper: Keeper) -> None:
     """Kill a run that goes on with the session while it works, once it was summarised again."""
     before, keeper.until = keeper.summaries, keeper.summaries + 5
-    run = subprocess.Popen(
-        [COMMAND, "-p", "go on", *LIMITS, "--continue"],
-        cwd=place.project, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True,
+    run = place.start(
+        "-p", "go on", *LIMITS, "--continue", env=env,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
         assert comes(lambda: keeper.summaries > before, 120)

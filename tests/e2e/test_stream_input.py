@@ -15,7 +15,7 @@ import pytest
 
 from ctxagent.tools import image as images
 
-from ..support.command import COMMAND, PATIENCE, Place, comes, running
+from ..support.command import PATIENCE, Place, comes, running
 from ..support.server.loopback import Body, Fail, Say, Server
 
 STREAM = ("-p", "--input-format", "stream-json", "--output-format", "stream-json")
@@ -66,15 +66,8 @@ class Driver:
 
 @contextmanager
 def talk(place: Place, url: str, *more: str) -> Iterator[Driver]:
-    with subprocess.Popen(
-        [COMMAND, *STREAM, *more],
-        cwd=place.project,
-        env=place.server(url),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with place.start(*STREAM, *more, env=place.server(url), **pipes) as process:
         bound = threading.Timer(PATIENCE, process.kill)  # for what never ends
         bound.start()
         try:

@@ -18,7 +18,7 @@ from ctxagent.agent.session.log import read_log
 from ctxagent.agent.session.totals import Totals
 
 from ..compaction.test_engine import RECORD
-from ..support.command import COMMAND, PATIENCE, Place, comes, running
+from ..support.command import PATIENCE, Place, comes, running
 from ..support.server.loopback import Body, Say, Server, Step, flat
 from .test_engine_http import asks_for_a_record
 
@@ -147,9 +147,9 @@ def test_killed_in_the_middle_and_gone_on_with(place: Place) -> None:
         return Say("Never heard.", fault="silence", after=2)
 
     with Server(Cast([tasks("red", "green", "blue")], child)) as server:
-        process = subprocess.Popen(
-            [COMMAND, "-p", "count"], cwd=place.project, env=place.server(server.url),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        process = place.start(
+            "-p", "count", env=place.server(server.url),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         for _ in range(2):
             assert waiting.acquire(timeout=PATIENCE)
@@ -198,10 +198,9 @@ def test_ctrl_c_ends_all(place: Place) -> None:
 
     with Server(Cast([tasks("red", "green", "blue", type="general")], child)) as server:
         options = ("-p", "go", "--output-format", "stream-json", "--permission-mode", "bypass")
-        process = subprocess.Popen(
-            [COMMAND, *options], cwd=place.project, env=place.server(server.url), text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        process = place.start(
+            *options, env=place.server(server.url), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         assert process.stdout is not None
         asleep: set[str] = set()
         for event in map(json.loads, process.stdout):

@@ -22,7 +22,7 @@ from ctxagent.agent.session.entries import Session, User
 from ctxagent.agent.session.log import Log, read_log
 from ctxagent.agent.session.store import Project
 
-from ..support.command import COMMAND, PATIENCE, Place
+from ..support.command import PATIENCE, Place
 from ..support.disk import shimmed
 from ..support.server.loopback import Say, Server
 from ..support.terminal.seat import ESC, Desk, Seat, drive
@@ -268,10 +268,9 @@ def waiting(
     place: Place, *arguments: str, env: dict[str, str]
 ) -> Iterator["subprocess.Popen[str]"]:
     """A run that has said that it waits."""
-    with subprocess.Popen(
-        [COMMAND, *arguments, "--wait"], cwd=place.project, env=env, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    ) as run:  # fmt: skip
+    with place.start(
+        *arguments, "--wait", env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
         assert run.stderr is not None
         assert "waiting for it" in run.stderr.readline()
         yield run

@@ -10,7 +10,7 @@ import pytest
 
 from ctxagent.agent.compaction.summary.request import COMPRESSED_MARK, is_summary_question
 
-from ..support.command import COMMAND, Place, comes
+from ..support.command import Place, comes
 from ..support.server.loopback import SEARCH_BLOCKS, Body, Fail, Say, Server
 from ..support.terminal.screen import Terminal
 from .test_mcp import SUMMARY, configure, plain
@@ -188,9 +188,9 @@ def test_it_is_there_where_the_server_is_the_api(place: Place) -> None:
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:9", "ANTHROPIC_API_KEY": "test-key-1"}
     for number, arguments in enumerate(((), ("-c", "web.search=off"))):
         here = Place(place.root / str(number))
-        process = subprocess.Popen(
-            [COMMAND, "-p", "go", *arguments], cwd=here.project, env=here.environ(nowhere),
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        process = here.start(
+            "-p", "go", *arguments, env=here.environ(nowhere),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         assert comes(lambda at=here: any(log.read_text().count("\n") > 1 for log in at.logs()))
         process.kill()
@@ -365,10 +365,9 @@ def test_ended_in_the_middle_of_a_search(place: Place, number: int) -> None:
     blocks = [{"type": "text", "text": "Let me see."}, *search("a")]
     stands = Say(blocks=blocks, fault="silence", after=11)  # the search is whole
     with Server([stands, Say("Yes.")]) as server:
-        process = subprocess.Popen(
-            [COMMAND, "-p", "go", *ON, "--output-format", "stream-json"],
-            cwd=place.project, env=place.server(server.url), text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        process = place.start(
+            "-p", "go", *ON, "--output-format", "stream-json", env=place.server(server.url),
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         assert process.stdout is not None
         for line in process.stdout:

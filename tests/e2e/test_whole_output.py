@@ -144,10 +144,7 @@ def test_a_command_that_becomes_a_job_takes_its_file_along(place: Place) -> None
 
 def test_what_a_killed_agent_had_of_an_output_is_named_and_can_be_read(place: Place) -> None:
     options = script(place, ("Bash", {"command": "seq 1 50000; sleep 1000"}))
-    process = subprocess.Popen(
-        [COMMAND, *options], cwd=place.project, env=place.environ(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    process = place.start(*options, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with process:
         assert comes(lambda: bool(place.logs()))
         folder = place.logs()[0].parent

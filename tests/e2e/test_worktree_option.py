@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ..support.command import COMMAND, Place, comes
+from ..support.command import Place, comes
 from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 
@@ -189,14 +189,10 @@ def test_where_it_cannot_be_it_says_why(place: Place, what: str, why: str) -> No
 def test_two_at_once_do_not_share_it(place: Place) -> None:
     waits = Say("Slow words that never end.", fault="silence", after=5)
     with Server([waits, Say("Other.")]) as server:
-        with subprocess.Popen(
-            [COMMAND, "-p", "go", "--worktree", "fix"],
-            cwd=place.project,
-            env=place.server(server.url),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as first:
+        with place.start(
+            "-p", "go", "--worktree", "fix", env=place.server(server.url),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        ) as first:  # fmt: skip
             assert comes(lambda: len(server.requests) == 1)
             second = run(place, server)
             other = run(place, server, name="other")

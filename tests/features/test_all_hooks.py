@@ -29,7 +29,7 @@ from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Entry, Note, ToolResult
 from ctxagent.agent.session.log import read_log
 
-from ..support.command import COMMAND, Place
+from ..support.command import Place
 from ..support.server.validator import validate
 
 HEARD = "cat >> heard"  # what a hook does that only listens
@@ -267,10 +267,7 @@ def test_a_hook_at_the_end_can_be_interrupted_and_the_result_stands(tmp_path: Pa
     begun = os.open(place.project / "begun", os.O_RDONLY | os.O_NONBLOCK)
     hook = "hooks.session_end=echo on > begun; sleep 900"
     options = ("--model", f"scripted:{script}", "--output-format", "stream-json", "-c", hook)
-    run = subprocess.Popen(
-        [COMMAND, "-p", "go", *options], cwd=place.project, env=place.environ(), text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    run = place.start("-p", "go", *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     with run:
         assert select.select([begun], [], [], 200)[0], "the hook never ran"
         os.close(begun)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 from . import starter
@@ -48,24 +49,30 @@ class Place:
     def server(self, url: str) -> dict[str, str]:
         return self.environ({"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "test-key-1"})
 
+    def start(
+        self, *arguments: str, env: Mapping[str, str] | None = None, **options: Any
+    ) -> "subprocess.Popen[Any]":
+        """Start the command; `options` are those of `subprocess.Popen`."""
+        options = {"cwd": self.project, "stdin": subprocess.DEVNULL, "text": True, **options}
+        env = self.environ() if env is None else env
+        return starter.Popen([COMMAND, *arguments], env=env, **options)
+
     def run(
-        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str | int | None = None
-    ) -> "subprocess.CompletedProcess[str]":
+        self, *arguments: str, env: Mapping[str, str] | None = None,
+        stdin: str | bytes | int | None = None, **options: Any,
+    ) -> "subprocess.CompletedProcess[Any]":  # fmt: skip
         """Run the command to its end. `stdin` is a text or a descriptor; without it there is none
         to read from."""
-        env = self.environ() if env is None else env
-        if starter.can_start(env):
-            return starter.run([COMMAND, *arguments], self.project, env, PATIENCE, stdin)
-        source = subprocess.DEVNULL if stdin is None else stdin
-        return subprocess.run(
-            [COMMAND, *arguments],
-            cwd=self.project,
-            env=env,
-            text=True,
-            capture_output=True,
-            timeout=PATIENCE,
-            **({"input": stdin} if isinstance(stdin, str) else {"stdin": source}),
-        )
+        text = stdin if isinstance(stdin, str | bytes) else None
+        source = subprocess.DEVNULL if stdin is None else stdin if text is None else PIPE
+        options = {"stdin": source, "stdout": PIPE, "stderr": PIPE, **options}
+        with self.start(*arguments, env=env, **options) as process:
+            try:
+                out, err = process.communicate(text, timeout=PATIENCE)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def logs(self) -> list[Path]:
         return sorted(self.state.glob("projects/*/sessions/*/log.jsonl"))

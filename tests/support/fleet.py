@@ -19,7 +19,7 @@ from ctxagent.agent.session.entries import Assistant, User
 from ctxagent.agent.session.log import Entries
 from ctxagent.agent.session.totals import Totals
 
-from .command import COMMAND, PATIENCE, Place, alive, comes
+from .command import PATIENCE, Place, alive, comes
 from .server.loopback import Body, Say, Server
 
 BYPASS = ("--permission-mode", "bypass")
@@ -102,16 +102,10 @@ class Fleet:
 
     def start(self, *words: str, env: Mapping[str, str]) -> "subprocess.Popen[str]":
         """Start a run."""
-        return subprocess.Popen(
-            [COMMAND, *BYPASS, "fleet", "run", "tasks.jsonl", *words],
-            cwd=self.place.project,
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        return self.place.start(
+            *BYPASS, "fleet", "run", "tasks.jsonl", *words, env=env,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
 
     def status(self) -> dict[str, Any]:
         """What `fleet status --json` says."""

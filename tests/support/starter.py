@@ -7,7 +7,7 @@ streams, and runs the program's `main`. It is a child of the worker, like any pr
 worker starts.
 
 `can_start` says for which environments this is the same as a whole start. Tests that start
-`COMMAND` themselves, in tmux, in a shell or by `subprocess`, have whole starts.
+`COMMAND` in tmux, in a shell or by `subprocess` have whole starts, which cost ten times as much.
 """
 
 import atexit
@@ -27,10 +27,10 @@ import tempfile
 import termios
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import cache
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 from ptyprocess import PtyProcess
 
@@ -50,7 +50,9 @@ LATER = (
     "HOME", "TMPDIR", "TERM", "COLORTERM", "EDITOR", "VISUAL", "TIKTOKEN_CACHE_DIR",
     "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL",
 )  # fmt: skip
-CLONE_PARENT = 0x8000
+CLONE_PARENT, CLONE_NEWNS, CLONE_NEWUSER = 0x8000, 0x20000, 0x10000000
+PR_SET_NO_NEW_PRIVS = 38
+CAPABILITY_VERSION = 0x20080522
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}
 _LOCK = threading.Lock()  # held from a request to its answer
 
@@ -66,55 +68,45 @@ def can_start(env: Mapping[str, str]) -> bool:
 
 def start(
     command: Sequence[str], cwd: Path, env: Mapping[str, str], streams: Sequence[int], *,
-    terminal: bool = False,
+    session: bool = False, terminal: bool = False, inside: int | None = None,
 ) -> int:  # fmt: skip
     """Start the command with these descriptors as standard streams and return its process id.
 
-    With `terminal` they are the terminal of a session of its own.
+    With `session` it leads a session of its own. With `terminal` the streams are its terminal.
+    `inside` is the id of a process whose user and mount namespaces the command shares.
     """
-    asked = {"command": list(command), "cwd": str(cwd), "env": dict(env), "terminal": terminal}
+    asked = {
+        "command": list(command), "cwd": str(cwd), "env": dict(env),
+        "session": session, "terminal": terminal, "inside": inside,
+    }  # fmt: skip
     message = json.dumps(asked, ensure_ascii=False).encode(errors="surrogateescape")
     with _LOCK:
         socket.send_fds(_channel(), [message], list(streams))
         return int(_channel().recv(100))
 
 
-def run(
-    command: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str],
-    patience: float,
-    stdin: str | int | None,
-) -> "subprocess.CompletedProcess[str]":
-    """Do what `subprocess.run` does, with the output captured; `stdin` is a text, a descriptor, or
-    None for nothing to read from."""
-    out, err = os.pipe(), os.pipe()
-    if isinstance(stdin, str):
-        source, sink = os.pipe()
-    else:
-        source = os.open(os.devnull, os.O_RDONLY) if stdin is None else os.dup(stdin)
-        sink = None
-    pid = start(command, cwd, env, [source, out[1], err[1]])
-    for each in (source, out[1], err[1]):
-        os.close(each)
-    bound = threading.Timer(patience, os.kill, (pid, signal.SIGKILL))
-    bound.start()
-    try:
-        with open(out[0]) as output, open(err[0]) as errors, ThreadPoolExecutor(2) as beside:  # noqa: PTH123
-            told = beside.submit(errors.read)
-            if sink is not None:
-                beside.submit(_write, sink, str(stdin))
-            said = output.read()
-            _, status = os.waitpid(pid, 0)
-    finally:
-        bound.cancel()
-    code = os.waitstatus_to_exitcode(status)
-    return subprocess.CompletedProcess(list(command), code, said, told.result())
+class Popen(subprocess.Popen[Any]):
+    """A `subprocess.Popen` of the command, with a quick start where `can_start` allows it."""
 
+    def __init__(self, *arguments: Any, inside: int | None = None, **options: Any) -> None:
+        self._inside = inside  # as for `start`
+        super().__init__(*arguments, **options)
 
-def _write(number: int, text: str) -> None:
-    with suppress(BrokenPipeError), open(number, "w") as file:
-        file.write(text)
+    def _execute_child(self, *arguments: Any) -> None:
+        given = signature(super()._execute_child).bind(*arguments).arguments
+        if not can_start(given["env"]):
+            assert self._inside is None, "only a quick start enters namespaces"
+            super()._execute_child(*arguments)
+            return
+        inside = [given[name] for name in ("p2cread", "c2pwrite", "errwrite")]
+        streams = [number if each == -1 else each for number, each in enumerate(inside)]
+        self.pid = start(
+            given["args"], given["cwd"], given["env"], streams,
+            session=given["start_new_session"], inside=self._inside,
+        )  # fmt: skip
+        self._child_created = True
+        pipes = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+        self._close_pipe_fds(*(given[name] for name in pipes))
 
 
 def in_terminal(
@@ -219,6 +211,21 @@ def _leave(end: SystemExit) -> None:
     os._exit(end.code or 0)
 
 
+def _enter(process: int) -> None:
+    """Share the user and mount namespaces of another process, without capabilities."""
+    library = ctypes.CDLL(None, use_errno=True)
+    header, none = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    namespaces = os.pidfd_open(process)
+    for failed in (
+        library.setns(namespaces, CLONE_NEWUSER | CLONE_NEWNS),
+        library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
+        library.capset(header, none),
+    ):
+        if failed:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    os.close(namespaces)
+
+
 def _import_all() -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
@@ -250,8 +257,11 @@ def _fork_sibling() -> int:
 
 def _take_over(asked: dict, streams: Sequence[int]) -> None:
     """Make this process what an interpreter is that has just begun."""
-    if asked["terminal"]:
+    if asked["inside"] is not None:
+        _enter(asked["inside"])
+    if asked["session"] or asked["terminal"]:
         os.setsid()
+    if asked["terminal"]:
         fcntl.ioctl(streams[0], termios.TIOCSCTTY, 0)
     for target, each in enumerate(streams):
         os.dup2(each, target)

@@ -298,9 +298,9 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody(place: Place) -> None:
     steps = Steps()
     master, slave = pty.openpty()
     with Server(steps) as server:
-        process = subprocess.Popen(
-            [COMMAND, "--permission-mode", "bypass"], cwd=place.project,
-            env=place.server(server.url), text=True, stdin=slave, stdout=subprocess.PIPE,
+        process = place.start(
+            "--permission-mode", "bypass", env=place.server(server.url),
+            stdin=slave, stdout=subprocess.PIPE,
         )  # fmt: skip
         os.write(master, b"go\n")
         assert steps.went_on.wait(PATIENCE)

@@ -18,7 +18,7 @@ from ctxagent.agent.models.address import unencrypted_host
 from ctxagent.agent.models.bounded_body import MAX_BODY_BYTES, bound_body
 from ctxagent.agent.models.messages.draft import MAX_BLOCKS, MAX_REPLY_CHARS, ReplyDraft
 
-from ...support.command import COMMAND, Place
+from ...support.command import Place
 from ...support.server.loopback import Fail, Say, Server
 
 KEY = "test-key-1"  # as `Place.server` has it
@@ -162,10 +162,9 @@ def test_an_address_without_encryption_is_warned_of(tmp_path: Path) -> None:
     place = Place(tmp_path)
     env = place.environ({"ANTHROPIC_BASE_URL": "http://models.invalid", "ANTHROPIC_API_KEY": KEY})
     told = "go to models.invalid unencrypted"
-    with subprocess.Popen(
-        [COMMAND, "-p", "hi"], cwd=place.project, env=env, text=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-    ) as process:  # fmt: skip
+    with place.start(
+        "-p", "hi", env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
         assert process.stderr is not None
         assert any(told in line for line in process.stderr)
         process.terminate()  # it would try to connect for half a minute

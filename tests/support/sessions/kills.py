@@ -105,15 +105,13 @@ class Victim:
             self.terminal.type("go on\r")
             self.pid = self.terminal.child.pid
         else:
-            command = [COMMAND, "-p", "go on", *arguments]
-            with (place.root / "stderr").open("ab") as errors, open(os.devnull, "r+b") as null:  # noqa: PTH123
-                if aim.on != "start" and starter.can_start(env):
-                    streams = [null.fileno(), null.fileno(), errors.fileno()]
-                    self.pid = starter.start(command, place.project, env, streams)
-                else:  # the imports too are what is killed
-                    self.pid = subprocess.Popen(
-                        command, cwd=place.project, env=env, stdin=null, stdout=null, stderr=errors
-                    ).pid
+            whole = aim.on == "start"  # the imports too are what is killed
+            with (place.root / "stderr").open("ab") as errors:
+                self._process = (subprocess.Popen if whole else starter.Popen)(
+                    [COMMAND, "-p", "go on", *arguments], cwd=place.project, env=env,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors,
+                )  # fmt: skip
+            self.pid = self._process.pid
         self._handle = os.pidfd_open(self.pid)
         self.fds = [self._handle]
         if self.terminal is not None:
@@ -132,7 +130,7 @@ class Victim:
             signal.pidfd_send_signal(self._handle, signal.SIGKILL)
         os.close(self._handle)
         if self.terminal is None:
-            return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            return self._process.wait()
         self.terminal.child.wait()
         self.terminal.child.close()
         return self.terminal.child.exitstatus or -(self.terminal.child.signalstatus or 0)
