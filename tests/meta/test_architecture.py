@@ -70,8 +70,7 @@ WITHOUT_TEST_FILE = {
     "loop": "agent compaction_host",
     "models": "base body draft gaps probe refusals retry",
     "replay": (
-        "builder charts codex ctxagent host json measures opencode parallel results table "
-        "tool_names"
+        "builder charts codex ctxagent host json measures opencode parallel results tool_names"
     ),
     "security": "bubblewrap home_paths name_proxy planted redaction sandbox_paths secret_shapes",
     "system": "child git_links process_table safe_open",
