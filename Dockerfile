@@ -10,7 +10,7 @@ RUN /opt/ctxagent/bin/pip install --no-cache-dir --constraint constraints.txt . 
 FROM debian:trixie-slim
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends \
-        bubblewrap ca-certificates git python3 ripgrep \
+        bubblewrap ca-certificates git python3 \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 1000 --create-home -K HOME_MODE=0755 --shell /bin/bash ctxagent \
     && install --directory --owner=ctxagent --group=ctxagent --mode=700 /state \

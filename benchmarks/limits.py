@@ -23,7 +23,6 @@ CASES = {
     "files for Glob in a work tree": 50_000,
     "files in one folder for Glob": 100_000,
     "files for Grep": 50_000,
-    "files for Grep without ripgrep": 50_000,
     "folders within folders": 1_500,
     "MB of one line": 5,
     "MB of an argument": 5,

@@ -1,8 +1,8 @@
 """Grep: find the files, lines or counts that match a regular expression.
 
-The tool checks the arguments, runs one of the engines of `search_engines.py`, and makes a page of
-its hits. The engine is stopped as soon as the page is full, so an answer is bounded and quick
-whatever there is to find; what is cut says how to go on.
+The tool checks the arguments, runs ripgrep, and makes a page of its hits. The search is stopped as
+soon as the page is full, so an answer is bounded and quick whatever there is to find; what is cut
+says how to go on.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -18,8 +18,8 @@ from ..agent.errors import ToolError
 from .base import Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
 from .glob_patterns import compile_wildcard, tidy
-from .search_engines import GrepHit, Mode, Refused, Search, search_with_python, search_with_ripgrep
-from .system.programs import program
+from .ripgrep import GrepHit, Mode, Refused, Search, search_files
+from .system.programs import ripgrep
 from .system.project_files import tell_left_out
 
 SEARCH_TIMEOUT_S = 30.0
@@ -31,8 +31,10 @@ SNIFFED_BYTES = 1 << 16  # a NUL in so many first bytes: a binary file
 _LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
 _META = re.compile(r"[\\.+*?()|\[\]{}^$#&\-~]")
 _NARROW = "narrow the search with path, glob or type"
-
-Engine = Literal["ripgrep", "python"]
+_NO_RIPGREP = (
+    "Grep cannot search: there is no ripgrep here that commands could not have changed. Use "
+    "grep -rn in Bash."
+)
 
 
 class GrepParams(Params):
@@ -62,9 +64,7 @@ class GrepTool(Tool[GrepParams]):
     effect = "read"
     Params = GrepParams
 
-    def __init__(self, engine: Engine | None = None, seconds: float = SEARCH_TIMEOUT_S) -> None:
-        """Search with `engine`; None takes ripgrep where it is on the PATH, else Python."""
-        self._engine = engine
+    def __init__(self, seconds: float = SEARCH_TIMEOUT_S) -> None:
         self._seconds = seconds
 
     def subject(self, params: GrepParams) -> str:
@@ -90,7 +90,9 @@ class GrepTool(Tool[GrepParams]):
         page = _Page(search, place.name, params.offset, params.limit, context.is_denied)
         try:
             async with asyncio.timeout(self._seconds):
-                await self._search(search, page, context)
+                unreadable = await search_files(_program(context), search, page.take)
+            if unreadable:
+                page.note = f"files or directories that could not be read: {unreadable:,}"
         except TimeoutError:
             if not page.shown:
                 raise ToolError(
@@ -100,29 +102,15 @@ class GrepTool(Tool[GrepParams]):
             page.end = f"stopped after {self._seconds:g} s; {_NARROW} for what is missing"
         except Refused as refusal:
             raise ToolError(
-                f"The pattern {params.pattern!r} is no regular expression: {refusal}. Escape "
-                "characters meant as such, e.g. \\( \\[ \\{, or set literal=true."
+                f"ripgrep does not take this search: {refusal}. Escape characters meant as such, "
+                "e.g. \\( \\[ \\{, or set literal=true."
             ) from None
         except OSError as error:
             raise ToolError(f"Could not search {place.name}: {error.strerror}.") from error
         if page.seen:
             return Output(page.text(), page.details())
-        notes = "".join(f"\n[{note}]" for note in page.notes)
-        return Output(await _nothing(params, place, search) + notes, page.details())
-
-    async def _search(self, search: Search, page: "_Page", context: Context) -> None:
-        """ripgrep first. What it refuses may be good Python, such as look-around."""
-        path = program("rg", context.env.get("PATH"))
-        if path and self._engine != "python":
-            page.engine = "ripgrep"
-            try:
-                page.notes = await search_with_ripgrep(path, search, page.take)
-            except (Refused, OSError):
-                page.clear()  # it may fail on a file after it found something in others
-            else:
-                return
-        page.engine = "python"
-        page.notes = await search_with_python(search, page.take)
+        note = f"\n[{page.note}]" if page.note else ""
+        return Output(await _nothing(params, place, search) + note, page.details())
 
 
 @dataclass(slots=True)
@@ -135,8 +123,7 @@ class _Page:
     limit: int
     is_denied: Callable[[str], bool]
     left_out: set[str] = field(default_factory=set)  # files that a rule keeps; never told of
-    engine: Engine = "python"
-    notes: list[str] = field(default_factory=list)  # on what was not searched
+    note: str = ""  # on what was not searched
     seen: int = 0  # hits, with those before the offset
     shown: int = 0
     matches: int = 0
@@ -146,11 +133,6 @@ class _Page:
     last: GrepHit | None = None
     cut_lines: bool = False
     end: str = ""  # why there is no more on this page than there is
-
-    def clear(self) -> None:
-        """Take off what stands on the page, for a search by another engine."""
-        self.seen = self.shown = self.matches = self.size = 0
-        self.files, self.lines, self.last, self.cut_lines = set(), [], None, False
 
     def take(self, hit: GrepHit) -> bool:
         """Add a hit; return False when there is no room for it."""
@@ -223,7 +205,7 @@ class _Page:
             notes.append(f"matches: {self.matches:,}, files: {len(self.files):,}")
         if self.cut_lines:
             notes.append("long lines are cut; grep -o in Bash shows other parts of them")
-        notes += self.notes
+        notes.append(self.note)
         return "\n".join([*self.lines, *(f"[{note}]" for note in notes if note)])
 
     def details(self) -> dict[str, Any]:
@@ -232,8 +214,14 @@ class _Page:
             "matches": None if self.search.mode == "files" else self.matches,
             "files": len(self.files),
             "truncated": bool(self.end) or self.cut_lines,
-            "engine": self.engine,
         }
+
+
+def _program(context: Context) -> str:
+    """Return ripgrep. Raises ToolError where there is none."""
+    if found := ripgrep(context.env.get("PATH")):
+        return found
+    raise ToolError(_NO_RIPGREP)
 
 
 def _plan(params: GrepParams, context: Context, place: Place) -> Search:

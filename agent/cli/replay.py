@@ -14,7 +14,7 @@ import click
 
 from ..config.presets import PRESET_NAMES
 from ..errors import CtxagentError, UsageError
-from .options import ends_process, load, say
+from .options import ends_process, say
 from .progress import Progress
 from .replay_columns import Columns
 from .replay_recordings import load_all
@@ -23,9 +23,9 @@ from .replay_sweep import sweep_with
 if TYPE_CHECKING:
     from ..replay.results import Comparison
 
-MAX_DRAWN_RECORDINGS = 3  # whose curves are drawn in the terminal
 BREAKDOWN_POINTS = 48  # at which a report says what fills the window
 MIN_TABLE_CELLS, MAX_TABLE_CELLS = 80, 160
+EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains each row."
 
 
 @click.command(epilog="Example: ctxagent replay ~/.claude/projects/*/*.jsonl --report costs.html")
@@ -141,27 +141,24 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
                 told |= {"skipped": loaded.skipped, "notes": loaded.notes()}
             say(json.dumps(told, ensure_ascii=False))
         else:
-            _print_comparison(comparison, options)
+            _print_comparison(comparison)
             loaded.print_check(unnamed=hidden)
     return 0
 
 
-def _print_comparison(comparison: "Comparison", options: dict[str, Any]) -> None:
-    """Print the table, and the curves of a few recordings unless output is plain."""
-    from ..replay.report.curve import draw_curves
-    from ..replay.report.table import comparison_table
-    from ..ui.capabilities import detect_for_process
+def _print_comparison(comparison: "Comparison") -> None:
+    from ..replay.report.measures import headline, model_sentence, price_sentence
+    from ..replay.report.table import comparison_table, long_labels, stopped_notes
+    from ..ui.render.render import dim, render_text, table
 
     width = min(max(shutil.get_terminal_size().columns, MIN_TABLE_CELLS), MAX_TABLE_CELLS)
-    say(comparison_table(comparison, width))
-    ui = load(options).settings.ui
-    if ui.plain or len(comparison.runs) > MAX_DRAWN_RECORDINGS:
-        return
-    can = detect_for_process(ui)
-    ascii = not can.unicode or can.term == "dumb"
-    for runs in comparison.runs:
-        if drawn := draw_curves(runs, width, ascii=ascii):
-            say(f"\n{drawn}")
+    sentences = (headline(comparison), price_sentence(comparison), model_sentence(comparison))
+    head, rows = comparison_table(comparison)
+    shown = [dim(" ".join(filter(None, sentences)))]
+    if rows:
+        shown += ["", table(rows, head=head), "", dim(EXPLAINED)]
+    shown += map(dim, [*long_labels(comparison), *stopped_notes(comparison)])
+    say(render_text(shown, width=width, depth="plain"), nl=False)
 
 
 def _check_report_path(out: Path) -> None:

@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from ...tools.system.plural import count_of
-from ...tools.system.programs import describe_program
+from ...tools.system.programs import describe_program, ripgrep
 from ..config.load import LoadedSettings
 from ..config.places import can_be_written, config_home
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
@@ -36,7 +36,7 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
     """Return what the program needs and can use for work in `cwd`, and what of it there is."""
     settings, path = loaded.settings, os.environ.get("PATH")
     writable = can_be_written(state)
-    git, rg = describe_program("git", path), describe_program("rg", path)
+    git, rg = describe_program("git", path), ripgrep(path) or describe_program("rg", path)
     return [
         Finding("Python", sys.version.split()[0]),
         Finding("model", settings.model.id),
@@ -47,7 +47,7 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
         *_questions(settings, cwd),
         *_extensions(loaded, cwd),
         Finding("git", git or "not found: no branch and status for the model"),
-        Finding("ripgrep", rg or "not found: Grep searches in Python, slower"),
+        Finding("ripgrep", rg or "not found: Grep cannot search"),
         Finding(
             "tokenizer",
             str(tokens.vocabulary_path() or "estimates; --fetch-tokenizer downloads one"),

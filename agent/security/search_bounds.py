@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from ...tools.system.programs import program
+from ...tools.system.programs import ripgrep
 from . import landlock
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/nix/store")
@@ -33,7 +33,7 @@ def search_bounds(environ: Mapping[str, str], folder: Path) -> Callable[[], None
 
 def _ripgrep(environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the program, and the libraries that may lie beside it."""
-    if found := program("rg", environ.get("PATH")):
+    if found := ripgrep(environ.get("PATH")):
         real = Path(os.path.realpath(found))
         yield from (str(real), str(real.parent.parent / "lib"))
 

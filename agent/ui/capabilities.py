@@ -14,7 +14,7 @@ TerminalBackground = Literal["dark", "light", ""]  # "": not known
 Colours = Literal[0, 16, 256]  # more than 256 are not used
 
 _DUMB_TERMS = ("", "dumb", "unknown")
-_LINUX_CONSOLE = "linux"  # sixteen colours, a small font, no bracketed paste
+_LINUX_CONSOLE = "linux"  # sixteen colours, a small font
 # Terminals of 16 colours, unless their name says more; and parts of the names of those with 256.
 _TERMS_OF_16 = ("ansi", "cygwin", "eterm", "linux", "rxvt", "screen", "xterm")
 _TERMS_OF_256 = (
@@ -55,7 +55,6 @@ class Capabilities:
     background: TerminalBackground
     safe_to_ask: bool  # whether it can be asked for its background
     reflows: bool | None  # whether it wraps lines anew at another width; None: not known
-    bracketed_paste: bool  # whether it marks what is pasted
     window_title: bool  # whether it has a title that can be set, and prints no such wish
 
 
@@ -81,7 +80,6 @@ def detect(
         background=_background(environ),
         safe_to_ask=not why_plain and colours == 256 and known and not multiplexed,
         reflows=reflows(environ),
-        bracketed_paste=term != _LINUX_CONSOLE and not term.startswith("vt"),
         window_title=not why_plain and not term.startswith(_WITHOUT_TITLE),
     )
 
@@ -122,27 +120,18 @@ def reflows(environ: Mapping[str, str]) -> bool | None:
 def report_rows(can: Capabilities, size: tuple[int, int], theme: str) -> list[tuple[str, str]]:
     """Return rows for people, with the next step where something could be better."""
     columns, lines = size
-    found = [("terminal", f"{can.term or 'TERM is not set'}{can.place}, {columns}x{lines}")]
-    if can.plain:
-        found.append(("screen", f"lines only, because {can.plain}"))
-        return [*found, ("characters", _characters(can))]
+    colours = f"{can.colours or 'none'} ({can.colours_from}), theme {theme}"
+    if can.colours < 256 and can.colours_from != "NO_COLOR":
+        colours += "; a TERM that ends in -256color enables the themes"
+    characters = f"UTF-8 ({can.unicode_from})"
+    if not can.unicode:
+        characters = f"ASCII, because {can.unicode_from}; LANG=C.UTF-8 may enable all of them"
     return [
-        *found,
-        ("screen", "painted; --plain writes lines only, for a screen reader"),
-        ("colours", _colour_row(can)),
-        ("theme", _theme_row(can, theme)),
-        ("characters", _characters(can)),
-        ("resizing", _RESIZING[can.reflows]),
-        ("pasting", "as one text" if can.bracketed_paste else _LINE_BY_LINE),
+        ("terminal", f"{can.term or 'TERM is not set'}{can.place}, {columns}x{lines}"),
+        ("screen", f"lines only, because {can.plain}" if can.plain else "painted"),
+        ("colours", colours),
+        ("characters", characters),
     ]
-
-
-_RESIZING = {
-    True: "lines are wrapped anew",
-    False: "lines stay as they were written",
-    None: "not known whether this terminal wraps lines anew",
-}
-_LINE_BY_LINE = "each line is sent by itself: put long texts into a file and name it as @path"
 
 
 def _why_plain(term: str, *, plain: bool, reads: bool, writes: bool) -> str:
@@ -192,33 +181,3 @@ def _place(environ: Mapping[str, str]) -> str:
     inside = " in tmux" if environ.get("TMUX") else " in screen" if environ.get("STY") else ""
     ssh = " over ssh" if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY") else ""
     return inside + ssh + (" in CI" if environ.get("CI") else "")
-
-
-def _colour_row(can: Capabilities) -> str:
-    if can.colours == 256:
-        return f"256 ({can.colours_from})"
-    if can.colours_from == "NO_COLOR":
-        return "none, because NO_COLOR is set"
-    few = f"{'sixteen' if can.colours else 'none'} ({can.colours_from})"
-    step = "; a TERM that ends in -256color enables the themes"
-    return few if can.term == _LINUX_CONSOLE else few + step
-
-
-def _theme_row(can: Capabilities, theme: str) -> str:
-    if can.colours == 0:
-        return f"{theme}, which has no effect without colours"
-    if can.colours == 16 or theme == "ansi":
-        return f"{theme}: the terminal's own sixteen colours"
-    if theme != "auto":
-        return theme
-    now = f"{can.background} (COLORFGBG)" if can.background else "the terminal's own colours"
-    if can.safe_to_ask:
-        return f"auto: the terminal is asked for its background; {now} until it answers"
-    return f"auto: {now}" + ("" if can.background else "; ui.theme = dark or light gives more")
-
-
-def _characters(can: Capabilities) -> str:
-    if can.unicode:
-        return f"UTF-8 ({can.unicode_from})"
-    step = "" if "font" in can.unicode_from else "; LANG=C.UTF-8 enables all of them"
-    return f"marks in ASCII, because {can.unicode_from}{step}"

@@ -58,7 +58,8 @@ def work(cwd: Path) -> list[Step]:
 def letters(text: str) -> dict[str, int]:
     """The legend's rows that stand for what is used: name and tokens."""
     rows = re.findall(r"^  [a-z] +(\S.*?)  +(?:[\d,]+ +)??([\d,]+) +<?\d+%", text, re.MULTILINE)
-    rows += re.findall(r"^  [a-z] (\S.*?) +([\d,]+) +<?\d+%", text, re.MULTILINE)
+    narrow = r"^  [a-z]\n +(\S[^·]*?)\s·\s(?:items\s[\d,]+\s·\s)?tokens\s+([\d,]+)\s"
+    rows += re.findall(narrow, text, re.MULTILINE)
     return {name: int(size.replace(",", "")) for name, size in rows}
 
 
@@ -95,7 +96,7 @@ def test_what_fills_the_window_is_seen_at_any_width(
     used = len(line.rstrip("./"))
     assert used == pytest.approx(window.share * len(line), abs=2)
     assert re.sub(r"[━./]", "", line).isalpha(), "every part begins with its letter"
-    largest = re.findall(r"(#\d+) +(?:tokens )?[\d,]+\s+(result: Read)?", shown)
+    largest = re.findall(r"(#\d+)\s+(?:tokens )?[\d,]+\s+(?:· )?(result: Read)?", shown)
     assert any(what for _, what in largest)
     asked = next(e.seq for e in desk.loops[0].log.entries() if e.kind == "tool_result")
     assert largest[0][0] == f"#{asked}"
@@ -111,7 +112,7 @@ def test_the_bar_needs_no_colour(depth: render.Depth) -> None:
         bar.Segment("two", 20, "filling.agent", count=3, saved=9),
         bar.Segment("rest", 50, "dim", fill="."),
     ]
-    text = render.render_text([bar.Bar(parts), bar.Legend(parts)], width=104, depth=depth)
+    text = render.render_text([bar.Bar(parts), bar.legend(parts)], width=104, depth=depth)
     bare = re.sub(r"\x1b\[[\d;]*m", "", text)
     assert bare.split("\n")[0] == f"  a{'━' * 29}c{'━' * 19}{'.' * 50}"
     assert re.search(r"^  c  two +3 +20 +20% +9$", bare, re.MULTILINE)

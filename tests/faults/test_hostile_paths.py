@@ -201,8 +201,7 @@ def test_a_session_does_not_write_its_own_settings(tmp_path: Path) -> None:
     assert (file.parent / "other").exists()
 
 
-@pytest.mark.parametrize("engine", ["ripgrep", "python"])
-def test_grep_does_not_find_what_is_kept(project: Path, engine: Any) -> None:
+def test_grep_does_not_find_what_is_kept(project: Path) -> None:
     """Not by text, name or number; and no answer tells whether there is something."""
     approval = Approval(cwd=project, mode="bypass", deny=DENY)
     env = {"PATH": os.environ["PATH"]}
@@ -210,11 +209,11 @@ def test_grep_does_not_find_what_is_kept(project: Path, engine: Any) -> None:
     for mode in ("content", "files", "count"):
         for path in (".", "src", "src/../"):
             params = GrepParams(pattern="KEY=", path=path, output_mode=mode, glob=None)
-            output = asyncio.run(GrepTool(engine).run(params, context))
+            output = asyncio.run(GrepTool().run(params, context))
             assert "app.py" in output.text
             assert not any(word in output.text for word in ("hidden", ".env", "pem", "secret"))
     answers = [
-        asyncio.run(GrepTool(engine).run(GrepParams(pattern=pattern), context)).text
+        asyncio.run(GrepTool().run(GrepParams(pattern=pattern), context)).text
         for pattern in ("KEY=hidden", "KEY=hiddex")
     ]
     assert answers[0].replace("hidden", "hiddex") == answers[1]

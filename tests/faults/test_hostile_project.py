@@ -117,11 +117,10 @@ def test_nothing_of_ours_that_looks_at_a_project_runs_its_code(trap: Trap, tmp_p
     listing = asyncio.run(survey(trap.project, env=env))
     assert {"a.txt", "inner/a.txt"} <= set(listing.paths)
     asyncio.run(left_out(trap.project, env))
-    for engine in ("ripgrep", "python"):
-        found = GrepTool(engine).run(  # type: ignore[arg-type]
-            GrepParams(pattern="three", output_mode="content"), Context(trap.project, env=env)
-        )
-        assert "a.txt:3:three" in asyncio.run(found).text
+    found = GrepTool().run(
+        GrepParams(pattern="three", output_mode="content"), Context(trap.project, env=env)
+    )
+    assert "a.txt:3:three" in asyncio.run(found).text
     tree = WorkTree(trap.project, store=tmp_path / "store", index=tmp_path / "index", env=env)
     before = tree.snapshot("one")
     (trap.project / "a.txt").write_text("changed\n")

@@ -31,7 +31,7 @@ SIZES = {
     "output redrawn": 20,
     "output of escapes": 20,
     "files for Glob": 5_000,
-    "files for Grep without ripgrep": 5_000,
+    "files for Grep": 5_000,
     "folders within folders": 200,
     "MB of one line": 5,
     "MB of an argument": 5,
@@ -76,7 +76,7 @@ def test_trees_of_files(figures: dict[str, Figures]) -> None:
     many = figures["files for Glob"]
     assert many["lines"] == 201
     assert "[4,800 more, all older; narrow the pattern or the path to see them]" in many["notice"]
-    grep = figures["files for Grep without ripgrep"]
+    grep = figures["files for Grep"]
     assert grep["lines"] == 251
     assert "there are more: go on with offset=250" in grep["notice"]
     assert max(many["mb"], grep["mb"]) < 40
@@ -88,7 +88,7 @@ def test_long_lines(figures: dict[str, Figures]) -> None:
     row = figures["MB of one line"]
     assert row["mb"] < 100
     assert row["bash_kb"] < 2_100  # kept from either end; what is too much for the model is demoted
-    for name in ("read", "grep", "grep_python", "edit", "diff"):
+    for name in ("read", "grep", "edit", "diff"):
         assert row[f"{name}_kb"] < 8
     said = figures["MB of an argument"]
     assert (said["status"], said["written_mb"]) == ("ok", 5)
@@ -195,9 +195,7 @@ def test_what_is_no_file(odd: Path, name: str, told: str) -> None:
 
 
 def test_trees_with_what_is_no_file(odd: Path) -> None:
-    for engine in (None, "python"):
-        found = run_tool(GrepTool(engine), odd, pattern="needle")  # type: ignore[arg-type]
-        assert found.text == "a.txt"
+    assert run_tool(GrepTool(), odd, pattern="needle").text == "a.txt"
     assert "a.txt" in run_tool(GlobTool(), odd, pattern="*").text
 
 

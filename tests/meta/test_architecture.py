@@ -69,14 +69,12 @@ WITHOUT_TEST_FILE = {
     "library": "agent result",
     "models": "base draft gaps probe refusals retry",
     "replay": (
-        "builder charts codex ctxagent host json measures opencode parallel results table "
-        "tool_names"
+        "builder charts codex ctxagent host json measures opencode parallel results tool_names"
     ),
     "security": "bubblewrap home_paths name_proxy planted redaction sandbox_paths secret_shapes",
     "system": "child git_links process_table safe_open",
     "tools": (
-        "base download edit_hints file_access function_tool image mcp python_grep recall "
-        "search_engines text web_fetch"
+        "base download edit_hints file_access function_tool image mcp recall ripgrep text web_fetch"
     ),
     "ui": (
         "capabilities command_context completions context cost diffs files headless history "

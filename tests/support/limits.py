@@ -385,12 +385,6 @@ def grep(folder: Path, size: int) -> Figures:
     return timed(lambda: told(run_tool(GrepTool(), folder, pattern="needle|hay")))
 
 
-@case("files for Grep without ripgrep")
-def grep_python(folder: Path, size: int) -> Figures:
-    tree(folder, size, 50)
-    return timed(lambda: told(run_tool(GrepTool("python"), folder, pattern="needle|hay")))
-
-
 @case("folders within folders")
 def deep(folder: Path, size: int) -> Figures:
     """A chain of `size` folders, each with a link back up, and a file at its end."""
@@ -407,9 +401,9 @@ def deep(folder: Path, size: int) -> Figures:
     os.close(here)
 
     def look() -> Figures:
-        found = [run_tool(GlobTool(), folder, pattern="*.py")]
-        found += [
-            run_tool(GrepTool(engine), folder, pattern="needle") for engine in (None, "python")
+        found = [
+            run_tool(GlobTool(), folder, pattern="*.py"),
+            run_tool(GrepTool(), folder, pattern="needle"),
         ]
         return {"said": [output.text[-150:] for output in found]}
 
@@ -429,12 +423,11 @@ def long_line(folder: Path, size: int) -> Figures:
     def work() -> Figures:
         read = run_tool(ReadTool(), folder, path="long.txt")
         grep = run_tool(GrepTool(), folder, pattern="needle", output_mode="content")
-        slow = run_tool(GrepTool("python"), folder, pattern="needle", output_mode="content")
         edit = run_tool(
             EditTool(), folder, path="long.txt", old_string="needle", new_string="thread"
         )
         bash = run_tool(BashTool(), folder, command="cat long.txt")
-        texts = {"read": read, "grep": grep, "grep_python": slow, "edit": edit, "bash": bash}
+        texts = {"read": read, "grep": grep, "edit": edit, "bash": bash}
         return {f"{name}_kb": len(output.text) / 1024 for name, output in texts.items()} | {
             "diff_kb": len(edit.details["diff"]) / 1024,
         }

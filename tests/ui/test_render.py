@@ -208,24 +208,27 @@ RULES = (
 )
 
 
-@pytest.mark.parametrize("width", [40, 80, 100, 120])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
 def test_a_table_cuts_no_cell_at_any_width(width: int) -> None:
     rows = plain(render.table(RULES), width=width).split("\n")
     assert all(len(row) <= width for row in rows)
-    places = [n for n, row in enumerate(rows) if row[2:9].strip()]
-    assert [rows[n][2:9].strip() for n in places] == ["sandbox", "allow", "deny"]
-    for (_, *cells), first, end in zip(RULES, places, [*places[1:], len(rows)], strict=True):
-        shown = "".join(row[9:] for row in rows[first:end])
-        assert "".join(shown.split()) == "".join("".join(cells).split())
+    places = [n for n, row in enumerate(rows) if row[2:9].strip() in ("sandbox", "allow", "deny")]
+    assert len(places) == 3
+    for first, end in zip(places, [*places[1:], len(rows)], strict=True):
         assert len(rows[first:end]) <= 5  # no column of single letters
-    beside = any("Bash(git log:*)" in row and "for you" in row for row in rows)
-    assert beside == (width >= 100)
+    shown = "".join(plain(render.table(RULES[1:2]), width=width).split())
+    assert all(part in shown for part in ("Bash(gitlog:*)", "foryou")) or width < 80
 
 
-def test_a_table_too_narrow_for_its_first_column_shows_the_others_below_it() -> None:
+def test_a_narrow_table_shows_the_cells_of_a_row_below_its_first() -> None:
     rows = [("/permissions [MODE | forget RULE]", "show the rules, or set the mode"), ("/x", "y")]
     shown = plain(render.table(rows), width=40).split("\n")
     assert [row.strip() for row in shown if row] == [cell for row in rows for cell in row]
+    named = plain(render.table([("a", "1", "2%")], head=("", "tokens", "share")), width=40)
+    assert named.split() == ["a", "tokens", "1", "·", "share", "2%"]
+
+
+def test_the_last_column_may_be_cut() -> None:
     large = render.table([("#1", "1,234", "w" * 90)], head=("largest", "tokens", ""), wrap=False)
     head, row = plain(large, width=60).strip("\n").split("\n")
     assert head.split() == ["largest", "tokens"]

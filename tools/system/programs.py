@@ -7,6 +7,7 @@ and holds for the whole process. A program that is found nowhere else counts as 
 
 import os
 import shutil
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 
 _distrusted: set[str] = set()
@@ -26,6 +27,11 @@ def program(name: str, path: str | None) -> str:
         if shutil.which(name, path=folder) and not any(map(is_within_reach, links_of(file))):
             return file
     return ""
+
+
+def ripgrep(path: str | None) -> str:
+    """Return ripgrep as it was installed with this program, else as `program` finds it."""
+    return program("rg", sysconfig.get_path("scripts")) or program("rg", path)
 
 
 def describe_program(name: str, path: str | None) -> str:

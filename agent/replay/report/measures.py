@@ -47,8 +47,7 @@ class Figures:
 class Measure:
     """One kind of figure."""
 
-    head: str  # for a narrow column
-    name: str  # for where there is room
+    name: str
     meaning: str
     value: Callable[[Figures], str]
 
@@ -110,59 +109,59 @@ def without_extension(name: str) -> str:
 
 
 COST_MEASURES = (
-    Measure("calls", "Calls of the model", "The calls that write a summary are included.",
+    Measure("Calls of the model", "The calls that write a summary are included.",
             lambda f: f"{f.sums.calls:,}{'!' if f.sums.stopped else ''}"),
-    Measure("peak", "Largest context", "Tokens of the largest prompt.",
+    Measure("Largest context", "Tokens of the largest prompt.",
             lambda f: format_tokens(f.sums.peak)),
-    Measure("mean", "Mean context", "Tokens of a prompt, over all calls.",
+    Measure("Mean context", "Tokens of a prompt, over all calls.",
             lambda f: format_tokens(f.sums.mean)),
-    Measure("sent", "Tokens sent", "All prompts together.",
+    Measure("Tokens sent", "All prompts together.",
             lambda f: format_tokens(f.sums.sent)),
-    Measure("cached", "Read from the cache", "The share of the tokens sent that came from it.",
+    Measure("Read from the cache", "The share of the tokens sent that came from it.",
             lambda f: format_percent(f.sums.cached)),
-    Measure("dollars", "Cost in dollars",
+    Measure("Cost in dollars",
             "At the model's prices, cache included, with what was missed and had to be read again.",
             lambda f: format_dollars(f.sums.dollars)),
-    Measure("x", "Relative cost", "Dollars relative to the first setting.",
+    Measure("Relative cost", "Dollars relative to the first setting.",
             lambda f: format_ratio(f.ratio)),
 )  # fmt: skip
 KEPT_MEASURES = (
-    Measure("edits", "Edits of history",
+    Measure("Edits of history",
             "Times that older results were cleared or inputs cut short.",
             lambda f: f"{f.sums.edits:,}"),
-    Measure("stubs", "Stubs", "Results that were cleared and inputs that were cut short.",
+    Measure("Stubs", "Results that were cleared and inputs that were cut short.",
             lambda f: f"{f.sums.stubs:,}"),
-    Measure("summ", "Summaries", "Times that a summary took the place of what was before.",
+    Measure("Summaries", "Times that a summary took the place of what was before.",
             lambda f: f"{f.sums.summaries:,}"),
-    Measure("asked", "Asked for again",
+    Measure("Asked for again",
             "Results that the session asked for again after they had left the context.",
             lambda f: f"{f.asked:,}"),
-    Measure("used", "Used when gone",
+    Measure("Used when gone",
             "Results whose text the session used after it had left the context.",
             lambda f: f"{f.used:,}"),
-    Measure("cost", "Cost of those", "Dollars for asking again, included in the cost above.",
+    Measure("Cost of those", "Dollars for asking again, included in the cost above.",
             lambda f: format_dollars(f.sums.missed_usd)),
-    Measure("facts", "Facts written when gone",
+    Measure("Facts written when gone",
             "Names, paths, places in files, values and words of errors that the session wrote "
             "after they had left the context.",
             lambda f: f"{f.sums.lost:,}"),
-    Measure("paths", "Paths kept",
+    Measure("Paths kept",
             "The share of the session's paths that the last context still has.",
             lambda f: format_percent(f.sums.paths.value)),
-    Measure("errs", "Error lines kept",
+    Measure("Error lines kept",
             "The share of the session's error lines that the last context still has.",
             lambda f: format_percent(f.sums.errors.value)),
-    Measure("exact", "Recovered exactly",
+    Measure("Recovered exactly",
             "The share of all results whose text comes back by its ref, byte for byte.",
             lambda f: format_percent(f.sums.recovered.value)),
 )  # fmt: skip
 THINKING_MEASURES = (
-    Measure("think", "Thinking dropped",
+    Measure("Thinking dropped",
             "Tokens of thinking that edits drop, where a model binds it to what stands before it.",
             lambda f: format_tokens(f.sums.thinking.dropped)),
-    Measure("saved", "Saved by that", "Dollars for not sending it again; not among the cost.",
+    Measure("Saved by that", "Dollars for not sending it again; not among the cost.",
             lambda f: format_dollars(f.sums.thinking.saved_usd)),
-    Measure("again", "To think it again",
+    Measure("To think it again",
             "Dollars, if all of it had to be; whether it had is not known. Not among the cost.",
             lambda f: format_dollars(f.sums.thinking.again_usd)),
 )  # fmt: skip

@@ -31,9 +31,9 @@ async def _agents(repl: CommandContext, argument: str) -> None:
         raise UsageError(f"/agents does not take {argument!r}", hint="/agents or /agents stop ID")
     if feature := repl.agent.features.find(SubagentsFeature):
         rows = [(each.name, each.source, each.description) for each in feature.types]
-        repl.put(render.listing(rows, head=("type", "from", "")), "")
+        repl.put(render.table(rows, head=("type", "from", "")), "")
     if runs := repl.agent.ledger.agents.values():
-        repl.put(render.listing([_row(repl, run) for run in runs], head=HEAD, wrap=False))
+        repl.put(render.table([_row(repl, run) for run in runs], head=HEAD, wrap=False))
     else:
         repl.say("no subagent has run in this session")
 

@@ -231,7 +231,7 @@ def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
         parts.append(bar.Segment(name, part.tokens, STYLES[part.kind], part.count, part.saved))
     parts.append(bar.Segment("free", filled.window.free, "dim", fill="."))
     parts.append(bar.Segment("kept for estimation errors", filled.reserve, "dim", fill="/"))
-    return [render.dim(line), bar.Bar(parts), "", bar.Legend(parts)]
+    return [render.dim(line), bar.Bar(parts), "", bar.legend(parts)]
 
 
 def _largest_items(filled: "Breakdown") -> "list[RenderableType]":

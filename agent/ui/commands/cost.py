@@ -38,7 +38,7 @@ async def _cost(repl: CommandContext, argument: str) -> None:
     ]
     out = [render.table(rows)]
     if len(found.lines) > 1:
-        out += ["", render.listing(_rows(found), head=HEAD)]
+        out += ["", render.table(_rows(found), head=HEAD)]
     if usage.prompt and found.saved is not None:
         amount = render.dollars(abs(found.saved))
         saved = f"the cache saved about {amount}"

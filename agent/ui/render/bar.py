@@ -5,16 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase, digits
 
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.padding import Padding
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from ....tools.system.unicode import clean
 from ...compaction.breakdown import apportion
+from .render import table
 
 FILL = "━"
-MIN_FULL_COLUMNS = 60  # of the terminal, for all columns of the table
 _LETTERS = ascii_lowercase + ascii_uppercase + digits
 _INDENT = 2
 
@@ -46,31 +43,22 @@ class Bar:
         yield line
 
 
-@dataclass(frozen=True, slots=True)
-class Legend:
-    """A row for each segment; shares are of all segments together."""
-
-    segments: Sequence[Segment]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        wide = options.max_width >= MIN_FULL_COLUMNS
-        saved = any(segment.saved for segment in self.segments)
-        grid = Table(box=None, header_style="dim", padding=(0, 2 if wide else 1, 0, 0))
-        grid.add_column("", no_wrap=True)
-        grid.add_column("", overflow="fold")
-        names = ["items"] * wide + ["tokens", "share"] + ["saved"] * (wide and saved)
-        for name in names:
-            grid.add_column(name, justify="right", no_wrap=True)
-        whole = sum(segment.size for segment in self.segments)
-        for mark, segment in zip(_marks(self.segments), self.segments, strict=True):
-            cells = [f"{segment.count:,}" if segment.count else ""] * wide
-            cells += [f"{segment.size:,}", percentage(segment.size, whole)]
-            shown = f"{segment.saved:,}" if segment.saved else ""
-            cells += [shown] * (wide and saved)
-            grid.add_row(Text(mark, style=segment.style), Text(clean(segment.name)), *cells)
-            if shown and not wide:
-                grid.add_row("", Text("saved", style="dim"), Text(shown, style="dim"))
-        yield Padding(grid, (0, 0, 0, _INDENT), expand=False)
+def legend(segments: Sequence[Segment]) -> RenderableType:
+    """Return a row for each segment; shares are of all segments together."""
+    whole = sum(segment.size for segment in segments)
+    has_saved = any(segment.saved for segment in segments)
+    rows: list[tuple[str | Text, ...]] = [
+        (
+            Text(mark, style=segment.style),
+            segment.name,
+            f"{segment.count:,}" if segment.count else "",
+            f"{segment.size:,}",
+            percentage(segment.size, whole),
+            *([f"{segment.saved:,}" if segment.saved else ""] * has_saved),
+        )
+        for mark, segment in zip(_marks(segments), segments, strict=True)
+    ]
+    return table(rows, head=("", "", "items", "tokens", "share", *["saved"] * has_saved))
 
 
 def percentage(part: int, whole: int) -> str:

@@ -4,8 +4,9 @@ of theirs reaches the terminal."""
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal
 
 from rich.cells import cell_len
@@ -73,8 +74,7 @@ class FirstRows:
 Depth = Literal["color", "mono", "plain", "spoken"]
 
 COLUMN_GAP = 2
-MIN_CELL_COLUMNS = 24  # for a long text in the last column of a table
-MIN_TABLE_COLUMNS = 80  # of the terminal, for a table of many columns
+MIN_TABLE_COLUMNS = 50  # of the terminal, for a table
 MAX_LINE_CHARS = 1_000  # more than a few lines of a terminal hold
 RECAP_WORDS_LINES, RECAP_ANSWER_LINES = 3, 10  # of the last turn, when a session is resumed
 MAX_RECAP_CHARS = 10_000  # of each, that are looked at for these lines
@@ -198,19 +198,49 @@ def receipt(
 
 
 def table(
-    rows: Iterable[Sequence[str]], *, head: Sequence[str] = (), wrap: bool = True
+    rows: Iterable[Sequence[str | Text]], *, head: Sequence[str] = (), wrap: bool = True
 ) -> RenderableType:
     """Show rows in columns without lines: the first column bold, figures to the right. The last
-    column wraps, or is cut; where it has no room the cells stand one below the other."""
-    return indented(_Columns([[clean(cell) for cell in row] for row in rows], head, wrap))
+    column wraps, or is cut. On a narrow terminal the cells of a row stand below its first."""
+    cells = [
+        [cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows
+    ]
+    count = max(map(len, [head, *cells]))
+    grid = Table(
+        box=None, show_header=bool(head), header_style="dim", padding=(0, COLUMN_GAP, 0, 0)
+    )
+    for place in range(count):
+        column = [row[place].plain for row in cells if place < len(row) and row[place]]
+        has_figures = bool(place and column) and all(map(_FIGURE.fullmatch, column))
+        grid.add_column(
+            head[place] if place < len(head) else "",
+            style="" if place else "bold",
+            justify="right" if has_figures else "left",
+            no_wrap=has_figures,
+            overflow="fold",
+        )
+    for row in cells:
+        grid.add_row(*row if wrap else (*row[:-1], one_line(row[-1].copy())))
+    return indented(_Table(grid, head, cells))
 
 
-def listing(
-    rows: Iterable[Sequence[str]], *, head: Sequence[str], wrap: bool = True
-) -> RenderableType:
-    """Show rows as `table` does, or each with its cells below it where there is no room."""
-    listed = [tuple(map(clean, row)) for row in rows]
-    return _Listing(listed, head, table(listed, head=head, wrap=wrap))
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """Rows as a grid, or each with its cells below its first where there is no room."""
+
+    grid: Table
+    head: Sequence[str]
+    rows: Sequence[Sequence[Text]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width >= MIN_TABLE_COLUMNS:
+            yield self.grid
+            return
+        for first, *others in self.rows:
+            named = zip_longest(others, self.head[1:], fillvalue="")
+            cells = [Text.assemble(name, " " * bool(name), cell) for cell, name in named if cell]
+            yield Text(first.plain, style="bold")
+            yield Padding(Text(" · ").join(cells), (0, 0, 0, COLUMN_GAP))
 
 
 def dim(text: str) -> RenderableType:
@@ -261,106 +291,6 @@ def dollars(amount: float) -> str:
 def price(amount: float | None) -> str:
     """Return an amount as `dollars` does, for a cell of a table."""
     return "not known" if amount is None else dollars(amount)
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """Rows whose columns are never narrower than their cells, but for the last. A text after which
-    nothing follows in its row takes the room of the columns that it has beside it."""
-
-    rows: Sequence[Sequence[str]]
-    head: Sequence[str]
-    wrap: bool
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        count = max(map(len, self.rows), default=len(self.head))
-        figures = [place > 0 and self._has_figures(place) for place in range(count)]
-        rows = [_without_blank_end(row, figures) for row in self.rows]
-        named = [self.head, *rows] if self.head else rows
-        widths = [
-            max((_columns_of(row[place]) for row in named if len(row) > place + 1), default=0)
-            for place in range(count - 1)
-        ]
-        last = max((_columns_of(row[-1]) for row in named if len(row) == count), default=0)
-        room = options.max_width - sum(width + COLUMN_GAP for width in widths)
-        if room < min(last, MIN_CELL_COLUMNS):
-            yield from self._stacked(rows, figures, options.max_width)
-            return
-        for row in named:
-            grid = Table.grid(padding=(0, COLUMN_GAP, 0, 0))
-            for place, width in enumerate(widths[: len(row) - 1]):
-                grid.add_column(width=width, justify="right" if figures[place] else "left")
-            right = len(row) == count and bool(figures) and figures[-1]
-            justify: Literal["left", "right"] = "right" if right else "left"
-            grid.add_column(width=last if right else None, justify=justify, overflow="fold")
-            style = "dim" if row is self.head else ""
-            grid.add_row(*(self._cell(row, place, style) for place in range(len(row))))
-            yield grid
-
-    def _stacked(
-        self, rows: Sequence[Sequence[str]], figures: Sequence[bool], room: int
-    ) -> Iterator[RenderableType]:
-        """Yield each row with its cells one below the other, beside the first where that leaves
-        room."""
-        label = max((_columns_of(row[0]) for row in rows if row), default=0)
-        beside = room - label - COLUMN_GAP >= MIN_CELL_COLUMNS
-        for row in rows:
-            cells = [self._cell(row, place, "") for place in range(len(row))]
-            for place in range(1, len(row)):
-                if figures[place] and place < len(self.head):
-                    cells[place] = Text(f"{self.head[place]} {row[place]}".strip())
-            below = [
-                Padding(cells[place], (0, 0, 0, COLUMN_GAP * (place > 1 or not beside)))
-                for place in range(1, len(row))
-                if row[place]
-            ]
-            if not beside:
-                yield from cells[:1]
-                yield from below
-                continue
-            grid = Table.grid(padding=(0, COLUMN_GAP, 0, 0))
-            grid.add_column(width=label)
-            grid.add_column(overflow="fold")
-            grid.add_row(*cells[:1], Group(*below))
-            yield grid
-
-    def _cell(self, row: Sequence[str], place: int, style: str) -> Text:
-        text = Text(row[place], style=style or ("bold" if place == 0 else ""), overflow="fold")
-        return text if self.wrap or place == 0 or place < len(row) - 1 else one_line(text)
-
-    def _has_figures(self, place: int) -> bool:
-        cells = [row[place] for row in self.rows if place < len(row) and row[place]]
-        return bool(cells) and all(map(_FIGURE.fullmatch, cells))
-
-
-def _without_blank_end(row: Sequence[str], figures: Sequence[bool]) -> Sequence[str]:
-    """Return a row without the blank cells at its end, but for one after a figure, which keeps its
-    place in its column."""
-    end = len(row)
-    while end > 1 and not row[end - 1] and not figures[end - 2]:
-        end -= 1
-    return row[:end]
-
-
-def _columns_of(cell: str) -> int:
-    return max(map(cell_len, cell.split("\n")))
-
-
-@dataclass(frozen=True, slots=True)
-class _Listing:
-    rows: Sequence[Sequence[str]]
-    head: Sequence[str]
-    table: RenderableType
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if options.max_width >= MIN_TABLE_COLUMNS:
-            yield self.table
-            return
-        for first, *middle, last in self.rows:
-            named = [f"{n} {c}" for n, c in zip(self.head[1:], middle, strict=False) if c]
-            last = f"{self.head[-1]} {last}" if _FIGURE.fullmatch(last) else last
-            yield indented(Text(first, style="bold"))
-            yield Padding(Text(" · ".join([*named, last])), (0, 0, 0, 4), expand=False)
 
 
 def _first_lines(text: str, limit: int) -> str:
