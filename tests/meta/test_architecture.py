@@ -244,6 +244,18 @@ def test_constants_are_named_for_their_quantity() -> None:
     assert vague == []
 
 
+def test_each_start_of_python_is_isolated() -> None:
+    """Otherwise it would import modules of the project that it is started in."""
+    starts = [
+        f"{name}: {line.strip()}"
+        for name, path in zip(NAMES, FILES, strict=True)
+        for line in path.read_text().splitlines()
+        if "sys.executable" in line
+        and not re.search(r'sys\.executable\)?, "-(I|E", "-P)"|\.parent', line)
+    ]
+    assert starts == []
+
+
 def loaded_by(*command: str) -> set[str]:
     """Return the top-level modules in memory when `python -m ctxagent COMMAND` has run."""
     code = (

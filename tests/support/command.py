@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from . import starter
 
 COMMAND = str(Path(sys.executable).parent / "ctxagent")
+AS_MODULE = (sys.executable, "-m", "ctxagent")  # which PYTHONPATH counts for
 PATIENCE = 400.0  # seconds, a bound for what never ends; nothing is measured with it
 SOON = 30.0  # the same for what was killed: shorter than anything here would run by itself
 
@@ -49,16 +50,17 @@ class Place:
         return self.environ({"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "test-key-1"})
 
     def run(
-        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str | int | None = None
-    ) -> "subprocess.CompletedProcess[str]":
+        self, *arguments: str, env: Mapping[str, str] | None = None, stdin: str | int | None = None,
+        command: Sequence[str] = (COMMAND,),
+    ) -> "subprocess.CompletedProcess[str]":  # fmt: skip
         """Run the command to its end. `stdin` is a text or a descriptor; without it there is none
         to read from."""
         env = self.environ() if env is None else env
-        if starter.can_start(env):
+        if command == (COMMAND,) and starter.can_start(env):
             return starter.run([COMMAND, *arguments], self.project, env, PATIENCE, stdin)
         source = subprocess.DEVNULL if stdin is None else stdin
         return subprocess.run(
-            [COMMAND, *arguments],
+            [*command, *arguments],
             cwd=self.project,
             env=env,
             text=True,
