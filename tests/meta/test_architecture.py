@@ -73,7 +73,7 @@ WITHOUT_TEST_FILE = {
         "builder charts codex ctxagent host json measures opencode parallel results table "
         "tool_names"
     ),
-    "security": "bubblewrap home_paths name_proxy planted redaction sandbox_paths secret_shapes",
+    "security": "bubblewrap home_paths planted redaction sandbox_paths secret_shapes",
     "system": "child git_links process_table safe_open",
     "tools": (
         "base download edit_hints file_access function_tool image mcp python_grep recall "
