@@ -18,12 +18,14 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from .base import Confinement, Context, Output, Params, Tool
 from .system.capture import KeptOutput, Sink, clean, excerpt
+from .system.descriptors import has_spare_descriptors
 from .system.output_file import OutputFile
 from .system.process import Process, ending
 from .system.shorten import cut_after
 from .system.spawn import Enclosed
 from .system.text_bytes import whole
 
+MAX_JOB_DESCRIPTORS = 8  # that a job takes of the agent while it starts
 REPORT_PART_BYTES = 16_384  # bytes of new output given from its beginning, and as many from its end
 
 
@@ -119,6 +121,9 @@ async def start_job(
     command: str, context: Context, sandbox: Confinement | None = None
 ) -> BackgroundJob:
     """Start `command` in the background. Raises ToolError when that cannot be done."""
+    if not has_spare_descriptors(MAX_JOB_DESCRIPTORS):
+        running = sum(job.process.running for job in context.jobs.values())
+        raise ToolError(f"{running} jobs run, and no files can be opened for another. End one.")
     id, path = _new_path(context)
     try:
         spool = OutputFile(path, context.max_output_bytes)

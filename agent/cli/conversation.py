@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from ...tools.system.descriptors import raise_limit
 from ...tools.system.hardening import close_memory
 from ..config.load import LoadedSettings, explain_settings
 from ..events import Ask, Emit, Notice
@@ -101,6 +102,7 @@ def _opener(
             from ..app import open_agent
 
             close_memory()
+            raise_limit()
             permissions = replace(launch.settings.permissions, allow=tuple(rules.allow))
             now = replace(launch, settings=replace(launch.settings, permissions=permissions))
             now = replace(now, mcp=servers.begin(lambda text: emit(Notice("warning", text))))

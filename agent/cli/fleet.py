@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tools.system.descriptors import raise_limit
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import NoCredentials, UsageError
@@ -73,6 +74,7 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     from ..fleet.ledger import FleetFolder, FleetLedger
     from ..fleet.runner import FleetRun, RunLimits
 
+    raise_limit()
     options = {**options, "settings": (*options["settings"], *given["settings"])}
     dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
     tasks, words = _checked(options, manifest, dollars)

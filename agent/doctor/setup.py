@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from ...tools.system.plural import count_of
-from ...tools.system.programs import describe_program, ripgrep
+from ...tools.system.programs import describe_program, isolated_python, ripgrep
 from ..config.load import LoadedSettings
 from ..config.places import can_be_written, config_home
 from ..config.settings import HookSettings, ModelSettings, SandboxSettings, Settings
@@ -59,10 +59,10 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
 def download_vocabulary() -> Finding:
     """Let tiktoken download its vocabulary, in a process that is ended after FETCH_TIMEOUT_S."""
     if tokens.vocabulary_path() is None:
-        command = [sys.executable, "-c", "import tiktoken; tiktoken.get_encoding('cl100k_base')"]
+        program = "import tiktoken; tiktoken.get_encoding('cl100k_base')"
         try:
             done = subprocess.run(
-                command,
+                [*isolated_python(), "-c", program],
                 capture_output=True,
                 text=True,
                 timeout=FETCH_TIMEOUT_S,

@@ -13,7 +13,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from pathlib import Path
 
 from ...tools.system.files import make_private_folder, private_opener
 from ...tools.system.process_table import birth
+from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import CtxagentError
 from ..library.launching import as_flags
@@ -209,7 +209,7 @@ def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[s
     if order.dollars is not None:
         words += ["--max-budget-usd", f"{order.dollars:.6f}"]
     if task.image is None:
-        return [sys.executable, "-P", "-m", "ctxagent", *words]
+        return [*isolated_python(), "-m", "ctxagent", *words]
     return [*_container(order, place, env), "ctxagent", *words]
 
 

@@ -8,15 +8,18 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from ...tools.system.programs import isolated_python
 from ..errors import UsageError
 from .attempt import AttemptOrder, run_attempt
 from .ledger import AttemptOutcome
 
-# Ends a process with the one that started it, and keeps the terminal's Ctrl-C from it.
+# Ends a process with the one that started it, and keeps the terminal's Ctrl-C from it. Parsl's own
+# programs import nothing of the person's.
 _LEASH = (
     "import ctypes, os, signal, sys;"
     "ctypes.CDLL(None).prctl(1, signal.SIGTERM);"
     "os.setsid();"
+    "os.environ.pop('PYTHONPATH', None);"
     "os.execvp(sys.argv[1], sys.argv[1:])"
 )
 # What the person's own code may raise.
@@ -45,7 +48,7 @@ class ParslEngine:
         os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
         for executor in config.executors:
             if command := getattr(executor, "interchange_launch_cmd", None):
-                executor.interchange_launch_cmd = [sys.executable, "-c", _LEASH, *command]
+                executor.interchange_launch_cmd = [*isolated_python(), "-c", _LEASH, *command]
         self._kernel: Any = parsl.load(config)
         self._app = parsl.python_app(run_attempt, data_flow_kernel=self._kernel)
 

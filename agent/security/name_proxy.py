@@ -5,26 +5,39 @@ socket out (SCM_RIGHTS, unix(7)) to this process, which lies outside: it accepts
 here. So nothing in the sandbox can reach more than the names that are let through, whatever it
 does with the proxy's address. Both `CONNECT` and requests with a whole address are served
 (RFC 9110, 9.3.6; RFC 9112, 3.2.2). What runs over such a connection is not looked at.
+
+Whatever a command does with the proxy is bounded: connections, bytes held for each, time. More
+connections wait in the queue of the listening socket, and the agent keeps descriptors for itself.
 """
 
 import asyncio
-import contextlib
 import ipaddress
 import os
 import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
+from ...tools.system.descriptors import spare_descriptor
+
 PORT = 3128  # in the sandbox, whose loopback is its own
-MAX_HEAD_BYTES = 64 * 1024  # of a request, before its body
+MAX_CONNECTIONS = 64  # of one command at once; each takes two descriptors
+MAX_HEAD_BYTES = 16 * 1024  # of a request, before its body
+HEAD_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 30.0
+IDLE_TIMEOUT_S = 900.0  # without a byte in either direction; a model may think as long
+MAX_LOOKUPS = 4  # of addresses at once, each in a thread that nothing can end
+ACCEPT_RETRY_S = 0.1  # after an error, which may be there at once again
 MAX_NAME_CHARS = 253  # of a host (RFC 1035, 2.3.4)
 MAX_ASKED = 20  # hosts of one command that are asked about; others are refused
-_CHUNK = 64 * 1024
+_CHUNK_BYTES = 64 * 1024  # what is held at most in each direction of a connection
 _DROPPED = re.compile(rb"(?i)(proxy-[\w-]+|connection):")
 _NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|[0-9a-f:.]+")
 
@@ -81,36 +94,50 @@ class NameProxy:
         if passed is None:  # the sandbox ended before
             return
         try:
-            async with await asyncio.start_server(self._serve_one, sock=passed) as server:
-                await server.serve_forever()
+            with passed as listening:
+                listening.setblocking(False)
+                await self._accept_all(listening)
         finally:
             for task in self._decided.values():
                 task.cancel()
 
-    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer), contextlib.suppress(OSError, asyncio.IncompleteReadError):
+    async def _accept_all(self, listening: socket.socket) -> None:
+        places = asyncio.Semaphore(MAX_CONNECTIONS)
+        async with asyncio.TaskGroup() as served:
+            while True:
+                await places.acquire()
+                task = served.create_task(self._serve_one(await _accepted(listening)))
+                task.add_done_callback(lambda _: places.release())
+
+    async def _serve_one(self, client: socket.socket) -> None:
+        with client, suppress(OSError):
             try:
-                head = await reader.readuntil(b"\r\n\r\n")
+                async with asyncio.timeout(HEAD_TIMEOUT_S):
+                    head, rest = await _head(client)
                 host, port, first = _target(head)
-            except (ValueError, asyncio.LimitOverrunError) as error:
-                writer.write(_refusal(400, f"it is no request for a proxy: {error}"))
+            except TimeoutError:
+                await _send(client, _refusal(408, f"no request came in {HEAD_TIMEOUT_S:.0f} s"))
+                return
+            except ValueError as error:
+                await _send(client, _refusal(400, f"it is no request for a proxy: {error}"))
                 return
             if why := await self._why_refused(host):
                 if host not in self.refused and len(self.refused) <= MAX_ASKED:
                     self.refused.append(host)
-                writer.write(_refusal(403, f"{host} may not be reached: {why}"))
+                await _send(client, _refusal(403, f"{host} may not be reached: {why}"))
                 return
             try:
                 async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                    there = await self._connect(host, port)
-            except (OSError, TimeoutError, ValueError) as error:
-                writer.write(_refusal(502, f"{host}:{port} could not be reached: {error}"))
+                    there, early = await self._connect(host, port)
+            except (OSError, ValueError) as error:
+                what = f"{host}:{port} could not be reached: {error}"
+                await _send(client, _refusal(502, what))
                 return
-            if first:
-                there[1].write(first)
-            else:
-                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            await _join((reader, writer), there)
+            with there:
+                if not first:
+                    await _send(client, b"HTTP/1.1 200 Connection established\r\n\r\n" + early)
+                await _send(there, first + rest)
+                await _join(client, there)
 
     async def _why_refused(self, host: str) -> str:
         if is_named(host, self.names):
@@ -121,34 +148,33 @@ class NameProxy:
             self._decided[host] = asyncio.ensure_future(self.decide(host))
         return await asyncio.shield(self._decided[host])
 
-    async def _connect(
-        self, host: str, port: int
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _connect(self, host: str, port: int) -> tuple[socket.socket, bytes]:
+        """Return a connection to a host, and what has come from there. Raises OSError and
+        ValueError."""
         if upstream := self.environ.get("HTTPS_PROXY") or self.environ.get("https_proxy"):
             return await _connect_through(upstream, host, port)
-        loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(address[4][0]) for address in found]
+        found = await _look_up(host, port)
         if not is_named(host, [name for name in self.names if "*" not in name]):
             # A name that anybody may give an address of the person's own network.
-            addresses = [each for each in addresses if ipaddress.ip_address(each).is_global]
-        if not addresses:
+            found = [each for each in found if ipaddress.ip_address(each[4][0]).is_global]
+        if not found:
             raise OSError(f"{host} is an address of the own network. Name it in sandbox.network")
-        for address in addresses[:-1]:
-            with contextlib.suppress(OSError):
-                return await asyncio.open_connection(address, port)
-        return await asyncio.open_connection(addresses[-1], port)
+        return await _connect_to_one(found), b""
+
+
+async def _readable(waited: socket.socket) -> None:
+    """Wait until something can be read or accepted."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(waited, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(waited)
 
 
 async def _received(own: socket.socket) -> socket.socket | None:
     """Wait for a socket that is handed out, None where the other end is closed before."""
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(own, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(own)
+    await _readable(own)
     try:
         _, passed, _, _ = socket.recv_fds(own, 1, 1)
     except OSError:
@@ -160,6 +186,74 @@ async def _received(own: socket.socket) -> socket.socket | None:
         return listening
     listening.close()
     return None
+
+
+async def _accepted(listening: socket.socket) -> socket.socket:
+    """Wait for a connection, and until the agent has descriptors to spare for it."""
+    while True:
+        await _readable(listening)
+        await spare_descriptor()
+        try:
+            client, _ = listening.accept()
+        except OSError:  # the client is gone, or the command has spoilt the socket
+            await asyncio.sleep(ACCEPT_RETRY_S)
+            continue
+        return _prepared(client)
+
+
+def _prepared(connection: socket.socket) -> socket.socket:
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+async def _head(connection: socket.socket) -> tuple[bytes, bytes]:
+    """Return the head of a request or an answer, and what has come behind it. Raises ValueError for
+    one that is too long, OSError where the connection ends before."""
+    loop, held = asyncio.get_running_loop(), b""
+    while b"\r\n\r\n" not in held:
+        if len(held) == MAX_HEAD_BYTES:
+            raise ValueError(f"its head has more than {MAX_HEAD_BYTES:,} bytes")
+        data = await loop.sock_recv(connection, MAX_HEAD_BYTES - len(held))
+        if not data:
+            raise ConnectionResetError
+        held += data
+    head, end, rest = held.partition(b"\r\n\r\n")
+    return head + end, rest
+
+
+async def _send(connection: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(connection, data)
+
+
+@cache
+def _lookup_threads() -> ThreadPoolExecutor:
+    """Return threads for lookups alone: slow ones must not take those that tools run in."""
+    return ThreadPoolExecutor(MAX_LOOKUPS, "lookup")
+
+
+async def _look_up(host: str, port: int) -> list[tuple[Any, ...]]:
+    """Return the addresses of a host as `socket.getaddrinfo` does. Raises OSError."""
+    threads, kind = _lookup_threads(), socket.SOCK_STREAM
+    loop = asyncio.get_running_loop()
+    return list(await loop.run_in_executor(threads, socket.getaddrinfo, host, port, 0, kind))
+
+
+async def _connect_to_one(found: Sequence[tuple[Any, ...]]) -> socket.socket:
+    """Connect to the first of these addresses that answers. Raises OSError."""
+    for last, (family, kind, protocol, _, address) in enumerate(found, 1 - len(found)):
+        await spare_descriptor()
+        with ExitStack() as stack:
+            there = stack.enter_context(_prepared(socket.socket(family, kind, protocol)))
+            try:
+                await asyncio.get_running_loop().sock_connect(there, address)
+            except OSError:
+                if last == 0:
+                    raise
+                continue
+            stack.pop_all()
+            return there
+    raise OSError("it has no address")
 
 
 def _target(head: bytes) -> tuple[str, int, bytes]:
@@ -189,40 +283,42 @@ def _target(head: bytes) -> tuple[str, int, bytes]:
 
 
 def _refusal(code: int, why: str) -> bytes:
-    words = {400: "Bad Request", 403: "Forbidden", 502: "Bad Gateway"}[code]
+    words = {400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 502: "Bad Gateway"}[code]
     body = f"ctxagent: {why}\n".encode()
     head = f"HTTP/1.1 {code} {words}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}"
     return f"{head}\r\nConnection: close\r\n\r\n".encode() + body
 
 
-async def _connect_through(
-    proxy: str, host: str, port: int
-) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect through the person's own proxy. Raises OSError."""
+async def _connect_through(proxy: str, host: str, port: int) -> tuple[socket.socket, bytes]:
+    """Connect through the person's own proxy. Raises OSError and ValueError."""
     address = urlsplit(proxy if "//" in proxy else f"//{proxy}")
-    reader, writer = await asyncio.open_connection(address.hostname, address.port or 80)
-    writer.write(f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
-    answer = await reader.readuntil(b"\r\n\r\n")
-    if answer.split(b" ")[1:2] != [b"200"]:
-        writer.close()
-        raise OSError(f"the proxy answers {answer[:60]!r}")
-    return reader, writer
+    with ExitStack() as stack:
+        there = await _connect_to_one(await _look_up(address.hostname or "", address.port or 80))
+        stack.enter_context(there)
+        await _send(
+            there, f"CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode()
+        )
+        answer, early = await _head(there)
+        if answer.split(b" ")[1:2] != [b"200"]:
+            raise OSError(f"the proxy answers {answer[:60]!r}")
+        stack.pop_all()
+        return there, early
 
 
-async def _join(
-    one: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    other: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-) -> None:
-    """Carry what comes from either side to the other, until both have ended."""
+async def _join(one: socket.socket, other: socket.socket) -> None:
+    """Carry what comes from either side to the other, until both have ended, one has failed, or
+    nothing has moved for IDLE_TIMEOUT_S. Raises OSError."""
+    loop = asyncio.get_running_loop()
 
-    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(_CHUNK):
-                writer.write(data)
-                await writer.drain()
-            writer.write_eof()
+    async def carry(source: socket.socket, target: socket.socket) -> None:
+        while data := await loop.sock_recv(source, _CHUNK_BYTES):
+            await _send(target, data)
+            idle.reschedule(loop.time() + IDLE_TIMEOUT_S)
+        target.shutdown(socket.SHUT_WR)
 
     try:
-        await asyncio.gather(carry(one[0], other[1]), carry(other[0], one[1]))
-    finally:
-        other[1].close()
+        async with asyncio.timeout(IDLE_TIMEOUT_S) as idle, asyncio.TaskGroup() as both:
+            both.create_task(carry(one, other))
+            both.create_task(carry(other, one))
+    except* OSError as errors:
+        raise ConnectionError from errors

@@ -13,7 +13,7 @@ import pytest
 from ctxagent.agent.loop.feature import Feature
 
 from ..compaction.test_engine import RECORD
-from ..support.command import Place
+from ..support.command import AS_MODULE, Place
 from ..support.server.loopback import Body, Fail, Say, Server, Step, flat
 from ..support.terminal.screen import Terminal
 from .test_engine_http import asks_for_a_record
@@ -530,11 +530,11 @@ def test_an_installed_package(place: Place) -> None:
     folder.mkdir()
     packaged(folder, EXAMPLES["words.py"])
     env = place.environ({"PYTHONPATH": str(folder)})
-    listed = place.run("extensions", "list", env=env)
+    listed = place.run("extensions", "list", env=env, command=AS_MODULE)
     assert listed.stdout == "words  words-package 1.2\n    tool count_words\n"
     with Server([COUNT, DONE]) as server:
         env = place.server(server.url) | {"PYTHONPATH": str(folder)}
-        done = place.run("-p", "go", env=env)
+        done = place.run("-p", "go", env=env, command=AS_MODULE)
     assert done.stdout == "Done.\n", done.stderr
     assert "3 words" in results(server.requests[1])[0]
 

@@ -117,7 +117,7 @@ def test_the_command_works_among_a_strangers_agent_and_tools(wheel: Path, tmp_pa
     target = next((home / "lib").glob("python*/site-packages"))
     (target / "dependencies.pth").write_text(f"{ours}\n")
     hostile = tmp_path / "project"
-    for name in ("agent", "tools", "ctxagent_tools"):
+    for name in ("agent", "tools", "ctxagent", "click", "sitecustomize"):
         (hostile / name).mkdir(parents=True)
         (hostile / name / "__init__.py").write_text("raise SystemExit('the stranger ran')\n")
     env = {"PATH": os.environ["PATH"], "PYTHONPATH": ".", "HOME": str(tmp_path)}

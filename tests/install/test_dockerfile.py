@@ -64,7 +64,8 @@ def test_it_has_the_programs_that_the_agent_uses() -> None:
 def test_what_the_wheel_is_made_of_is_in_the_context_and_nothing_else() -> None:
     given = {name for name in Context(ROOT).files() if not name.startswith(".git/")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    shared = [path for [path] in project["tool"]["setuptools"]["data-files"].values()]
+    tool = project["tool"]["setuptools"]
+    shared = [*tool["script-files"], *(path for [path] in tool["data-files"].values())]
     beside = {"__init__.py", "__main__.py", "py.typed", "setup.py", "pyproject.toml",
               "constraints.txt", "README.md", "LICENSE", *shared}  # fmt: skip
     assert beside <= given

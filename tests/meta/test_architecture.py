@@ -71,7 +71,7 @@ WITHOUT_TEST_FILE = {
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results tool_names"
     ),
-    "security": "bubblewrap home_paths name_proxy planted redaction sandbox_paths secret_shapes",
+    "security": "bubblewrap home_paths planted redaction sandbox_paths secret_shapes",
     "system": "child git_links process_table safe_open",
     "tools": (
         "base download edit_hints file_access function_tool image mcp recall ripgrep text web_fetch"
@@ -239,6 +239,18 @@ def test_constants_are_named_for_their_quantity() -> None:
         if VAGUE_CONSTANTS.fullmatch(name)
     ]
     assert vague == []
+
+
+def test_each_start_of_python_is_isolated() -> None:
+    """Otherwise it would import modules of the project that it is started in."""
+    starts = [
+        f"{name}: {line.strip()}"
+        for name, path in zip(NAMES, FILES, strict=True)
+        for line in path.read_text().splitlines()
+        if "sys.executable" in line
+        and not re.search(r'sys\.executable\)?, "-(I|E", "-P)"|\.parent', line)
+    ]
+    assert starts == []
 
 
 def loaded_by(*command: str) -> set[str]:

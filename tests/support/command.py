@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -50,12 +50,14 @@ class Place:
         return self.environ({"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "test-key-1"})
 
     def start(
-        self, *arguments: str, env: Mapping[str, str] | None = None, **options: Any
-    ) -> "subprocess.Popen[Any]":
+        self, *arguments: str, env: Mapping[str, str] | None = None,
+        command: Sequence[str] = (COMMAND,), **options: Any,
+    ) -> "subprocess.Popen[Any]":  # fmt: skip
         """Start the command; `options` are those of `subprocess.Popen`."""
         options = {"cwd": self.project, "stdin": subprocess.DEVNULL, "text": True, **options}
         env = self.environ() if env is None else env
-        return starter.Popen([COMMAND, *arguments], env=env, **options)
+        begin = starter.Popen if command == (COMMAND,) else subprocess.Popen
+        return begin([*command, *arguments], env=env, **options)
 
     def run(
         self, *arguments: str, env: Mapping[str, str] | None = None,

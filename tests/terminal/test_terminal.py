@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ..support.command import Place, comes, gone, running
+from ..support.command import AS_MODULE, Place, comes, gone, running
 from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 
@@ -284,7 +284,8 @@ def test_the_prompt_is_painted_before_the_sdk_is_imported(place: Place) -> None:
     os.mkfifo(gate)
     (slow / "anthropic" / "__init__.py").write_text(f"open({str(gate)!r}).read()\n")
     env = {**place.server("http://127.0.0.1:9"), "PYTHONPATH": str(slow)}
-    terminal = Terminal(cwd=place.project, env=env)
+    python, *module = AS_MODULE
+    terminal = Terminal(*module, cwd=place.project, env=env, command=python)
     terminal.see("❯")
     terminal.type("typed while it is imported")
     terminal.see("typed while it is imported")

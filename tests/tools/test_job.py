@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ctxagent.tools.job import (
     end_all,
     start_job,
 )
+from ctxagent.tools.system.descriptors import MAX_SOFT_LIMIT, RESERVED_DESCRIPTORS, raise_limit
 
 from ..support.command import gone
 
@@ -214,3 +216,34 @@ def test_no_file_for_the_output_is_an_error_that_says_so(tmp_path: Path) -> None
 def test_titles() -> None:
     assert JobTool().title(JobParams(action="end", id="job-2")) == "end job-2"
     assert JobTool().title(JobParams(action="list")) == "list"
+
+
+def test_a_job_starts_only_while_the_agent_can_open_files_for_itself(tmp_path: Path) -> None:
+    async def scene(context: Context) -> None:
+        job = await start_job("sleep 1000", context)
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = len(open_files())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + RESERVED_DESCRIPTORS, limits[1]))
+        try:
+            with pytest.raises(ToolError, match="1 jobs run, and no files can be opened"):
+                await start_job("true", context)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert list(context.jobs) == [job.id]
+
+    play(tmp_path, scene)
+
+
+def test_the_limit_of_open_files_is_raised_as_far_as_the_system_allows() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+        raise_limit()
+        now = resource.getrlimit(resource.RLIMIT_NOFILE)
+        assert now[0] == MAX_SOFT_LIMIT or now[0] == limits[1] < MAX_SOFT_LIMIT
+        assert now[1] == limits[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        raise_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= limits[0]  # never less
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

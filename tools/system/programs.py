@@ -7,6 +7,7 @@ and holds for the whole process. A program that is found nowhere else counts as 
 
 import os
 import shutil
+import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -39,6 +40,12 @@ def describe_program(name: str, path: str | None) -> str:
     found = program(name, path)
     other = "" if found else shutil.which(name, path=path)
     return found or (other and f"{other} is not used: commands may write there") or ""
+
+
+def isolated_python() -> list[str]:
+    """Return the command of this Python that imports nothing from the working directory and
+    ignores all PYTHON* variables."""
+    return [sys.executable, "-E", "-P"]
 
 
 def own_environment(env: Mapping[str, str]) -> dict[str, str]:

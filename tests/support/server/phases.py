@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..command import Place
+from ..command import AS_MODULE, COMMAND, Place
 from ..terminal.screen import Terminal
 from .loopback import Fail, Say, Server, Step
 
@@ -139,7 +139,8 @@ def reach(phase: Phase, place: Place, server: Server) -> Reached:
     # In a sandbox a command does not know its number, and ends with it anyhow.
     off = {"CTXAGENT_SANDBOX_MODE": "off"}
     env = {**place.server(server.url), **off, **phase.prepare(place)}
-    terminal = Terminal(*phase.arguments, cwd=place.project, env=env)
+    command, *module = AS_MODULE if "PYTHONPATH" in env else (COMMAND,)
+    terminal = Terminal(*module, *phase.arguments, cwd=place.project, env=env, command=command)
     terminal.see("GREEN")
     for number, words in enumerate(phase.words):
         terminal.type(f"{words}\r")
