@@ -93,8 +93,9 @@ class CallGate:
             elif answer.where:
                 self.handle.approval.allow_for_session(answer.rule)
             self._note_answer(tool, title, answer)
-            unasked = answer.sandboxed or bool(answer.reason)  # a rule or the mode allows it now
-            return replace(verdict, confined=unasked and self._judged(tool, params).confined)
+            if answer.sandboxed or answer.reason:  # the mode or a rule allows it now
+                return replace(self._judged(tool, params), action="allow")
+            return verdict
         if (now := self._judged(tool, params)).action == "deny":  # the mode has changed
             self._deny(tool, title, now, asked=True)
             raise CallRefused(f"Not allowed: {now.reason}", denied=True)

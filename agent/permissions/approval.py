@@ -39,7 +39,12 @@ from .shell import git
 from .shell.command_table import keeps_history, known_command
 from .shell.parser import Script, SimpleCommand, Word, parse
 from .shell.programs import Programs
-from .shell.reach import FILE_WRITING_COMMANDS, need_beyond_sandbox, paths_read
+from .shell.reach import (
+    FILE_WRITING_COMMANDS,
+    need_beyond_sandbox,
+    paths_read,
+    paths_written,
+)
 from .shell.read_only import (
     changes_no_file,
     follows_links,
@@ -187,6 +192,9 @@ class Approval:
             verdict = self._judge_call(tool.name, subject, harmless=tool.effect == "none")
         if self.mode == "bypass" and verdict.action == "ask":
             return replace(verdict, action="allow", reason="bypass mode: no deny rule forbids it")
+        if verdict.action == "ask" and tool.name == "Bash":
+            shown = verdict.writes_repository or self._shows_repository(parse(subject))
+            return replace(verdict, writes_repository=shown)
         return verdict
 
     def denies_reading(self, path: str) -> bool:
@@ -384,6 +392,12 @@ class Approval:
         if need:
             return replace(asked, reason=f"it leaves the sandbox, for {need}")
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
+
+    def _shows_repository(self, script: Script) -> bool:
+        """Tell whether a question about a command shows that it writes the repository: it runs git,
+        or names what it writes there."""
+        runs = any(part.name.rpartition("/")[2] == "git" for part in script.parts)
+        return runs or any(".git" in path.split("/") for path in paths_written(script, self._cwd))
 
     def _is_plain_git(self, script: Script) -> bool:
         """Tell whether a command is git alone, beside commands that cannot write its repository."""

@@ -11,7 +11,13 @@ _SED_OPTION = re.compile(r"-[nErsuz]+|--quiet|--silent|--regexp-extended|--separ
 _SED_ADDRESS = re.compile(r"\d+(?:~\d+)?|\$|\+\d+|~\d+")
 _SED_COMMAND = re.compile(r"[pdPDgGhHxnN=l{}]|q\d*|Q\d*")
 _SED_FLAGS = re.compile(r"[gpiI\d]*")
-_AWK_DANGER = re.compile(r"system|getline|extension|ARGV|ARGC|PROCINFO|@|(?<!\|)\|(?!\|)")
+_AWK_DANGER = re.compile(r"getline|ARGV|ARGC|PROCINFO|@|(?<!\|)\|(?!\|)")
+_AWK_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
+_AWK_FUNCTIONS = frozenset(
+    "and asort asorti atan2 compl cos exp gensub gsub if in index int length log lshift match "
+    "mktime or patsplit print printf rand return rshift sin split sprintf sqrt srand strftime "
+    "strtonum sub substr switch systime tolower toupper typeof while xor else do for function".split()
+)
 _AWK_OPTION = re.compile(r"-F.*|-v[A-Za-z_]\w*=.*", re.DOTALL)
 _AWK_VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
@@ -118,7 +124,7 @@ def awk_only_prints(arguments: Sequence[str]) -> bool:
     if place >= len(arguments) or any(re.match("-.", w) for w in arguments[place + 1 :]):
         return False
     program = arguments[place]
-    if _AWK_DANGER.search(program):
+    if _AWK_DANGER.search(program) or not _AWK_FUNCTIONS.issuperset(_AWK_CALL.findall(program)):
         return False
     _, printing, rest = program.partition("print")
     return not printing or not re.search(r">(?!=)", rest)
