@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ...tools.base import Context, Params, Tool
+from ...tools.base import CommandLimits, Context, Params, Tool
+from ...tools.bash import BashParams
 from ...tools.network import NetworkParams, NetworkTool
 from ..errors import ToolError
 from ..events import Answer, Question
 from ..permissions import suggestions
+from ..permissions.rule_set import RuleKind
 from ..permissions.verdict import Verdict
 from ..security.planted import PlantedWatch
 from ..session.entries import Note
@@ -25,6 +27,10 @@ T = TypeVar("T")
 
 LONG_SUBJECT_CHARS = 500  # a longer command takes more than a moment to judge
 MAX_JUDGING_S = 5.0  # for one call, before the user is asked
+TOO_MANY_GUARDED = (
+    "rules guard more files of this project than the sandbox can hide. Commands that you or a rule "
+    "allow are held to these rules by their text alone"
+)
 
 
 @dataclass
@@ -93,8 +99,13 @@ class CallGate:
             elif answer.where:
                 self.handle.approval.allow_for_session(answer.rule)
             self._note_answer(tool, title, answer)
-            unasked = answer.sandboxed or bool(answer.reason)  # a rule or the mode allows it now
-            return replace(verdict, confined=unasked and self._judged(tool, params).confined)
+            if answer.sandboxed or answer.reason:  # a rule or the mode allows it now
+                now = self._judged(tool, params)
+                return replace(verdict, confined=now.confined, looks=now.looks)
+            if isinstance(params, BashParams) and params.repository:
+                self.handle.repository_commands.add(params.command)
+                verdict = replace(verdict, writes_repository=True)
+            return replace(verdict, confined=False, looks=False)
         if (now := self._judged(tool, params)).action == "deny":  # the mode has changed
             self._deny(tool, title, now, asked=True)
             raise CallRefused(f"Not allowed: {now.reason}", denied=True)
@@ -116,29 +127,44 @@ class CallGate:
             return refused.output.text
         return ""
 
-    def context_for(self, verdict: Verdict) -> Context:
-        """Return the context of a call: the place that was judged, and the stricter sandbox if the
-        call is allowed because of it."""
-        sandbox, context = (
-            self.handle.context.sandbox,
-            replace(self.handle.context, judged=verdict.path),
-        )
-        if sandbox is None:
+    def context_to_run(self, tool: Tool[Any], verdict: Verdict) -> Context:
+        """Return the context in which a permitted call runs. What rules guard is kept from a
+        command: what deny rules name, and what ask rules name where nobody was asked. Raises
+        CallRefused."""
+        context = self.context_for(tool, verdict)
+        if tool.effect != "run" or context.sandbox is None or context.sandbox.absent:
             return context
-        if not verdict.confined:
-            return (
-                replace(context, sandbox=sandbox.opening(verdict.opens))
-                if verdict.opens
-                else context
-            )
-        guarded = self.handle.approval.guarded_files()
-        if guarded is None:
+        kinds: tuple[RuleKind, ...] = ("deny",)
+        if verdict.confined or verdict.looks:
+            kinds = ("deny", "ask")
+        guarded = self.handle.approval.guarded_files(kinds)
+        if guarded is None and verdict.confined:
             raise CallRefused(
                 "Not done: files that rules guard cannot be found any more. Try again."
             )
-        hidden, kept = guarded
-        later = self.planted.closed() if self.planted else []
-        return replace(context, sandbox=sandbox.unasked(hidden, [*kept, *later]))
+        if guarded is None:
+            self.handle.warn_once(TOO_MANY_GUARDED)
+        hide, keep = guarded or ((), ())
+        if verdict.confined and self.planted:
+            keep = (*keep, *self.planted.closed())
+        limits = replace(context.sandbox.limits, hide=hide, keep=keep)
+        return replace(context, sandbox=context.sandbox.for_command(limits))
+
+    def context_for(self, tool: Tool[Any], verdict: Verdict) -> Context:
+        """Return the context of a call: the place that was judged and, of a command, the sandbox
+        that its verdict asks for."""
+        context = replace(self.handle.context, judged=verdict.path)
+        looks = verdict.looks and context.looking is not None and context.looking.holds_looking
+        sandbox = context.looking if looks else context.sandbox
+        if tool.effect != "run" or sandbox is None:
+            return context
+        limits = CommandLimits(
+            unasked=verdict.confined,
+            looks=looks,
+            writes_repository=verdict.writes_repository,
+            opens=verdict.opens,
+        )
+        return replace(context, sandbox=sandbox.for_command(limits))
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict of the rules, which an interrupt can cancel. A verdict that takes too
@@ -152,11 +178,13 @@ class CallGate:
     def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
         verdict = self.handle.approval.judge(tool, params)
-        why = tool.why_ask_anyway(params, self.context_for(verdict))
+        if tool.subject(params) in self.handle.repository_commands:
+            verdict = replace(verdict, writes_repository=True)
+        why = tool.why_ask_anyway(params, self.context_for(tool, verdict))
         if not why or verdict.action == "deny" or self.handle.approval.mode == "bypass":
             return verdict
         reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
-        return replace(verdict, action="ask", reason=reason, confined=False)
+        return replace(verdict, action="ask", reason=reason, confined=False, looks=False)
 
     def _recheck(self, tool: Tool[Any], params: Params, asked: Verdict) -> None:
         """Refuse a call whose file has moved since the user was asked.
@@ -190,7 +218,7 @@ class CallGate:
         def confines() -> bool:
             return self.handle.approval.would_confine(tool, params)
 
-        anyway = tool.why_ask_anyway(params, self.handle.context)
+        anyway = tool.why_ask_anyway(params, self.context_for(tool, verdict))
         return Question(
             tool.name,
             call.title,
@@ -214,7 +242,7 @@ class CallGate:
         content of a file that may not be read.
         """
         try:
-            found = await tool.preview(params, self.context_for(verdict))
+            found = await tool.preview(params, self.context_for(tool, verdict))
         except ToolError as error:
             if self._may_read(tool.subject(params)):
                 raise CallRefused(str(error), **error.details) from None
