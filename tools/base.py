@@ -126,9 +126,9 @@ class CommandLimits:
     # the session's readable folders and the system's.
     looks: bool = False
     writes_repository: bool = True  # else the project's repository (.git) is read-only
-    hide: tuple[str, ...] = ()  # not seen
-    keep: tuple[str, ...] = ()  # read-only
-    opens: tuple[str, ...] = ()  # read in addition to what the sandbox shows
+    hide: Sequence[str] = ()  # not seen
+    keep: Sequence[str] = ()  # read-only
+    opens: Sequence[str] = ()  # read in addition to what the sandbox shows
 
 
 class Confinement(Protocol):

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ...tools.base import CommandLimits, Context, Params, Tool
+from ...tools.base import CommandLimits, Confinement, Context, Params, Tool
 from ...tools.bash import BashParams
 from ...tools.network import NetworkParams, NetworkTool
 from ..errors import ToolError
@@ -127,44 +127,51 @@ class CallGate:
             return refused.output.text
         return ""
 
-    def context_to_run(self, tool: Tool[Any], verdict: Verdict) -> Context:
-        """Return the context in which a permitted call runs. What rules guard is kept from a
-        command: what deny rules name, and what ask rules name where nobody was asked. Raises
-        CallRefused."""
-        context = self.context_for(tool, verdict)
-        if tool.effect != "run" or context.sandbox is None or context.sandbox.absent:
-            return context
-        kinds: tuple[RuleKind, ...] = ("deny",)
-        if verdict.confined or verdict.looks:
-            kinds = ("deny", "ask")
-        guarded = self.handle.approval.guarded_files(kinds)
-        if guarded is None and verdict.confined:
-            raise CallRefused(
-                "Not done: files that rules guard cannot be found any more. Try again."
-            )
-        if guarded is None:
-            self.handle.warn_once(TOO_MANY_GUARDED)
-        hide, keep = guarded or ((), ())
-        if verdict.confined and self.planted:
-            keep = (*keep, *self.planted.closed())
-        limits = replace(context.sandbox.limits, hide=hide, keep=keep)
-        return replace(context, sandbox=context.sandbox.for_command(limits))
-
-    def context_for(self, tool: Tool[Any], verdict: Verdict) -> Context:
+    def context_for(
+        self, tool: Tool[Any], verdict: Verdict, hide: Sequence[str] = (), keep: Sequence[str] = ()
+    ) -> Context:
         """Return the context of a call: the place that was judged and, of a command, the sandbox
-        that its verdict asks for."""
+        that its verdict asks for, with these paths hidden and read-only."""
         context = replace(self.handle.context, judged=verdict.path)
-        looks = verdict.looks and context.looking is not None and context.looking.holds_looking
-        sandbox = context.looking if looks else context.sandbox
+        sandbox = self._sandbox_of(verdict)
         if tool.effect != "run" or sandbox is None:
             return context
         limits = CommandLimits(
             unasked=verdict.confined,
-            looks=looks,
+            looks=verdict.looks and sandbox is context.looking,
             writes_repository=verdict.writes_repository,
+            hide=hide,
+            keep=keep,
             opens=verdict.opens,
         )
         return replace(context, sandbox=sandbox.for_command(limits))
+
+    def context_to_run(self, tool: Tool[Any], verdict: Verdict) -> Context:
+        """Return the context in which a permitted call runs. A command is kept from what deny rules
+        name, and from what ask rules name if nobody was asked. Raises CallRefused."""
+        sandbox = self._sandbox_of(verdict)
+        if tool.effect != "run" or sandbox is None or sandbox.absent:
+            return self.context_for(tool, verdict)
+        kinds: tuple[RuleKind, ...] = ("deny",)
+        if verdict.confined or verdict.looks:
+            kinds = ("deny", "ask")
+        guarded = self.handle.approval.guarded_files(kinds)
+        if guarded is None:
+            if verdict.confined:
+                raise CallRefused(
+                    "Not done: files that rules guard cannot be found any more. Try again."
+                )
+            self.handle.warn_once(TOO_MANY_GUARDED)
+        hide, keep = guarded or ([], [])
+        if verdict.confined and self.planted:
+            keep = [*keep, *self.planted.closed()]
+        return self.context_for(tool, verdict, hide, keep)
+
+    def _sandbox_of(self, verdict: Verdict) -> Confinement | None:
+        """Return the sandbox of the session's commands, or of those that only look."""
+        context = self.handle.context
+        looks = verdict.looks and context.looking is not None and context.looking.holds_looking
+        return context.looking if looks else context.sandbox
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict of the rules, which an interrupt can cancel. A verdict that takes too

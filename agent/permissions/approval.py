@@ -396,14 +396,14 @@ class Approval:
 
     def guarded_files(
         self, kinds: Sequence[RuleKind] = ("deny", "ask")
-    ) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    ) -> tuple[list[str], list[str]] | None:
         """Return the existing paths that rules of these kinds keep from being read, and those that
         they keep from being edited; None if they are too many to find or to guard."""
-        found: list[tuple[str, ...]] = []
+        found: list[list[str]] = []
         for tool in ("Read", "Write"):
             rules = self._rules.covering(tool, *kinds)
             paths = [matcher.find(self._project[-1]) for rule, matcher in rules if not rule.any]
-            known = tuple(path for each in paths for path in each or ())
+            known = [path for each in paths for path in each or ()]
             if None in paths or len(known) > MAX_GUARDED:
                 return None
             found.append(known)
