@@ -51,17 +51,13 @@ IN_FILE = "the file of this output has them"
 
 class BashParams(Params):
     command: str = Field(min_length=1)
-    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until it is killed")
+    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until killed")
     run_in_background: bool = Field(False, description="Returns a job id at once, for Job")
     unsandboxed: bool = Field(
-        False, description="Asks the user to run it outside the sandbox: only if it fails inside"
+        False, description="Asks the user to leave the sandbox: only if it fails inside"
     )
-    network: bool = Field(
-        False, description="Asks the user for the network where it is off: only if it fails without"
-    )
-    repository: bool = Field(
-        False, description="Asks the user to let it write .git: only if it fails without"
-    )
+    network: bool = Field(False, description="Likewise, for the network")
+    repository: bool = Field(False, description="Likewise, for writing .git")
     description: str | None = Field(None, description="For the user: what it does")
 
 
@@ -69,7 +65,7 @@ class BashTool(Tool[BashParams]):
     name = "Bash"
     description = (
         "Runs a command in bash, in the project directory; returns stdout and stderr together, "
-        "and the exit code when it is not 0. Each call is a new shell: `cd` and variables do not "
+        "and the exit code if not 0. Each call is a new shell: `cd` and variables do not "
         "last, so chain with &&. stdin is empty, and there is no terminal. run_in_background is "
         "for servers, watchers and what outlasts the timeout. For files prefer Read, Grep, Glob "
         "and Edit."
