@@ -3,13 +3,15 @@ their libraries and settings, and toolchains. Nothing else is there, so that no 
 leads elsewhere.
 """
 
+import functools
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ...tools.system.programs import within
 from .boundary import Region
 from .home_paths import named_toolchains
-from .sandbox_paths import contains_home, existing
+from .sandbox_paths import existing
 
 _SYSTEM_FOLDERS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",
@@ -28,18 +30,18 @@ def readable_regions(cwd: str) -> dict[str, Region]:
     return {"/": Region("hidden"), **found, cwd: Region("read")}
 
 
-def secrets() -> Iterator[str]:
-    """Yield the files of the system that only root may read."""
-    yield from existing(_SECRETS)
-    for pattern in _SECRET_PATTERNS:
-        yield from existing(map(str, Path("/etc").glob(pattern)))
+@functools.cache
+def secrets() -> tuple[str, ...]:
+    """Return the files of the system that only root may read."""
+    matching = (str(path) for pattern in _SECRET_PATTERNS for path in Path("/etc").glob(pattern))
+    return tuple(existing((*_SECRETS, *matching)))
 
 
 def toolchains(environ: Mapping[str, str], homes: Sequence[str]) -> Iterator[str]:
     """Yield the toolchains that the PATH and other variables name, with their libraries."""
     for path in named_toolchains("", environ):
         folder, name = os.path.split(path)
-        if path == "/" or contains_home(path, homes):
+        if path == "/" or within(folder, _SYSTEM_FOLDERS) or any(within(h, [path]) for h in homes):
             continue
         yield path
         if name in ("bin", "sbin"):

@@ -104,6 +104,7 @@ class Sandbox:
     _read_only: list[str] = field(init=False)
     _must_not_appear: list[str] = field(init=False)
     _homes: list[str] = field(init=False)
+    _toolchains: list[str] = field(init=False)  # for commands that look
     _bubblewrap: Bubblewrap = field(init=False)
     # When the boundary was last made, and what it was.
     _recent: tuple[float, Boundary] = field(init=False, default=(0.0, Boundary()))
@@ -113,6 +114,7 @@ class Sandbox:
         # All this happens before a command of the session could change what is found.
         cwd = os.path.realpath(self.cwd)
         self._homes, self._git = home_folders(self.environ), sandbox_git.find_repository(cwd)
+        self._toolchains = list(looking.toolchains(self.environ, self._homes))
         programs = list(_project_programs(self.environ.get("PATH", ""), cwd))
         present = list(filter(os.path.lexists, programs))
         own = (f"{cwd}/{name}" for name in _READ_ONLY_IN_PROJECT)
@@ -169,7 +171,7 @@ class Sandbox:
         opened = [*limits.opens]
         if limits.looks:
             own.names = None
-            opened += looking.toolchains(self.environ, self._homes)
+            opened += self._toolchains
         read = [Path(path) for path in opened if self.moved(path) == path]
         own.read = read if limits.looks else [*self.read, *read]
         if limits.looks or limits.unasked:
@@ -290,6 +292,8 @@ class Sandbox:
         regions = self.boundary().mounted()
         self._make_own_folders(regions)
         arguments += _mount_arguments({**regions, **self._foreign_sockets(regions, own)})
+        if looks:
+            arguments += ["--remount-ro", "/"]
         ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
         script = _SHELL_SCRIPT + ending + "exit $code"
         proxy = NameProxy(self.names or (), self.decide, self.environ) if self.by_name else None
@@ -506,8 +510,6 @@ def _mount_arguments(regions: Mapping[str, Region]) -> Iterator[str]:
             sealed += [path] if access == "hidden" else []
         else:
             yield from ("--dev-bind", "/dev/null", path)
-    if "/" in regions:
-        sealed.append("/")
     for path in sealed:
         yield from ("--remount-ro", path)
 

@@ -267,7 +267,8 @@ OUTSIDE = (
 )  # fmt: skip
 WRITE = (
     "echo x > new", "echo x >> f", "mkdir made", "rm f", "mv f g", "git commit -qam x",
-    "echo x > .git/new", "chmod 600 f && false", "echo x > {root}/outside/new",
+    "echo x > .git/new", "mkdir /new-in-the-root", "chmod 600 f && false",
+    "echo x > {root}/outside/new",
 )  # fmt: skip
 
 
