@@ -77,10 +77,12 @@ def open_agent(
 
 
 def _confine(agent: AgentState, launch: LaunchOptions) -> None:
-    """Give a session's commands their sandbox, if they are to have one."""
-    if sandbox := make_sandbox(launch, agent.folder):
-        sandbox.decide = lambda host: agent.runner.gate.why_not_reached(host)
-    agent.context.sandbox = agent.approval.sandbox = sandbox
+    """Give a session's commands their sandbox; if it is off, only those that look."""
+    sandbox = agent.context.looking = make_sandbox(launch, agent.folder)
+    sandbox.decide = lambda host: agent.runner.gate.why_not_reached(host)
+    agent.approval.looks_confined = lambda: sandbox.holds_looking
+    if not sandbox.off:
+        agent.context.sandbox = agent.approval.sandbox = sandbox
 
 
 def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec) -> AgentState:
@@ -109,7 +111,7 @@ def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec
         )
         agent = assemble(launch, parts, spec.emit, spec.ask)
     agent.context.foreground = parent.context.foreground
-    agent.context.sandbox = parent.context.sandbox
+    agent.context.sandbox, agent.context.looking = parent.context.sandbox, parent.context.looking
     if model is parent.model.client:
         agent.model.share(parent.model)
     else:

@@ -117,19 +117,34 @@ class SubagentTask:
     resume: str | None = None  # id of an earlier subagent that goes on
 
 
+@dataclass(frozen=True, slots=True)
+class CommandLimits:
+    """What one command may do in the sandbox. Paths are absolute."""
+
+    unasked: bool = False  # nobody was asked: without the network, except by name
+    # It only looks: it writes nothing, has no network, and reads only the project, its repository,
+    # the session's readable folders and the system's.
+    looks: bool = False
+    writes_repository: bool = True  # else the project's repository (.git) is read-only
+    hide: Sequence[str] = ()  # not seen
+    keep: Sequence[str] = ()  # read-only
+    opens: Sequence[str] = ()  # read in addition to what the sandbox shows
+
+
 class Confinement(Protocol):
     """A sandbox that keeps commands from what is not theirs.
 
     `absent` says why there is none, "" where it works, `partial` why it holds less than it should;
     with `required` no command may run outside of it. Where the network is there `by_name`, commands
-    reach some hosts, and others once the person allows it. `unasked` gives the stricter one for a
-    command that nobody was asked about, `opening` one whose commands may also read these paths.
-    `moved` tells where that lies which commands find at a path, `named` is the other way round.
+    reach some hosts, and others once the person allows it. `for_command` gives the sandbox of a
+    single command. `moved` tells where that lies which commands find at a path, `named` is the
+    other way round.
     """
 
     required: bool
     network: bool
     network_if_asked: bool  # whether the network that is off is there once the person allows it
+    limits: CommandLimits
 
     @property
     def absent(self) -> str: ...
@@ -143,9 +158,13 @@ class Confinement(Protocol):
     @property
     def unasked_absent(self) -> str: ...
 
-    def unasked(self, hide: Sequence[str], keep: Sequence[str]) -> "Confinement": ...
+    @property
+    def holds_looking(self) -> bool: ...
 
-    def opening(self, paths: Sequence[str]) -> "Confinement": ...
+    @property
+    def keeps_repository(self) -> bool: ...
+
+    def for_command(self, limits: CommandLimits) -> "Confinement": ...
 
     def moved(self, path: str) -> str: ...
 
@@ -202,6 +221,7 @@ class Context:
     # running subagents by id, each with a way to interrupt it alone
     agents: dict[str, Callable[[], object]] = field(default_factory=dict)
     sandbox: Confinement | None = None
+    looking: Confinement | None = None  # of commands that only look; None where nothing holds them
     # puts a filter for secrets before a sink of output
     sieve: Callable[[Any], Any] = lambda sink: sink
     # takes out of an output what must not be kept

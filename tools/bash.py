@@ -27,13 +27,14 @@ MAX_TIMEOUT_S = 600  # seconds
 # What programs say of what the sandbox forbids.
 SANDBOX_ERRORS = (
     "Read-only file system",
-    "Operation not permitted",
     "EROFS",
+    "Operation not permitted",
     "EPERM",
     "resource busy",
     "Address family not supported",
     "EAFNOSUPPORT",
 )
+READ_ONLY_ERRORS = ("Read-only file system", "EROFS")
 PARTIAL_SANDBOX_ERRORS = ("Permission denied", "EACCES")  # what Landlock alone forbids
 NETWORK_ERRORS = (
     "Network is unreachable", "Could not resolve", "name resolution", "Name or service not known",
@@ -50,14 +51,13 @@ IN_FILE = "the file of this output has them"
 
 class BashParams(Params):
     command: str = Field(min_length=1)
-    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until it is killed")
+    timeout: float = Field(120, ge=1, le=MAX_TIMEOUT_S, description="Seconds until killed")
     run_in_background: bool = Field(False, description="Returns a job id at once, for Job")
     unsandboxed: bool = Field(
-        False, description="Asks the user to run it outside the sandbox: only if it fails inside"
+        False, description="Asks the user to leave the sandbox: only if it fails inside"
     )
-    network: bool = Field(
-        False, description="Asks the user for the network where it is off: only if it fails without"
-    )
+    network: bool = Field(False, description="Likewise, for the network")
+    repository: bool = Field(False, description="Likewise, for writing .git")
     description: str | None = Field(None, description="For the user: what it does")
 
 
@@ -65,7 +65,7 @@ class BashTool(Tool[BashParams]):
     name = "Bash"
     description = (
         "Runs a command in bash, in the project directory; returns stdout and stderr together, "
-        "and the exit code when it is not 0. Each call is a new shell: `cd` and variables do not "
+        "and the exit code if not 0. Each call is a new shell: `cd` and variables do not "
         "last, so chain with &&. stdin is empty, and there is no terminal. run_in_background is "
         "for servers, watchers and what outlasts the timeout. For files prefer Read, Grep, Glob "
         "and Edit."
@@ -86,7 +86,9 @@ class BashTool(Tool[BashParams]):
             return ""
         if params.unsandboxed:
             return "it would run OUTSIDE the sandbox"
-        return "it would reach the network" if params.network and sandbox.network_if_asked else ""
+        wants = ["reach the network"] * (params.network and sandbox.network_if_asked)
+        wants += ["write .git"] * (params.repository and sandbox.keeps_repository)
+        return f"it would {' and '.join(wants)}" if wants else ""
 
     async def preview(self, params: BashParams, context: Context) -> dict[str, Any]:
         confined(params, context)
@@ -94,6 +96,11 @@ class BashTool(Tool[BashParams]):
 
     async def run(self, params: BashParams, context: Context) -> Output:
         sandbox = confined(params, context)
+        if sandbox and params.repository and sandbox.keeps_repository:
+            raise ToolError(
+                ".git stays read-only: in this mode the user is not asked about it. If the command "
+                "must write it, call it again with unsandboxed."
+            )
         if params.run_in_background:
             return _started(await start_job(params.command, context, sandbox))
         capture = Capture(context.progress, open_file=context.open_file, sieve=context.sieve)
@@ -213,18 +220,23 @@ class _Outcome:
             yield f"[not reached, as nobody has allowed it: {', '.join(kept_from)}]"
         if blocked := self.blocked(complaint):
             where = f"It ran in the sandbox: {self.sandbox.bounds()}."
-            asks = blocked == "network" and self.sandbox.network_if_asked
-            way = "network" if asks else "" if self.sandbox.required else "unsandboxed"
+            asks = blocked == "repository" or (
+                blocked == "network" and self.sandbox.network_if_asked
+            )
+            way = blocked if asks else "" if self.sandbox.required else "unsandboxed"
             move = f" If that is why, call it again with {way}: the user is asked" if way else ""
             yield f"[{where}{move}]"
 
     def blocked(self, complaint: str) -> str:
         """Return what the sandbox seems to have kept from a command that complains so: "network",
-        "files" or "" for nothing."""
+        "repository", "files" or "" for nothing."""
         if self.sandbox is None:
             return ""
         if not self.sandbox.network and any(sign in complaint for sign in NETWORK_ERRORS):
             return "network"
+        closed = any(sign in complaint for sign in READ_ONLY_ERRORS) and ".git" in complaint
+        if closed and self.sandbox.keeps_repository:
+            return "repository"
         signs = SANDBOX_ERRORS + (PARTIAL_SANDBOX_ERRORS if self.sandbox.partial else ())
         named = _PATH.findall(complaint, 0, MAX_COMPLAINT_CHARS)[:MAX_COMPLAINT_PATHS]
         there = [os.path.realpath(path) for path in named if os.path.lexists(path)]

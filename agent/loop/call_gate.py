@@ -7,11 +7,13 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from ...tools.base import Context, Params, Tool
+from ...tools.base import CommandLimits, Confinement, Context, Params, Tool
+from ...tools.bash import BashParams
 from ...tools.network import NetworkParams, NetworkTool
 from ..errors import ToolError
 from ..events import Answer, Question
 from ..permissions import suggestions
+from ..permissions.rule_set import RuleKind
 from ..permissions.verdict import Verdict
 from ..security.planted import PlantedWatch
 from ..session.entries import Note
@@ -25,6 +27,10 @@ T = TypeVar("T")
 
 LONG_SUBJECT_CHARS = 500  # a longer command takes more than a moment to judge
 MAX_JUDGING_S = 5.0  # for one call, before the user is asked
+TOO_MANY_GUARDED = (
+    "rules guard more files of this project than the sandbox can hide. Commands that you or a rule "
+    "allow are held to these rules by their text alone"
+)
 
 
 @dataclass
@@ -95,6 +101,9 @@ class CallGate:
             self._note_answer(tool, title, answer)
             if answer.sandboxed or answer.reason:  # the mode or a rule allows it now
                 return replace(self._judged(tool, params), action="allow")
+            if isinstance(params, BashParams) and params.repository:
+                self.handle.repository_commands.add(params.command)
+                verdict = replace(verdict, writes_repository=True)
             return verdict
         if (now := self._judged(tool, params)).action == "deny":  # the mode has changed
             self._deny(tool, title, now, asked=True)
@@ -117,29 +126,51 @@ class CallGate:
             return refused.output.text
         return ""
 
-    def context_for(self, verdict: Verdict) -> Context:
-        """Return the context of a call: the place that was judged, and the stricter sandbox if the
-        call is allowed because of it."""
-        sandbox, context = (
-            self.handle.context.sandbox,
-            replace(self.handle.context, judged=verdict.path),
-        )
-        if sandbox is None:
+    def context_for(
+        self, tool: Tool[Any], verdict: Verdict, hide: Sequence[str] = (), keep: Sequence[str] = ()
+    ) -> Context:
+        """Return the context of a call: the place that was judged and, of a command, the sandbox
+        that its verdict asks for, with these paths hidden and read-only."""
+        context = replace(self.handle.context, judged=verdict.path)
+        sandbox = self._sandbox_of(verdict)
+        if tool.effect != "run" or sandbox is None:
             return context
-        if not verdict.confined:
-            return (
-                replace(context, sandbox=sandbox.opening(verdict.opens))
-                if verdict.opens
-                else context
-            )
-        guarded = self.handle.approval.guarded_files()
+        limits = CommandLimits(
+            unasked=verdict.confined,
+            looks=verdict.looks and sandbox is context.looking,
+            writes_repository=verdict.writes_repository,
+            hide=hide,
+            keep=keep,
+            opens=verdict.opens,
+        )
+        return replace(context, sandbox=sandbox.for_command(limits))
+
+    def context_to_run(self, tool: Tool[Any], verdict: Verdict) -> Context:
+        """Return the context in which a permitted call runs. A command is kept from what deny rules
+        name, and from what ask rules name if nobody was asked. Raises CallRefused."""
+        sandbox = self._sandbox_of(verdict)
+        if tool.effect != "run" or sandbox is None or sandbox.absent:
+            return self.context_for(tool, verdict)
+        kinds: tuple[RuleKind, ...] = ("deny",)
+        if verdict.confined or verdict.looks:
+            kinds = ("deny", "ask")
+        guarded = self.handle.approval.guarded_files(kinds)
         if guarded is None:
-            raise CallRefused(
-                "Not done: files that rules guard cannot be found any more. Try again."
-            )
-        hidden, kept = guarded
-        later = self.planted.closed() if self.planted else []
-        return replace(context, sandbox=sandbox.unasked(hidden, [*kept, *later]))
+            if verdict.confined:
+                raise CallRefused(
+                    "Not done: files that rules guard cannot be found any more. Try again."
+                )
+            self.handle.warn_once(TOO_MANY_GUARDED)
+        hide, keep = guarded or ([], [])
+        if verdict.confined and self.planted:
+            keep = [*keep, *self.planted.closed()]
+        return self.context_for(tool, verdict, hide, keep)
+
+    def _sandbox_of(self, verdict: Verdict) -> Confinement | None:
+        """Return the sandbox of the session's commands, or of those that only look."""
+        context = self.handle.context
+        looks = verdict.looks and context.looking is not None and context.looking.holds_looking
+        return context.looking if looks else context.sandbox
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict of the rules, which an interrupt can cancel. A verdict that takes too
@@ -153,11 +184,13 @@ class CallGate:
     def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
         """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
         verdict = self.handle.approval.judge(tool, params)
-        why = tool.why_ask_anyway(params, self.context_for(verdict))
+        if tool.subject(params) in self.handle.repository_commands:
+            verdict = replace(verdict, writes_repository=True)
+        why = tool.why_ask_anyway(params, self.context_for(tool, verdict))
         if not why or verdict.action == "deny" or self.handle.approval.mode == "bypass":
             return verdict
         reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
-        return replace(verdict, action="ask", reason=reason, confined=False)
+        return replace(verdict, action="ask", reason=reason, confined=False, looks=False)
 
     def _recheck(self, tool: Tool[Any], params: Params, asked: Verdict) -> None:
         """Refuse a call whose file has moved since the user was asked.
@@ -191,7 +224,7 @@ class CallGate:
         def confines() -> bool:
             return self.handle.approval.would_confine(tool, params)
 
-        anyway = tool.why_ask_anyway(params, self.handle.context)
+        anyway = tool.why_ask_anyway(params, self.context_for(tool, verdict))
         return Question(
             tool.name,
             call.title,
@@ -215,7 +248,7 @@ class CallGate:
         content of a file that may not be read.
         """
         try:
-            found = await tool.preview(params, self.context_for(verdict))
+            found = await tool.preview(params, self.context_for(tool, verdict))
         except ToolError as error:
             if self._may_read(tool.subject(params)):
                 raise CallRefused(str(error), **error.details) from None

@@ -37,6 +37,9 @@ class SessionHandle:
     denials: Denials = field(default_factory=Denials)
     # Messages of the user that came in answer to a call; recorded after the results of the reply.
     queued_messages: list[str] = field(default_factory=list)
+    # Commands that the user has allowed to write the project's repository.
+    repository_commands: set[str] = field(default_factory=set)
+    _notices: set[str] = field(default_factory=set)  # that are shown once
 
     def __post_init__(self) -> None:
         session = self.session
@@ -52,6 +55,12 @@ class SessionHandle:
     def notify(self, level: Literal["info", "warning"], text: str) -> None:
         """Show the user a notice."""
         self.emit(Notice(level, text))
+
+    def warn_once(self, text: str) -> None:
+        """Show the user a warning that is not repeated in this session."""
+        if text not in self._notices:
+            self._notices.add(text)
+            self.notify("warning", text)
 
     def allow_for_turn(self, rules: Sequence[str], origin: str) -> None:
         """Allow calls by these rules until the turn ends. `origin` names their source in

@@ -31,7 +31,7 @@ from .file_changes import ChangeTracker
 from .result_files import ResultFiles
 from .session_handle import SessionHandle
 
-UNJUDGED = Verdict("allow", "nobody was asked: it is a call of the user")
+UNJUDGED = Verdict("allow", "nobody was asked: it is a call of the user", writes_repository=True)
 
 MAX_PARALLEL_CALLS = 16  # each may hold a process and its pipes
 INTERRUPTED = "[interrupted by the user]"
@@ -201,7 +201,7 @@ class ToolRunner:
     def _context(self, tool: Tool[Any], id: str, verdict: Verdict) -> Context:
         """Return the context of a call. Raises CallRefused."""
         return replace(
-            self.gate.context_for(verdict),
+            self.gate.context_to_run(tool, verdict),
             progress=lambda text: self.handle.emit(ToolOutput(id, text)),
             env=self._env(id),
             open_file=self.files.opener(tool.name, id),

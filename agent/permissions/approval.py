@@ -27,7 +27,7 @@ from .paths import (
     path_forms,
     protected_name,
 )
-from .rule_set import RuleSet
+from .rule_set import RuleKind, RuleSet
 from .rules import (
     Rule,
     allows_text,
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from ...tools.base import Confinement, Params, Tool
 
 MAX_COMMAND_BYTES = 131_071  # Linux starts no program with a longer argument
+MAX_GUARDED = 500  # files that a sandbox hides or keeps: each takes a third of a millisecond
 MAX_ASKED = 50  # calls that are kept to suggest rules by
 
 
@@ -407,17 +408,19 @@ class Approval:
             for part in script.parts
         )
 
-    def guarded_files(self) -> tuple[list[str], list[str]] | None:
-        """Return the existing paths that deny and ask rules keep from being read, and those that
-        they keep from being edited; None if they are too many to find."""
+    def guarded_files(
+        self, kinds: Sequence[RuleKind] = ("deny", "ask")
+    ) -> tuple[list[str], list[str]] | None:
+        """Return the existing paths that rules of these kinds keep from being read, and those that
+        they keep from being edited; None if they are too many to find or to guard."""
         found: list[list[str]] = []
         for tool in ("Read", "Write"):
-            rules = [(r, m) for r, m in self._rules.covering(tool, "deny", "ask") if not r.any]
-            paths = [matcher.find(self._project[-1]) for _, matcher in rules]
-            known = [path for path in paths if path is not None]
-            if len(known) < len(paths):
+            rules = self._rules.covering(tool, *kinds)
+            paths = [matcher.find(self._project[-1]) for rule, matcher in rules if not rule.any]
+            known = [path for each in paths for path in each or ()]
+            if None in paths or len(known) > MAX_GUARDED:
                 return None
-            found.append([path for each in known for path in each])
+            found.append(known)
         return found[0], found[1]
 
     def _base_folders(self, script: Script) -> list[str]:

@@ -61,9 +61,7 @@ class Boundary:
 
     def _differs(self, path: str) -> bool:
         region, outer = self.regions[path], self.at(os.path.dirname(path))[1]  # noqa: PTH120
-        if (
-            region.access == "hidden"
-        ):  # of the person's nothing is seen where commands have their own
-            return outer.access != "hidden" and not (outer.access == "write" and outer.source)
+        if region.access == "hidden":  # nothing of the user's is seen where commands have their own
+            return outer.access != "hidden" and not outer.source
         # What can be written is mounted in any case: nothing that is mounted can be renamed.
         return region != outer or region.access == "write" or bool(region.source)

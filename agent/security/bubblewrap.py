@@ -30,8 +30,10 @@ _FOLDERS = (
 )  # fmt: skip
 _ARGUMENTS = (
     "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--die-with-parent",
-    "--new-session", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",
+    "--new-session",
 )  # fmt: skip
+_WHOLE_ROOT = ("--ro-bind", "/", "/")
+_KERNEL_FOLDERS = ("--dev", "/dev", "--proc", "/proc")
 # As root it makes no user namespace, since that would know no other user.
 _NO_USER_NAMESPACES = ("--unshare-user", "--disable-userns")
 
@@ -59,6 +61,19 @@ def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
     hint = MOVE_HINT if str(Path(installed[0]).parent) in _FOLDERS else INSTALL_HINT
     reason = f"{installed[0]} is not used, since it lies in what commands can change here"
     return Bubblewrap(absent=f"{reason}. {hint}.")
+
+
+def root_arguments(*, empty: bool) -> Iterator[str]:
+    """Yield the arguments for the root folder: all of it, read-only, or nothing but its links and
+    what the kernel shows."""
+    if not empty:
+        yield from (*_WHOLE_ROOT, *_KERNEL_FOLDERS)
+        return
+    with os.scandir("/") as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                yield from ("--symlink", str(Path(entry.path).readlink()), entry.path)
+    yield from (*_KERNEL_FOLDERS, "--ro-bind", "/sys", "/sys")
 
 
 def filter_arguments(descriptors: Sequence[int]) -> list[str]:
@@ -91,7 +106,10 @@ def _complaint(command: Sequence[str], give_up: Callable[[], None] | None) -> st
         if give_up:
             give_up()
         done = subprocess.run(
-            [*command, *filter_arguments(passed), "--", "/bin/sh", "-c", ":"],
+            [
+                *command, *root_arguments(empty=False), *filter_arguments(passed),
+                "--", "/bin/sh", "-c", ":",
+            ],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
             timeout=PROBE_TIMEOUT_S, env={}, cwd="/", pass_fds=passed,
         )  # fmt: skip

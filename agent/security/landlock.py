@@ -1,10 +1,10 @@
 """Landlock: a thread gives up what it may reach, and with it all that it starts from then on.
 
 The kernel asks no powers for it (landlock(7), linux/landlock.h). A rule allows a folder with all
-that lies in it, and nothing can be taken out of that again: what is to stay hidden is left out by
-allowing what lies beside it at that moment, and what is read-only within a folder that can be
-written is not held. Nor is it held to look at a file from outside (stat(2)), nor to change its
-mode, owner and times.
+that lies in it, and nothing can be taken out of that again: what is to stay hidden, or is "kept"
+within a folder that can be written, is left out by allowing what lies beside it at that moment, so
+that the folder takes no new names. What is "read" within a folder that can be written is not held.
+Nor is it held to look at a file from outside (stat(2)), nor to change its mode, owner and times.
 """
 
 import ctypes
@@ -22,7 +22,8 @@ from typing import Literal
 
 from . import seccomp
 
-Access = Literal["write", "read", "hidden"]
+# What is "kept" can be read only, also in a folder that can be written.
+Access = Literal["write", "read", "kept", "hidden"]
 
 # Of the devices, those that every program may use; all others are hidden, terminals too.
 DEVICES: Mapping[str, Access] = {
@@ -120,14 +121,20 @@ def only_reading(places: Sequence[str]) -> Callable[[], None]:
 
 def _allow(rules: int, files: int, places: Mapping[str, Access]) -> None:
     """Add the rules for the places, each found from the root without following a link."""
-    rights = {"write": files, "read": _READ, "hidden": 0}
+    rights = {"write": files, "read": _READ, "kept": _READ, "hidden": 0}
 
     def descend(path: str, entry: int, outer: Access) -> None:
         access = places.get(path or "/", outer)
         below = [place for place in places if place != "/" and place.startswith(f"{path}/")]
+        hidden = (
+            [place for place in below if places[place] == "hidden"] if access != "hidden" else []
+        )
+        kept = access == "write" and any(places[place] == "kept" for place in below)
         if not stat.S_ISDIR(os.fstat(entry).st_mode):
             _allow_beneath(rules, entry, rights[access] & _OF_FILES)
-        elif access != "hidden" and any(places[place] == "hidden" for place in below):
+        elif hidden or kept:  # what is common to all in the folder, and the rest one by one
+            listed = 0 if any(map(os.path.isdir, hidden)) else _READ_FOLDER
+            _allow_beneath(rules, entry, listed if hidden else _READ)
             below = [f"{path}/{name}" for name in _names(entry)]
         else:
             _allow_beneath(rules, entry, rights[access])

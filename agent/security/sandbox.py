@@ -18,10 +18,10 @@ import stat
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ...tools.base import Confinement
+from ...tools.base import CommandLimits, Confinement
 from ...tools.system.files import make_private_folder
 from ...tools.system.programs import within
 from ...tools.system.spawn import Enclosed
@@ -30,7 +30,16 @@ from ..errors import UsageError
 from ..extensions.skills import readable_folders
 from ..launch import LaunchOptions
 from ..permissions.approval import Approval
-from . import bubblewrap, home_paths, landlock, sandbox_git, sandbox_paths, seatbelt, seccomp
+from . import (
+    bubblewrap,
+    home_paths,
+    landlock,
+    looking,
+    sandbox_git,
+    sandbox_paths,
+    seatbelt,
+    seccomp,
+)
 from .boundary import Boundary, Region, RegionAccess
 from .bubblewrap import Bubblewrap, find_bubblewrap
 from .folders import expand_home, home_folders, own_homes, writable_of_project
@@ -78,6 +87,7 @@ class Sandbox:
     environ: Mapping[str, str]
     own_temporary: Path  # what commands find at `temporary`; made when it is needed
     own_caches: Path  # likewise, instead of the caches in a home
+    off: bool = False  # it holds only commands that look, and these by Landlock alone
     required: bool = False  # no command runs where the sandbox is absent
     network: bool = True
     network_if_asked: bool = False  # it is off only because nobody was asked about the command
@@ -89,10 +99,12 @@ class Sandbox:
     show: Sequence[Path] = ()  # what they may read within `hide`
     read: Sequence[Path] = ()  # what else of homes they may read
     temporary: Sequence[str] = ("/tmp", "/var/tmp")
+    limits: CommandLimits = field(default_factory=CommandLimits)
     _git: sandbox_git.GitFolders = field(init=False)
     _read_only: list[str] = field(init=False)
     _must_not_appear: list[str] = field(init=False)
     _homes: list[str] = field(init=False)
+    _toolchains: list[str] = field(init=False)  # for commands that look
     _bubblewrap: Bubblewrap = field(init=False)
     # When the boundary was last made, and what it was.
     _recent: tuple[float, Boundary] = field(init=False, default=(0.0, Boundary()))
@@ -102,13 +114,15 @@ class Sandbox:
         # All this happens before a command of the session could change what is found.
         cwd = os.path.realpath(self.cwd)
         self._homes, self._git = home_folders(self.environ), sandbox_git.find_repository(cwd)
+        self._toolchains = list(looking.toolchains(self.environ, self._homes))
         programs = list(_project_programs(self.environ.get("PATH", ""), cwd))
         present = list(filter(os.path.lexists, programs))
         own = (f"{cwd}/{name}" for name in _READ_ONLY_IN_PROJECT)
         self._read_only = [*self._git.closed, *present, *own]
         missing = (path for path in programs if path not in present)
         self._must_not_appear = [*self._git.absent, *missing]
-        self._bubblewrap = find_bubblewrap(cwd, self.network)
+        off = Bubblewrap(absent='sandbox.mode is "off".')
+        self._bubblewrap = off if self.off else find_bubblewrap(cwd, self.network)
 
     @property
     def absent(self) -> str:
@@ -137,26 +151,34 @@ class Sandbox:
             or find_bubblewrap(os.path.realpath(self.cwd), network=False).absent
         )
 
-    def unasked(self, hide: Sequence[str], keep: Sequence[str]) -> "Sandbox":
-        """Return the sandbox for a command that nobody was asked about: without a network, but for
-        hosts by name, with the paths `hide` hidden, and with `keep` read-only."""
-        cwd = os.path.realpath(self.cwd)
-        stricter = copy.copy(self)
-        stricter._recent = (0.0, Boundary())
-        stricter.network, stricter.network_if_asked = False, self.network
-        stricter._bubblewrap = find_bubblewrap(cwd, network=False)
-        stricter.hide = [*self.hide, *map(Path, hide)]
-        stricter._read_only = [*self._read_only, *keep]
-        return stricter
+    @property
+    def holds_looking(self) -> bool:
+        """Whether commands that only look are held here to what they may read."""
+        return not seatbelt.works() and (not self._bubblewrap.absent or landlock.works())
 
-    def opening(self, paths: Sequence[str]) -> "Sandbox":
-        """Return a sandbox whose commands may also read what lies at these absolute paths, as an
-        allowed command names it; not secrets, nor what would have to be mounted among temporary
-        files, where other commands could exchange it for a link meanwhile."""
-        wider = copy.copy(self)
-        wider._recent = (0.0, Boundary())
-        wider.read = [*self.read, *(Path(path) for path in paths if self.moved(path) == path)]
-        return wider
+    @property
+    def keeps_repository(self) -> bool:
+        """Whether the project's repository is read-only."""
+        writable = self.limits.writes_repository or self.absent or self.partial
+        return bool(self._git.folders) and not writable
+
+    def for_command(self, limits: CommandLimits) -> "Sandbox":
+        """Return the sandbox of a command with these limits. It opens neither secrets nor what
+        would have to be mounted among temporary files, where other commands could exchange it for a
+        link meanwhile."""
+        own = copy.copy(self)
+        own.limits, own._recent = limits, (0.0, Boundary())
+        opened = [*limits.opens]
+        if limits.looks:
+            own.names = None
+            opened += self._toolchains
+        read = [Path(path) for path in opened if self.moved(path) == path]
+        own.read = read if limits.looks else [*self.read, *read]
+        if limits.looks or limits.unasked:
+            own.network, own.network_if_asked = False, self.network
+            if not (self.off or (limits.looks and seccomp.filter_program(seccomp.NETLINK))):
+                own._bubblewrap = find_bubblewrap(os.path.realpath(self.cwd), network=False)
+        return own
 
     def can_read(self, path: str) -> bool:
         """Tell whether commands find what lies at an absolute path with links followed."""
@@ -224,11 +246,17 @@ class Sandbox:
                 "only the project, temporary files and caches can be written; neither folders that "
                 f"hold what is hidden nor sockets with a path can be opened{network}"
             )
+        if self.limits.looks:
+            return (
+                "it only looks, so nothing can be written, there is no network, and only the "
+                "project and the system's folders can be read"
+            )
+        closed = ".git" if self.keeps_repository else ".git/config and .git/hooks"
         own = "caches are" if seatbelt.works() else "/tmp and caches are"
         return (
-            "only the project, temporary files and caches can be written, but not .git/config and "
-            f".git/hooks; of homes only toolchains are seen, {own} its own, "
-            f"and sockets of other programs cannot be reached{network}"
+            f"only the project, temporary files and caches can be written, but not {closed}; of "
+            f"homes only toolchains are seen, {own} its own, and sockets of other programs cannot "
+            f"be reached{network}"
         )
 
     def enclose(
@@ -241,16 +269,17 @@ class Sandbox:
             self._lasting.append(True)
         if not self._lasting:  # then somebody else made what is there now
             made = list(filter(os.path.lexists, self._must_not_appear))
-            self._read_only += made
-            self._must_not_appear = [path for path in self._must_not_appear if path not in made]
+            self._read_only += made  # both lists are shared by the sandboxes of all commands
+            self._must_not_appear[:] = [p for p in self._must_not_appear if p not in made]
         if self.partial:
             return Enclosed(command, give_up=self._confinement())
         if seatbelt.works():
             make_own_folder(self.own_caches)
-            missing = [path for path in self._read_only if not os.path.lexists(path)]
+            missing = [path for path in self._closed() if not os.path.lexists(path)]
             never, regions = [*self._must_not_appear, *missing], self.boundary().mounted()
             return Enclosed(seatbelt.confined(command, regions, never, network=self.network))
-        arguments = [*self._bubblewrap.command]
+        looks = self.limits.looks
+        arguments = [*self._bubblewrap.command, *bubblewrap.root_arguments(empty=looks)]
         if os.geteuid() == 0:
             arguments += ["--cap-drop", "ALL"]
             for power in _ROOT_CAPABILITIES:
@@ -258,16 +287,18 @@ class Sandbox:
             # Here the kernel does not ask for powers, only for the user, who is its root.
             for path in existing(_KERNEL_PATHS):
                 arguments += ["--ro-bind", path, path]
-        for device in _compute_devices():
+        for device in () if looks else _compute_devices():
             arguments += ["--dev-bind", device, device]
         regions = self.boundary().mounted()
         self._make_own_folders(regions)
         arguments += _mount_arguments({**regions, **self._foreign_sockets(regions, own)})
+        if looks:
+            arguments += ["--remount-ro", "/"]
         ending = _WAIT_FOR_PROCESSES if lasting else _REPORT_LEFT_PROCESSES
         script = _SHELL_SCRIPT + ending + "exit $code"
         proxy = NameProxy(self.names or (), self.decide, self.environ) if self.by_name else None
         families = seccomp.EVERY_FAMILY if self.network else seccomp.INTERNET
-        passed = seccomp.readable_filter(families)
+        passed = seccomp.readable_filter(seccomp.NETLINK if looks else families)
         arguments += bubblewrap.filter_arguments(passed)
         if proxy:
             script = f"{shlex.join(listener_command(proxy.descriptor))} </dev/null\n{script}"
@@ -279,13 +310,16 @@ class Sandbox:
     def _confinement(self) -> Callable[[], None]:
         """Return what confines a command by Landlock alone. Sockets with a path are refused, as no
         rule tells them apart; without the network all are, as there is none of its own."""
-        found = self.boundary().mounted()
+        boundary, looks = self.boundary(), self.limits.looks
         make_own_folder(self.own_caches)
-        places: dict[str, landlock.Access] = {"/": "read", **landlock.DEVICES}
-        for path, region in found.items():
+        regions = {"/": boundary.at("/")[1], **boundary.mounted()}
+        places: dict[str, landlock.Access] = {**landlock.DEVICES}
+        for path, region in regions.items():
             access = region.access
             places[region.source or path] = "hidden" if access == "empty" else access
-        places |= dict.fromkeys(_compute_devices(), "write")
+        if not looks:
+            kept = filter(boundary.can_read, existing(self.limits.keep))
+            places |= {**dict.fromkeys(kept, "kept"), **dict.fromkeys(_compute_devices(), "write")}
         return landlock.confinement(
             places,
             network=self.network,
@@ -304,6 +338,8 @@ class Sandbox:
             given |= proxy_variables() if self.by_name else {}
         elif self.partial or seatbelt.works():
             given["XDG_CACHE_HOME"] = str(self.own_caches)
+        if self.limits.looks:
+            given |= looking.VARIABLES
         return given
 
     def set_aside(self) -> list[str]:
@@ -326,7 +362,9 @@ class Sandbox:
     def boundary(self) -> Boundary:
         """Return what commands find at each path, as things are now."""
         cwd, moves = os.path.realpath(self.cwd), not self._bubblewrap.absent
-        regions = _all(filter(home_paths.hides, self._homes), "hidden")
+        looks, guarded = self.limits.looks, [*existing(self.limits.hide)]
+        regions = looking.readable_regions(cwd) if looks else {}
+        regions |= _all(filter(home_paths.hides, self._homes), "hidden")
         for home in filter(home_paths.hides, own_homes(self.environ)):
             regions |= self._of_home(home, moves)
         if not moves:
@@ -334,6 +372,7 @@ class Sandbox:
         regions |= _all(existing(sandbox_paths.RUN_FOLDERS), "empty")
         regions |= _all(sandbox_paths.needed_run_paths(), "read")
         hidden = [*sandbox_paths.secret_paths(self._homes), *existing(map(str, self.hide))]
+        hidden += looking.secrets() if looks else ()
         chosen = existing(self._expanded(self.read))
         regions |= _all((path for path in chosen if not within(path, hidden)), "read")
         regions |= _all(hidden, "hidden")
@@ -344,15 +383,29 @@ class Sandbox:
         regions |= _all(self._opened(cwd), "write")
         # Links among them may lead to what is hidden.
         found = Boundary(regions)
-        regions |= _all((p for p in existing(self._read_only) if found.can_read(p)), "read")
+        regions |= _all((p for p in existing(self._closed()) if found.can_read(p)), "read")
+        regions |= _all((path for path in guarded if path != cwd), "hidden")
+        for path in (*guarded, *existing(self.limits.keep)):
+            regions |= _all(_folders_above(path, Boundary(regions)), "write")
         own: dict[str, Region] = {}
         for folder in self._temporary_folders():
             # Nothing is mounted where commands may put links meanwhile.
             has_inner = any(path.startswith(f"{folder}/") for path in regions)
             source = "" if has_inner or not moves else os.path.realpath(self.own_temporary)
-            regions.setdefault(folder, Region("write", source))
+            shown = source or not looks
+            regions.setdefault(folder, Region("write" if shown else "hidden", source))
             own |= {source: Region("write")} if source else {}
-        return Boundary(regions | own)
+        regions |= own
+        if looks:
+            written = {path: each for path, each in regions.items() if each.access == "write"}
+            regions |= {path: replace(each, access="read") for path, each in written.items()}
+        return Boundary(regions)
+
+    def _closed(self) -> Iterator[str]:
+        """Yield what is read-only in what can be written."""
+        yield from (*self._read_only, *self.limits.keep)
+        if not self.limits.writes_repository:
+            yield from self._git.folders
 
     def _of_home(self, home: str, moves: bool) -> Iterator[tuple[str, Region]]:
         """Yield the regions of a home: what is read of the person's, and caches of its own."""
@@ -369,8 +422,9 @@ class Sandbox:
 
     def _make_own_folders(self, regions: Mapping[str, Region]) -> None:
         """Make what commands find in place of something else. Raises OSError."""
+        own = [os.path.realpath(self.own_temporary), str(self.own_caches)]
         for path, region in regions.items():
-            if region.access == "write" and region.source:
+            if region.source and within(region.source, own):
                 make_own_folder(Path(region.source))
                 if path.endswith("/.cache"):
                     home_paths.link_shared_caches(path.rpartition("/")[0], Path(region.source))
@@ -379,7 +433,8 @@ class Sandbox:
         """Yield what may be written of the project and its repository, and what settings open."""
         yield from writable_of_project(cwd, self._homes)
         yield from existing(self._git.folders)
-        yield from existing(self._expanded(self.write))
+        if not self.limits.looks:
+            yield from existing(self._expanded(self.write))
 
     def _expanded(self, paths: Iterable[Path]) -> Iterator[str]:
         return (str(expand_home(path, self._homes)) for path in paths)
@@ -411,6 +466,15 @@ class Sandbox:
 
 def _all(paths: Iterable[str], access: RegionAccess) -> dict[str, Region]:
     return dict.fromkeys(paths, Region(access))
+
+
+def _folders_above(path: str, boundary: Boundary) -> Iterator[str]:
+    """Yield the folders of a path in what can be written: no command can rename what is mounted."""
+    above = os.path.dirname(path)  # noqa: PTH120
+    top, region = boundary.at(above)
+    while above != top and region == Region("write"):
+        yield above
+        above = os.path.dirname(above)  # noqa: PTH120
 
 
 def make_own_folder(path: Path) -> None:
@@ -455,15 +519,14 @@ def _compute_devices() -> tuple[str, ...]:
     return tuple(str(p) for pattern in _COMPUTE_DEVICES for p in Path("/dev").glob(pattern))
 
 
-def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox | None:
-    """Return the sandbox for the commands of the session in this folder, None if it is off. What
-    the agent keeps is hidden from commands, except for what the session itself has kept."""
+def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox:
+    """Return the sandbox for the commands of the session in this folder. What the agent keeps is
+    hidden from commands, except for what the session itself has kept."""
     chosen = launch.settings.sandbox
-    if chosen.mode == "off":
-        return None
     return Sandbox(
         cwd=launch.cwd,
         environ=launch.environ,
+        off=chosen.mode == "off",
         required=chosen.mode == "require",
         network=chosen.network is True,
         names=chosen.network if isinstance(chosen.network, tuple) else None,

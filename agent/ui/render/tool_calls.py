@@ -37,7 +37,10 @@ SANDBOXED_MEANS = (
     "sandboxed: from now on such commands run without a question; they write to this project and "
     "temporary files only, and have no network"
 )
-_BLOCKED = {"network": "the sandbox has no network", "files": "the sandbox may forbid it"}
+_BLOCKED = {
+    "network": "the sandbox has no network", "files": "the sandbox may forbid it",
+    "repository": "the sandbox keeps .git read-only",
+}  # fmt: skip
 _MARKS = {"completed": ("✔", "done:"), "in_progress": ("▸", "now:"), "pending": ("○", "to do:")}
 
 
@@ -193,6 +196,8 @@ def _arguments(asked: Question) -> Iterator[Text]:
             yield Text("runs OUTSIDE the sandbox", style="warning")
         if given.pop("network", False):
             yield Text("reaches the network", style="warning")
+        if given.pop("repository", False):
+            yield Text("writes .git", style="warning")
         if timeout := given.pop("timeout", None):
             yield Text(f"for at most {_whole(timeout)} s")
         if about := given.pop("description", None):

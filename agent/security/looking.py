@@ -1,0 +1,48 @@
+"""What a command that only looks may read in addition to the project: the system's programs with
+their libraries and settings, and toolchains. Nothing else is there, so that no spelling of a path
+leads elsewhere.
+"""
+
+import functools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ...tools.system.programs import within
+from .boundary import Region
+from .home_paths import named_toolchains
+from .sandbox_paths import existing
+
+_SYSTEM_FOLDERS = (
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",
+    "/proc", "/sys", "/dev",
+)  # fmt: skip
+# Files of the system that root may read, and nobody else.
+_SECRETS = ("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/etc/krb5.keytab")
+_SECRET_PATTERNS = ("ssh/ssh_host_*_key", "NetworkManager/system-connections", "wireguard")
+_LIBRARIES = ("lib", "lib64", "libexec", "share")  # next to a folder of programs
+VARIABLES = {"GIT_OPTIONAL_LOCKS": "0"}  # git looks without refreshing its index
+
+
+def readable_regions(cwd: str) -> dict[str, Region]:
+    """Return the regions that a command which works in `cwd` finds; there is nothing else."""
+    found = dict.fromkeys(existing(_SYSTEM_FOLDERS), Region("read"))
+    return {"/": Region("hidden"), **found, cwd: Region("read")}
+
+
+@functools.cache
+def secrets() -> tuple[str, ...]:
+    """Return the files of the system that only root may read."""
+    matching = (str(path) for pattern in _SECRET_PATTERNS for path in Path("/etc").glob(pattern))
+    return tuple(existing((*_SECRETS, *matching)))
+
+
+def toolchains(environ: Mapping[str, str], homes: Sequence[str]) -> Iterator[str]:
+    """Yield the toolchains that the PATH and other variables name, with their libraries."""
+    for path in named_toolchains("", environ):
+        folder, name = os.path.split(path)
+        if path == "/" or within(folder, _SYSTEM_FOLDERS) or any(within(h, [path]) for h in homes):
+            continue
+        yield path
+        if name in ("bin", "sbin"):
+            yield from existing(f"{folder}/{library}" for library in _LIBRARIES)
