@@ -87,6 +87,8 @@ class Setting:
 
 
 def _may_change(path: str, rules: str, edits: bool) -> bool:
+    if rules == "npm test" and re.match(r"home/\.npm(?:/|$)", path):
+        return True  # npm's own log and cache
     if not path.startswith("project/"):
         return False
     if rules == "git":

@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -92,32 +92,41 @@ class Adversary:
 
 def work(items: Iterable[tuple[str, str]], settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
     """Yield each hole as it is found, and at last the counts."""
-    adversary = Adversary(settings)
+    adversary, seen = Adversary(settings), set[tuple[str, str]]()
     total = 0
     for text, scene in items:
         total += 1
         if hole := adversary.try_command(text, scene):
             counts = adversary.counts.copy()
-            yield asdict(adversary.shrunk(hole))
+            new = (hole.reason, hole.effects[0]) not in seen
+            seen.add((hole.reason, hole.effects[0]))
+            yield asdict(adversary.shrunk(hole) if new else hole)
             adversary.counts = counts
     yield {"counts": {"commands": total, **adversary.counts}}
 
 
-def attack(arguments: Sequence[str], workers: int) -> tuple[list[Hole], Counter[str]]:
-    """Run workers in private roots, each with its share of the commands."""
-
-    def output(share: int) -> str:
-        command = in_private_root([MODULE, *arguments, "--share", f"{share}/{workers}"])
-        return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-
+def attack(
+    arguments: Sequence[str], workers: int, report: Callable[[Hole], None] = lambda hole: None
+) -> tuple[list[Hole], Counter[str]]:
+    """Run workers in private roots, each with its share of the commands. `report` gets each hole
+    when it is found. Raises CalledProcessError where a worker fails."""
     holes, counts = list[Hole](), Counter[str]()
+
+    def serve(share: int) -> None:
+        command = in_private_root([MODULE, *arguments, "--share", f"{share}/{workers}"])
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+            for line in worker.stdout or ():
+                found = json.loads(line)
+                if "counts" in found:
+                    counts.update(found["counts"])
+                else:
+                    holes.append(Hole(**found))
+                    report(holes[-1])
+        if worker.returncode:
+            raise subprocess.CalledProcessError(worker.returncode, command)
+
     with ThreadPoolExecutor(workers) as pool:
-        for line in "".join(pool.map(output, range(workers))).splitlines():
-            found = json.loads(line)
-            if "counts" in found:
-                counts.update(found["counts"])
-            else:
-                holes.append(Hole(**found))
+        list(pool.map(serve, range(workers)))
     return holes, counts
 
 
@@ -163,11 +172,9 @@ def main() -> int:
     wanted = [
         f"--commands={given.commands}", f"--seed={given.seed}", f"--every={given.every}",
     ]  # fmt: skip
-    holes, counts = attack(wanted, given.workers)
+    holes, counts = attack(wanted, given.workers, lambda hole: print(f"hole: {hole}", flush=True))
     for name, count in sorted(counts.items()):
         print(f"{name:<34} {count:>7,}")
-    for hole in holes:
-        print(f"hole: {hole}")
     print(f"{len(holes)} holes")
     return 1 if holes else 0
 

@@ -42,7 +42,7 @@ TEXTS = {
     "rust-toolchain.toml": "[toolchain]\n", ".mvn/jvm.config": "-Dx=1\n", ".yarnrc.yml": "a: b\n",
     "Gemfile": "source 'x'\n", "go.mod": "module x\ngo 1.99\ntoolchain go1.99.1\n",
     "gradle.properties": "a=b\n", ".pylintrc": "[MAIN]\n", ".python-version": "3.11\n",
-    "setup.cfg": "[flake8]\n", "pytest.ini": "[pytest]\n",
+    "setup.cfg": "[flake8]\n", "pytest.ini": "[pytest]\nnorecursedirs = link .*\n",
     "script.sed": "w made\n", "lib.awk": 'BEGIN { print "x" > "made" }\n', "m.jq": "def m: 1;\n",
 }  # fmt: skip
 PYTHON_CODE = (
@@ -97,20 +97,23 @@ class Scene:
     def restore(self, changed: list[str]) -> None:
         """Put changed paths back as they were."""
         for path in reversed(changed):
-            there = self.root / path
-            if there.is_dir() and not there.is_symlink():
-                there.chmod(0o755)
+            there, kept = self.root / path, self.gold / path
+            if _is_folder(there) and not _is_folder(kept):
                 shutil.rmtree(there)
-            elif os.path.lexists(there):
+            elif os.path.lexists(there) and not _is_folder(there):
                 there.unlink()
         for path in changed:
             there, kept = self.root / path, self.gold / path
-            if kept.is_dir() and not kept.is_symlink():
-                shutil.copytree(kept, there, symlinks=True, dirs_exist_ok=True)
+            if _is_folder(kept):
+                there.mkdir(exist_ok=True)
+                shutil.copymode(kept, there)
             elif os.path.lexists(kept):
-                there.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(kept, there, follow_symlinks=False)
         self.baseline = _snapshot(self.root)
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _snapshot(root: Path) -> dict[str, tuple[int, ...]]:
