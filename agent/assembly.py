@@ -50,7 +50,15 @@ from .session.checkpoints import Checkpoints
 from .session.search.recall import enable_recall
 from .session.store import Project, locate_log
 from .session.subagent_logs import missing_entries
-from .worktree import RECORD_FOLDER, SAVED_FOLDER, SavedFiles, TouchRecord, WorkTree
+from .worktree import (
+    RECORD_FOLDER,
+    REPOSITORY_FOLDER,
+    SAVED_FOLDER,
+    RepositoryKeeper,
+    SavedFiles,
+    TouchRecord,
+    WorkTree,
+)
 
 # For how long an overloaded server is retried where no setting says otherwise.
 OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
@@ -88,7 +96,8 @@ def assemble(
     unrecorded = missing_entries(folder, state.untold, state.ledger.agents.values())
     for entry in unrecorded:  # what the subagents used counts before it is recorded
         state.totals.add(entry)
-    checkpoints = Checkpoints(folder, worktree, state.numbering, saved)
+    keeper = RepositoryKeeper(launch.cwd, store / REPOSITORY_FOLDER, context.env)
+    checkpoints = Checkpoints(folder, worktree, state.numbering, saved, keeper)
     record = SessionRecord(
         log, state.view, state.ledger, state.totals, checkpoints, parts.opened.cache
     )

@@ -22,7 +22,8 @@ from .log import Entries, timestamp
 from .store import MAX_KEPT_BYTES, content_text
 
 if TYPE_CHECKING:
-    from ..worktree import SavedFile, SavedFiles, TreeChange, WorkTree
+    from ..worktree import RepositoryKeeper, SavedFile, SavedFiles, TreeChange, WorkTree
+    from ..worktree.repository_restore import RepositoryRestorer
 
 CHECKPOINTS_FOLDER = "checkpoints"
 TURN_TRIGGER = "turn"  # the trigger of the snapshots that turns begin with
@@ -76,6 +77,7 @@ class RewindPoint:
     snapshot: str | None = None  # of the files as they were; None if `changed`: they were not kept
     changed: bool = False  # something may have changed the files since
     mid_turn: bool = False  # before words that came while a turn ran
+    repository: str = ""  # the record of the git repository
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +125,12 @@ class Checkpoints:
         worktree: "WorkTree | None",
         counter: PointCounter | None = None,
         saved: "SavedFiles | None" = None,
+        keeper: "RepositoryKeeper | None" = None,
     ) -> None:
         self.folder = folder
         self.worktree = worktree
         self.saved = saved
+        self.keeper = keeper
         self._counter = counter or PointCounter()
         self._was_noticed = False  # that the newest turn has no files
 
@@ -152,7 +156,11 @@ class Checkpoints:
             return None
         snapshot, _, _ = self._snapshot(self._name(self._counter.newest))
         return Checkpoint(
-            number=self._counter.newest, path="", snapshot=snapshot, trigger=TURN_TRIGGER
+            number=self._counter.newest,
+            path="",
+            snapshot=snapshot,
+            trigger=TURN_TRIGGER,
+            repository=self._record(),
         )
 
     def missing_files_notice(self, taken: Checkpoint) -> str:
@@ -167,7 +175,11 @@ class Checkpoints:
         """Return an entry with the snapshot of a turn, for a copy of the session that ends before
         the entry which holds it."""
         return Checkpoint(
-            number=self._counter.newest, path="", snapshot=point.snapshot, trigger=point.trigger
+            number=self._counter.newest,
+            path="",
+            snapshot=point.snapshot,
+            trigger=point.trigger,
+            repository=point.repository,
         )
 
     def take(self, facts: CheckpointFacts, trigger: str, seq: int) -> Checkpoint:
@@ -188,7 +200,13 @@ class Checkpoints:
         )
         path = Path(CHECKPOINTS_FOLDER) / f"{number}.json"
         _write(self.folder / path, saved)
-        return Checkpoint(number=number, path=str(path), snapshot=snapshot, trigger=trigger)
+        return Checkpoint(
+            number=number,
+            path=str(path),
+            snapshot=snapshot,
+            trigger=trigger,
+            repository=self._record(),
+        )
 
     def difference(self, way: WayBack, now: str | None = None) -> RewindDifference:
         """Return what would change if the files went back to a point. Blocks. They are compared
@@ -287,10 +305,17 @@ class Checkpoints:
         return f"{self.folder.name}/{number}"
 
     def _kept_files(self, point: RewindPoint) -> tuple["WorkTree", str]:
-        """Return the work tree and the snapshot of a point. Raises RecordError without one."""
+        """Return the work tree and the snapshot of a point. Raises RecordError without one, and
+        where the repository that the snapshot is of is not there."""
         if self.worktree is None or point.snapshot is None:
             raise RecordError(
                 f"the files of point {point.number} were not kept: {self._why(point)}"
+            )
+        root = self.restorer.root(point.repository) if point.repository else ""
+        if root not in ("", self.worktree.root):
+            raise RecordError(
+                f"the git repository of {root} is not there",
+                hint=f"/rewind {point.number} repository restores it; then resume the session.",
             )
         if not self.worktree.is_whole(point.snapshot):
             raise RecordError(f"the files of point {point.number} are gone: {OBJECTS_GONE}")
@@ -301,6 +326,19 @@ class Checkpoints:
             with contextlib.suppress(SessionError):  # then today's limits are the best guess
                 return load_checkpoint(self.folder, point.number).limits
         return self.limits or SNAPSHOT_FAILED
+
+    @property
+    def restorer(self) -> "RepositoryRestorer":
+        """What restores the git repository from the records. Raises RecordError without any."""
+        from ..worktree.repository_restore import RepositoryRestorer
+
+        if self.keeper is None:
+            raise RecordError("this session keeps no records of the git repository")
+        return RepositoryRestorer(self.keeper)
+
+    def _record(self) -> str:
+        """Record the git repository and return the name of the record, "" for none."""
+        return self.keeper.take() if self.keeper else ""
 
     def _snapshot(self, name: str = "") -> tuple[str | None, str, str]:
         """Keep the files under a name; return the tree, git's HEAD, and what is left out."""
@@ -324,13 +362,19 @@ def rewind_points(entries: Iterable[Entry]) -> list[RewindPoint]:
             waiting += 1
         elif isinstance(entry, Checkpoint):
             for place in range(len(found) - waiting, len(found)):
-                found[place] = replace(found[place], snapshot=entry.snapshot, changed=True)
+                found[place] = replace(
+                    found[place],
+                    snapshot=entry.snapshot,
+                    changed=True,
+                    repository=entry.repository,
+                )
             waiting = 0
             if entry.path:
                 if found and found[-1].number == entry.number:  # recorded again, with more in it
                     found.pop()
                 here = RewindPoint(entry.number, entry.seq, entry.at, entry.trigger, words)
-                found.append(replace(here, path=entry.path, snapshot=entry.snapshot, changed=True))
+                here = replace(here, path=entry.path, repository=entry.repository)
+                found.append(replace(here, snapshot=entry.snapshot, changed=True))
     return found[::-1]
 
 

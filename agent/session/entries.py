@@ -276,6 +276,7 @@ class Checkpoint(Entry):
     path: str
     snapshot: str | None = None
     trigger: str = ""
+    repository: str = ""  # the record of the git repository, "" for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -370,7 +371,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("id", "cwd", "version", "model", "source", "purpose", "tool_use_id", "layer", "trigger",
          "text", "reason", "path", "topic", "type", "prompt", "log", "status", "answer",
-         "description", "branch"),
+         "description", "branch", "repository"),
         _TEXT,
     ),
     **dict.fromkeys(

@@ -3,9 +3,12 @@ entrance, `object_store` the private git store behind it, `staging` decides what
 says where that need not look, `tree_edit` stages a few files, `restore` writes back, `file_modes`
 are the permissions beside it, `borrowed_objects` makes sure that it lasts, `garbage` clears it,
 `diff`, `running_git` and `signatures` compare. `saved_files` keeps single files by path, without a
-scan, and `touch_record` tells which files other sessions touch."""
+scan, and `touch_record` tells which files other sessions touch. `repository_record` keeps what the
+project's repository may lose, and `repository_restore` brings it back."""
 
 from .diff import TreeChange
+from .object_store import REPOSITORY_FOLDER
+from .repository_record import RepositoryKeeper
 from .saved_files import SAVED_FOLDER, SavedFile, SavedFiles, first_saved
 from .signatures import blob_digest
 from .snapshots import TreeState, WorkTree
@@ -14,8 +17,10 @@ from .touch_record import DELETED, RECORD_FOLDER, UNKNOWN, Touches, TouchRecord,
 __all__ = [
     "DELETED",
     "RECORD_FOLDER",
+    "REPOSITORY_FOLDER",
     "SAVED_FOLDER",
     "UNKNOWN",
+    "RepositoryKeeper",
     "SavedFile",
     "SavedFiles",
     "TouchRecord",

@@ -155,21 +155,22 @@ class GitRunner:
             raise FileNotFoundError(errno.ENOENT, "git is not installed")
         self.env = {**(env if fetches else safe_git_environment(folder, env)), "LC_ALL": "C"}
 
-    def find(self, *words: str) -> str | None:
+    def find(self, *words: str, given: bytes = b"") -> str | None:
         """Return what a command prints, None where it fails."""
         with suppress(OSError):
-            return os.fsdecode(self.run(*words)).strip()
+            return os.fsdecode(self.run(*words, given=given)).strip()
         return None
 
-    def run(self, *words: str) -> bytes:
-        """Return what a command prints. Raises OSError with git's own words."""
+    def run(self, *words: str, given: bytes = b"") -> bytes:
+        """Return what a command prints; `given` is its input. Raises OSError with git's own
+        words."""
         settings = [part for setting in _QUIET for part in ("-c", setting)]
         try:
             done = subprocess.run(
                 [self._program, *settings, *words],
                 cwd=self._folder,
                 env=self.env,
-                stdin=subprocess.DEVNULL,
+                input=given,
                 capture_output=True,
                 timeout=RUN_TIMEOUT_S,
             )

@@ -34,6 +34,8 @@ from .running_git import RunningGit
 if TYPE_CHECKING:
     from git import Git
 
+# The pool of objects that records of the project's repository keep, see `repository_record`.
+REPOSITORY_FOLDER, GENERATIONS = "repository", ("new", "old")
 MAX_PACKED_REFS_BYTES = 64 << 20
 GIT_TIMEOUT_S = 120  # for one command
 MAX_ASKED = 500  # questions to one process: it keeps the trees that it was asked about
@@ -141,8 +143,12 @@ class ObjectStore:
             self._write("info/attributes", _ATTRIBUTES)
             self._write("info/exclude", "".join(_ignore_line(path) for path in hidden))
             borrow = repository is not None and repository.borrowable
-            source = f"{repository.common}/objects" if repository and borrow else ""
-            self._write("objects/info/alternates", f"{source}\n" if "\n" not in source else "")
+            sources = [f"{repository.common}/objects"] if repository and borrow else []
+            for pool in (self.folder / REPOSITORY_FOLDER / name for name in GENERATIONS):
+                make_private_folder(pool / "objects")
+                sources += [f"{pool}/objects"] if sources else []
+            lines = "".join(f"{source}\n" for source in sources if "\n" not in source)
+            self._write("objects/info/alternates", lines)
             self._write("HEAD", "ref: refs/heads/none\n")
             make_private_folder(self.index.parent)
             for left in ("lock", "restore.lock"):  # by a process that was killed

@@ -1,4 +1,5 @@
-"""/checkpoint and /rewind: take the conversation, the files or both back to a turn or a checkpoint.
+"""/checkpoint and /rewind: take the conversation, the files or both back to a turn or a checkpoint,
+and restore what the git repository has lost since.
 
 The log is never cut: an earlier conversation goes on in a copy of the session. The files as they
 are now are kept before they are touched.
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from ...session.entries import Entry
     from ...session.since_point import SincePoint
     from ...worktree import TreeChange
+    from ...worktree.repository_restore import LostItems
 
 CANCEL_RETRY_S = 0.1  # between two looks at whether an interrupt can be passed on
 MAX_LISTED_FILES = 20
 MAX_LISTED_FILES_FOR_MODEL = 100
 MAX_WORDS_CHARS = 60  # of a turn's words in a list
-CHOICES = ("conversation", "files", "both")
+CHOICES = ("conversation", "files", "both", "repository")
 LOOKING = "looking at the files"
 MAX_LISTED_COMMANDS = 5
 UNTOUCHED = (
@@ -79,11 +81,16 @@ class _RewindPlan:
     no_files: str  # why the files cannot go back, "" if they can
     difference: "RewindDifference | None" = None  # of the files, if that is known
     since: "SincePoint | None" = None  # what the log says since, if files may have changed
+    lost: "Sequence[LostItems]" = ()  # by the git repository
+    no_repository: str = ""  # why the repository cannot be restored, "" if it can
 
     def objection(self, choice: str) -> str:
         """Return why a choice is impossible, "" if it is possible."""
+        if choice == "repository":
+            return self.no_repository
         no_conversation = "" if choice == "files" else self.no_conversation
-        no_files = "" if choice == "conversation" else self.no_files
+        unchanged = self.difference and self.lost and choice == "both"
+        no_files = "" if choice == "conversation" or unchanged else self.no_files
         return no_conversation or no_files
 
     def choices(self) -> list[str]:
@@ -124,9 +131,11 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
         return
 
     async def go_back() -> None:
-        if confirmed != "conversation":
+        if confirmed in ("files", "both") and not plan.no_files:
             await _restore_files(repl, plan, leaves_session=confirmed == "both")
-        if confirmed != "files":
+        if confirmed != "conversation" and plan.lost:
+            await _restore_repository(repl, plan)
+        if confirmed in ("conversation", "both"):
             await _rewind_conversation(repl, plan, files_too=confirmed == "both")
 
     repl.doing("going back")
@@ -161,19 +170,32 @@ async def _plan(
     no_talk = "" if went_on else "the conversation has not moved on since"
     if not point.changed:
         no_files = "nothing that was done here has changed files since"
-        return _RewindPlan(point, turns, no_talk, no_files)
+        return _RewindPlan(point, turns, no_talk, no_files, no_repository=no_files)
     way, since = await asyncio.to_thread(_way_back, agent, point)
+    repository = await asyncio.to_thread(_lost, agent, point)
     try:
         difference = await asyncio.to_thread(agent.checkpoints.difference, way)
     except CtxagentError as error:
         why = ". ".join(filter(None, (error.message, error.hint)))
-        return _RewindPlan(point, turns, no_talk, f"the files cannot go back: {why}", since=since)
+        no_files = f"the files cannot go back: {why}"
+        return _RewindPlan(point, turns, no_talk, no_files, None, since, *repository)
     no_files = "" if difference.changes else "the files are as they were then"
     if difference.staying and not difference.changes:
         no_files = "no other files have changed since"
     if difference.unknown and not difference.changes:
         no_files = f"{NOTHING_KNOWN}: {_listed(agent, difference.unknown)}"
-    return _RewindPlan(point, turns, no_talk, no_files, difference, since)
+    return _RewindPlan(point, turns, no_talk, no_files, difference, since, *repository)
+
+
+def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItems], str]":
+    """Return what the git repository has lost since a point, and why nothing comes back."""
+    if not point.repository:
+        return (), "the git repository was not recorded at this point"
+    try:
+        lost = agent.checkpoints.restorer.lost(point.repository)
+        return lost, "" if lost else "the git repository has lost nothing since"
+    except CtxagentError as error:
+        return (), error.message
 
 
 def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[WayBack, SincePoint]":
@@ -212,6 +234,8 @@ def _show(repl: CommandContext, plan: _RewindPlan, *, with_files: bool) -> None:
     repl.say(f"back to point {point.number}, {before}{_title(point)}")
     if with_files:
         _show_files(repl, plan)
+        for line in [line for lost in plan.lost for line in lost.describe()]:
+            repl.say(f"git repository, would be restored: {line}")
     for why in filter(None, (plan.no_files if with_files else "", plan.no_conversation)):
         repl.say(why)
     if not plan.no_conversation:
@@ -333,6 +357,20 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
     repl.say(_describe_changes(agent, changes))
     repl.say(way_back)
     _record_rewind(agent, point, kept.number, changes)
+
+
+async def _restore_repository(repl: CommandContext, plan: _RewindPlan) -> None:
+    """Restore what the git repository has lost, tell the model, and record it."""
+    from ...session.entries import Note, User
+
+    agent, point = repl.agent, plan.point
+    done = await asyncio.to_thread(agent.checkpoints.restorer.restore, point.repository)
+    lines = [line for each in done for line in each.describe()]
+    repl.say("\n".join(f"git repository, restored: {line}" for line in lines))
+    text = "\n".join(["The user restores what the git repository had lost:", *lines])
+    agent.record(User(content=text, source="notice"))
+    data = {"point": point.number, "changes": [], "repository": lines}
+    agent.record(Note(topic="rewind", text=f"git repository as at point {point.number}", data=data))
 
 
 def _record_rewind(
