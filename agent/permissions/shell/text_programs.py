@@ -7,16 +7,18 @@ recognised as printing is taken to do more.
 import re
 from collections.abc import Sequence
 
+from .wrappers import name_set
+
 _SED_OPTION = re.compile(r"-[nErsuz]+|--quiet|--silent|--regexp-extended|--separate|--null-data")
 _SED_ADDRESS = re.compile(r"\d+(?:~\d+)?|\$|\+\d+|~\d+")
 _SED_COMMAND = re.compile(r"[pdPDgGhHxnN=l{}]|q\d*|Q\d*")
 _SED_FLAGS = re.compile(r"[gpiI\d]*")
 _AWK_DANGER = re.compile(r"getline|ARGV|ARGC|PROCINFO|@|(?<!\|)\|(?!\|)")
 _AWK_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
-_AWK_FUNCTIONS = frozenset(
+_AWK_FUNCTIONS = name_set(
     "and asort asorti atan2 compl cos exp gensub gsub if in index int length log lshift match "
     "mktime or patsplit print printf rand return rshift sin split sprintf sqrt srand strftime "
-    "strtonum sub substr switch systime tolower toupper typeof while xor else do for function".split()
+    "strtonum sub substr switch systime tolower toupper typeof while xor else do for function"
 )
 _AWK_OPTION = re.compile(r"-F.*|-v[A-Za-z_]\w*=.*", re.DOTALL)
 _AWK_VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
