@@ -73,6 +73,12 @@ def locate(context: Context, path: str) -> Place:
         path = context.judged or os.path.realpath(named)
         moved = context.sandbox.moved(os.path.realpath(named)) if context.sandbox else ""
         return Place(context.shown(named), Path(path), path == moved != os.path.realpath(named))
+    except OSError as error:  # a link that is exchanged for a file just then cannot be followed
+        why = error.strerror or str(error)
+        raise ToolError(
+            f"{path} cannot be found: {why}. Something may have exchanged it for another file just "
+            "now. Nothing was done. Call it again."
+        ) from error
     except (ValueError, RuntimeError) as error:  # a NUL, a lone surrogate; an unknown ~user
         reason = str(error).rstrip(".")
         raise ToolError(f"{path!r} cannot be a path: {reason}. Give another path.") from error

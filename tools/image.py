@@ -17,7 +17,6 @@ from . import scale_image
 
 MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MB of base64
 MAX_SIDE_PIXELS = 2_000  # of width or height, where a request has more than 20 images
-SCALE_SECONDS = 30.0
 
 _DECODERS = threading.BoundedSemaphore(4)  # each may take gigabytes for a moment
 _JPEG_ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
@@ -87,11 +86,11 @@ def shown(data: bytes, format: str) -> tuple[bytes, Image]:
                 command,
                 input=data,
                 capture_output=True,
-                timeout=SCALE_SECONDS,
+                timeout=scale_image.MAX_SECONDS,
                 env={"PATH": os.environ.get("PATH", "")},
             )
     except subprocess.TimeoutExpired:
-        raise ValueError(f"that takes more than {SCALE_SECONDS:.0f} s") from None
+        raise ValueError(f"that takes more than {scale_image.MAX_SECONDS} s") from None
     sent = done.stdout or data
     found = recognise(sent)
     if done.returncode or found is None or found.broken or not fits(found, len(sent)):

@@ -264,8 +264,8 @@ class ChangeTracker:
         return {edit.path for edit in self.edits[since:] if edit.name != self.name}
 
     def _real(self, path: str) -> str:
-        """Return the real path, "" for an invalid path, which the tool reports."""
-        with suppress(ValueError, RuntimeError):
+        """Return the real path, "" if it cannot be found, which the tool reports."""
+        with suppress(OSError, ValueError, RuntimeError):
             return os.path.realpath(self.context.resolve(path))
         return ""
 

@@ -33,7 +33,7 @@ from ctxagent.agent.session.entries import (
     ToolResult,
     encode,
 )
-from ctxagent.agent.session.log import Log, read_log, try_parse_entry
+from ctxagent.agent.session.log import Log, encode_line, read_log, try_parse_entry
 from ctxagent.agent.session.store import full_text
 
 from ..compaction.test_engine import RECORD
@@ -420,3 +420,13 @@ def test_the_command(place: Place, sound: Path) -> None:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path / "place")
+
+
+@pytest.mark.slow
+def test_a_line_of_30_mb_is_kept(log: Path) -> None:
+    *_, last = read_log(log).entries
+    large = Note(seq=last.seq + 1, topic="warning", text="é\n" * 10_000_000)
+    with log.open("ab") as file:
+        file.write(encode_line(large) + b"broken\n")
+    repair(log)
+    assert large in read_log(log).entries
