@@ -14,6 +14,7 @@ from typing import Any
 from . import starter
 
 COMMAND = str(Path(sys.executable).parent / "ctxagent")
+AS_MODULE = (sys.executable, "-m", "ctxagent")  # which PYTHONPATH counts for
 PATIENCE = 400.0  # seconds, a bound for what never ends; nothing is measured with it
 SOON = 30.0  # the same for what was killed: shorter than anything here would run by itself
 
