@@ -217,35 +217,29 @@ def image_output(name: str, data: bytes, size: int) -> Output | None:
     """Return an image as it is sent, made smaller or converted where it has to be, with its
     original; None for data that is no image; blocking. Raises ToolError for one that cannot be
     shown."""
-    format, found = images.format_of(data), images.recognise(data)
+    format = images.format_of(data)
     if not format:
         return None
-    if found and found.broken:
-        raise ToolError(
-            f"{name} is a broken or cut-off {found.media_type} file of {size:,} bytes and can't "
-            "be shown. Look into it with Bash (file, xxd)."
-        )
     if size > len(data):
         raise ToolError(f"{name} is too large an image to be shown: {size:,} bytes.")
     try:
-        sent, image = images.shown(data, format)
+        image = images.shown(data, format)
     except ValueError as error:
         why = one_line(clean(str(error)), MAX_WHY_CHARS)
         raise ToolError(
             f"{name}, an image ({format}, {size:,} bytes), cannot be shown: {why}. Make another "
             "copy with Bash, e.g. convert FILE -resize 1500x1500 COPY.png."
         ) from None
-    first = found or image
-    pixels = f" {found.width} x {found.height} pixels," if found else ""
-    text = f"[{name}: {format},{pixels} {size:,} bytes]"
-    details: dict[str, Any] = {"width": first.width, "height": first.height, "bytes": size}
-    if sent is not data:
-        text = f"{text[:-1]}, shown at {image.width} x {image.height}]"
-        details |= {"shown": f"{image.width} x {image.height}"} if found else {}
-    encoded = base64.b64encode(sent).decode("ascii")
+    width, height = image.original_size
+    text = f"{name}: {format}, {width} x {height} pixels, {size:,} bytes"
+    details: dict[str, Any] = {"width": width, "height": height, "bytes": size}
+    if image.data is not data:
+        details["shown"] = f"{image.size[0]} x {image.size[1]}"
+        text += f", shown at {details['shown']}"
+    encoded = base64.b64encode(image.data).decode("ascii")
     source = {"type": "base64", "media_type": image.media_type, "data": encoded}
     blocks: list[dict[str, Any]] = [
-        {"type": "text", "text": text},
+        {"type": "text", "text": f"[{text}]"},
         {"type": "image", "source": source},
     ]
-    return Output(text, details, blocks=blocks, original=data)
+    return Output(f"[{text}]", details, blocks=blocks, original=data)

@@ -1,12 +1,14 @@
 """Check an image, and make it smaller: a script of its own, so that a picture which is made to harm
 its decoder, or to take all memory, ends with it.
 
-`python scale_image.py FORMAT SIDE BYTES` reads an image of that format on stdin. One that can be
-shown as it is leaves stdout empty; any other is written there with at most so many pixels a side
-and so many bytes: as PNG, or as JPEG where that is too large. It imports nothing of the program.
+`python scale_image.py FORMAT SIDE BYTES` reads an image of that format on stdin. It writes a line
+of JSON with the sizes and the format of what is shown and, unless that is the image as it is, the
+image behind it with at most so many pixels a side and so many bytes: as PNG, or as JPEG where that
+is too large. It imports nothing of the program.
 """
 
 import io
+import json
 import resource
 import sys
 
@@ -16,21 +18,25 @@ MAX_PIXELS = 200_000_000  # that are decoded
 PLAIN_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")  # that the API takes
 PLAIN_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
 ORIENTATION, UPRIGHT = 0x0112, 1  # a tag of EXIF, and its value for a picture as it lies
+ENDS = {"PNG": b"IEND", "GIF": b";", "JPEG": b"\xff\xd9"}  # which Pillow can do without
 QUALITIES = (90, 75, 50, 25)  # of JPEG, the first that is small enough
 
 
 def scaled(data: bytes, format: str, side: int, most: int) -> bytes:
-    """Return the image within these bounds, b"" for as it is. Raises ValueError, and what Pillow
-    raises."""
+    """Return the line about the image and the image within these bounds, or nothing behind the line
+    for as it is. Raises ValueError, and what Pillow raises."""
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = MAX_PIXELS
+    if ENDS.get(format, b"") not in data:
+        raise ValueError("it is cut off")
     with Image.open(io.BytesIO(data), formats=[format]) as opened:
+        size = opened.size
         upright = opened.getexif().get(ORIENTATION, UPRIGHT) == UPRIGHT
-        fits = format in PLAIN_FORMATS and max(opened.size) <= side and len(data) <= most
+        fits = format in PLAIN_FORMATS and max(size) <= side and len(data) <= most
         if fits and upright and opened.mode in PLAIN_MODES:
             opened.load()
-            return b""
+            return _line(format, size, size)
         opened.draft("RGB", (side, side))  # a JPEG is decoded at about that size
         picture = ImageOps.exif_transpose(opened)
     if picture.mode not in ("L", "RGB", "RGBA"):
@@ -38,7 +44,7 @@ def scaled(data: bytes, format: str, side: int, most: int) -> bytes:
     picture.thumbnail((side, side))
     found = _saved(picture, "PNG")
     if format != "JPEG" and len(found) <= most:
-        return found
+        return _line("PNG", picture.size, size) + found
     if picture.mode == "RGBA":
         paper = Image.new("RGB", picture.size, "white")
         paper.paste(picture, mask=picture.getchannel("A"))
@@ -46,8 +52,13 @@ def scaled(data: bytes, format: str, side: int, most: int) -> bytes:
     for quality in QUALITIES:
         found = _saved(picture, "JPEG", quality=quality)
         if len(found) <= most:
-            return found
+            return _line("JPEG", picture.size, size) + found
     raise ValueError("it stays too large")
+
+
+def _line(format: str, size: tuple[int, int], original_size: tuple[int, int]) -> bytes:
+    told = {"format": format, "size": size, "original_size": original_size}
+    return json.dumps(told).encode() + b"\n"
 
 
 def _saved(picture: object, format: str, **options: int) -> bytes:

@@ -142,7 +142,7 @@ def test_an_image_is_an_image_and_a_broken_one_a_sentence(project: Path) -> None
     kinds = [block["type"] for block in sent(talk)]
     assert kinds == ["text", "text", "image", "text", "image", "text", "text", "image"]
     assert "standard input: PNG, 16 x 16" in sent(talk)[1]["text"]
-    assert "broken or cut-off" in sent(talk)[5]["text"]
+    assert "it is cut off" in sent(talk)[5]["text"]
     assert "9000 x 8 pixels" in sent(talk)[6]["text"]
     assert "shown at 2000 x 2" in sent(talk)[6]["text"]
     assert [text.split(":")[0] for text in notices(talk, "warning")] == ["@cut.png"]

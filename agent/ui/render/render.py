@@ -6,7 +6,6 @@ import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Literal
 
 from rich.cells import cell_len
@@ -74,7 +73,7 @@ class FirstRows:
 Depth = Literal["color", "mono", "plain", "spoken"]
 
 COLUMN_GAP = 2
-MIN_TABLE_COLUMNS = 50  # of the terminal, for a table
+MIN_TABLE_COLUMNS, MIN_CELL_COLUMNS = 50, 13  # of the terminal, for a table and for each cell
 MAX_LINE_CHARS = 1_000  # more than a few lines of a terminal hold
 RECAP_WORDS_LINES, RECAP_ANSWER_LINES = 3, 10  # of the last turn, when a session is resumed
 MAX_RECAP_CHARS = 10_000  # of each, that are looked at for these lines
@@ -207,7 +206,11 @@ def table(
     ]
     count = max(map(len, [head, *cells]))
     grid = Table(
-        box=None, show_header=bool(head), header_style="dim", padding=(0, COLUMN_GAP, 0, 0)
+        box=None,
+        show_header=bool(head),
+        header_style="dim",
+        padding=(0, COLUMN_GAP, 0, 0),
+        pad_edge=False,
     )
     for place in range(count):
         column = [row[place].plain for row in cells if place < len(row) and row[place]]
@@ -233,12 +236,16 @@ class _Table:
     rows: Sequence[Sequence[Text]]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        if options.max_width >= MIN_TABLE_COLUMNS:
+        needed = max(MIN_TABLE_COLUMNS, MIN_CELL_COLUMNS * len(self.grid.columns))
+        if options.max_width >= needed:
             yield self.grid
             return
         for first, *others in self.rows:
-            named = zip_longest(others, self.head[1:], fillvalue="")
-            cells = [Text.assemble(name, " " * bool(name), cell) for cell, name in named if cell]
+            names = [*self.head[1:], *[""] * len(others)][: len(others)]
+            if others and not _FIGURE.fullmatch(others[-1].plain):
+                names[-1] = ""
+            named = zip(names, others, strict=True)
+            cells = [Text.assemble(name, " " * bool(name), cell) for name, cell in named if cell]
             yield Text(first.plain, style="bold")
             yield Padding(Text(" · ").join(cells), (0, 0, 0, COLUMN_GAP))
 

@@ -7,12 +7,13 @@ API merges, are refused, and so is any field or block this agent has no business
 
 import base64
 import binascii
+import io
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
-from ctxagent.tools.image import recognise
+import PIL.Image
 
 LARGEST_BODY = 32 * 1024 * 1024
 LARGEST_IMAGE = 5 * 1024 * 1024
@@ -479,8 +480,8 @@ def _walk(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _check_number_of_images(images: list[dict[str, Any]]) -> None:
     _check(len(images) <= MOST_IMAGES, f"messages: more than {MOST_IMAGES} images")
     if len(images) > MANY_IMAGES:
-        shapes = [recognise(base64.b64decode(image["source"]["data"])) for image in images]
-        longest = max(max(shape.width, shape.height) for shape in shapes if shape)
+        datas = (io.BytesIO(base64.b64decode(image["source"]["data"])) for image in images)
+        longest = max(max(PIL.Image.open(data).size) for data in datas)
         _check(
             longest <= LONGEST_SIDE_OF_MANY,
             "messages: At least one of the image dimensions exceed max allowed size for many-image "
