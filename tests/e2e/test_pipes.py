@@ -51,27 +51,50 @@ def shell(place: Place, server: Server, line: str) -> "subprocess.CompletedProce
     )  # fmt: skip
 
 
+def piped(
+    place: Place, server: Server, source: str, *arguments: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run the command with the output of a line of shell as its standard input."""
+    with subprocess.Popen(
+        ["bash", "-c", source], cwd=place.project, stdout=subprocess.PIPE
+    ) as program:
+        assert program.stdout is not None
+        return place.run(*arguments, env=place.server(server.url), stdin=program.stdout.fileno())
+
+
+def redirected(
+    place: Place, server: Server, name: str, *arguments: str
+) -> "subprocess.CompletedProcess[str]":
+    """Run the command with a file of the project as its standard input."""
+    with (place.project / name).open() as file:
+        return place.run(*arguments, env=place.server(server.url), stdin=file.fileno())
+
+
 def test_what_is_piped_stands_beside_the_task(place: Place, server: Server) -> None:
-    (place.project / "a.txt").write_text("alpha\n")
-    for line in (
-        "printf 'one\\ntwo\\n' | ctxagent -p review",
-        "printf 'one\\ntwo\\n' | ctxagent review",
-        "printf 'one\\ntwo\\n' | ctxagent -p - review",
-        "printf 'one\\ntwo\\n' > in; ctxagent -p review < in",
-        "ctxagent -p review < <(printf 'one\\ntwo\\n')",
+    (place.project / "in").write_text("one\ntwo\n")
+    for run in (
+        lambda: shell(place, server, "cat in | ctxagent -p review"),
+        lambda: shell(place, server, "ctxagent -p review < <(cat in)"),
+        lambda: piped(place, server, "cat in", "review"),
+        lambda: piped(place, server, "cat in", "-p", "-", "review"),
+        lambda: redirected(place, server, "in", "-p", "review"),
     ):
-        done = shell(place, server, line)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "Yes.\n", ""), line
-        piped = "[The user attached standard input, 2 lines, 8 bytes:]\none\ntwo\n"
-        assert texts(server) == ["review", piped], line
+        done = run()
+        assert (done.returncode, done.stdout, done.stderr) == (0, "Yes.\n", ""), done.args
+        attached = "[The user attached standard input, 2 lines, 8 bytes:]\none\ntwo\n"
+        assert texts(server) == ["review", attached], done.args
 
 
-@pytest.mark.parametrize("source", ["< /dev/null", "<&-", "< empty"])
-def test_where_nothing_is_piped_nothing_is_said(place: Place, server: Server, source: str) -> None:
+def test_where_nothing_is_piped_nothing_is_said(place: Place, server: Server) -> None:
     (place.project / "empty").write_text("")
-    done = shell(place, server, f"ctxagent -p review {source}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert texts(server) == ["review"]
+    for run in (
+        lambda: place.run("-p", "review", env=place.server(server.url)),  # from /dev/null
+        lambda: shell(place, server, "ctxagent -p review <&-"),
+        lambda: redirected(place, server, "empty", "-p", "review"),
+    ):
+        done = run()
+        assert (done.returncode, done.stderr) == (0, ""), done.args
+        assert texts(server) == ["review"], done.args
 
 
 def test_a_slow_program_is_waited_for(place: Place, server: Server) -> None:
@@ -173,7 +196,7 @@ def test_a_socket_and_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_large_or_binary(place: Place, server: Server) -> None:
     (place.project / "shot.png").write_bytes(png(8, 8))
-    done = shell(place, server, "seq 1 100000 | ctxagent -p review")
+    piped(place, server, "seq 1 100000", "-p", "review")
     text = texts(server)[1]
     assert "[The user attached standard input, 100,000 lines, 588,895 bytes:]" in text
     assert "\n> 1\n" in text
@@ -181,20 +204,19 @@ def test_what_is_large_or_binary(place: Place, server: Server) -> None:
     (log,) = place.logs()
     (kept,) = (log.parent / "offloaded").iterdir()
     assert kept.read_text().splitlines()[-1] == "100000"
-    done = shell(place, server, "ctxagent -p 'what is it' < shot.png")
+    redirected(place, server, "shot.png", "-p", "what is it")
     assert texts(server)[2] == "[image]"
-    done = shell(place, server, "head -c 100 /bin/sh | ctxagent -p 'what is it'")
+    done = piped(place, server, "head -c 100 /bin/sh", "-p", "what is it")
     assert "binary, not text: ELF" in texts(server)[1]
     assert "binary, not text: ELF" in done.stderr
-    done = shell(place, server, "head -c 100 /bin/sh | ctxagent -p")
+    done = piped(place, server, "head -c 100 /bin/sh", "-p")
     assert done.returncode == 2
     assert "the task on standard input is binary" in done.stderr
 
 
 def test_keys_are_taken_out_of_what_is_brought_in(place: Place, server: Server) -> None:
     (place.project / "a.txt").write_text("the key is test-key-1\n")
-    line = "{ cat a.txt; seq 1 100000; } | ctxagent -p 'see @a.txt'"
-    assert shell(place, server, line).returncode == 0
+    assert piped(place, server, "cat a.txt; seq 1 100000", "-p", "see @a.txt").returncode == 0
     assert "test-key-1" not in str(server.requests[-1])
     assert texts(server)[2].endswith("1\tthe key is [redacted: ANTHROPIC_API_KEY]")
     for path in place.state.rglob("*"):
