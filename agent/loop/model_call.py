@@ -19,6 +19,8 @@ BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its pri
 class PartialReply:
     """The part of a reply that has arrived."""
 
+    model: str
+    ratio: float  # real tokens per estimated token
     usage: Usage = field(default_factory=Usage)  # as the server gave it with the first event
     sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
     text: str = ""
@@ -41,17 +43,17 @@ class PartialReply:
         elif isinstance(delta, ToolFinished):
             self.searches += not delta.is_error
 
-    def reply(self, content: list[Block], model: str, ratio: float) -> Reply:
+    def reply(self, content: list[Block]) -> Reply:
         """Return the reply as far as it has arrived. The server counts the output only at its end,
-        so the tokens are estimated, at `ratio` real tokens per estimated token."""
+        so the tokens are estimated."""
         said = tokens.estimate(self.text) + tokens.estimate(self.thinking)
         said += tokens.estimate_length(self.arguments)
         usage = replace(
             self.usage,
-            output=max(self.usage.output, round(ratio * said)),
+            output=max(self.usage.output, round(self.ratio * said)),
             web_searches=max(self.usage.web_searches, self.searches),
         )
-        return Reply(content, INTERRUPTED, usage, model, sent=self.sent)
+        return Reply(content, INTERRUPTED, usage, self.model, sent=self.sent)
 
 
 def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:

@@ -94,9 +94,10 @@ class ModelSession:
         if purpose == "turn":
             self.last_calls[self.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)
-        took_images, partial = self.client.abilities.images, PartialReply()
+        client, ratio = self.client, self.session.view.ratio  # both may change meanwhile
+        took_images, partial = client.abilities.images, PartialReply(client.id, ratio)
         try:
-            async with aclosing(self.clean_reply(self.client.stream(request))) as stream:
+            async with aclosing(self.clean_reply(client.stream(request))) as stream:
                 async for delta in stream:
                     if isinstance(delta, Reply):
                         self._keep(delta, request, purpose)
@@ -104,20 +105,20 @@ class ModelSession:
                     partial.add(delta)
                     if isinstance(delta, Retrying):
                         self._keep_broken_off(partial, request)
-                        partial = PartialReply()
+                        partial = PartialReply(client.id, ratio)
                     (self.emit if isinstance(delta, Notice) else emit)(delta)
         except asyncio.CancelledError:
             content = [{"type": "text", "text": partial.text}] if partial.text else []
-            cut = partial.reply(content, self.id, self.session.view.ratio)
+            cut = partial.reply(content)
             if content or cut.usage.prompt:
                 self._keep(cut, request, purpose)
             raise
         except ModelError as error:
             self._keep_broken_off(partial, request)
-            is_found = took_images and not self.client.abilities.images
+            is_found = took_images and not client.abilities.images
             if isinstance(error, RequestRejected) and is_found and self.images_setting == "auto":
                 reason = error.message[:MAX_REASON_CHARS]
-                text = f"{self.id} takes no images: requests go without from now on ({reason})"
+                text = f"{client.id} takes no images: requests go without from now on ({reason})"
                 self.emit(Notice("warning", text))
             raise
         raise ModelError("the model ended its stream without a reply", hint="Try again.")
@@ -144,6 +145,6 @@ class ModelSession:
             self.emit(CallFinished(entry.usage, entry.cost_usd, entry.stop_reason))
 
     def _keep_broken_off(self, partial: PartialReply, request: Request) -> None:
-        attempt = partial.reply([], self.id, self.session.view.ratio)
+        attempt = partial.reply([])
         if attempt.usage.prompt:
             self._keep(replace(attempt, stop_reason=None), request, BROKEN_ATTEMPT)

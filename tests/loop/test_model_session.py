@@ -10,7 +10,15 @@ import pytest
 
 from ctxagent.agent.context.request import Request, build_request
 from ctxagent.agent.errors import ModelError, RequestRejected
-from ctxagent.agent.events import CallFinished, Delta, Event, Notice, TextDelta, Waiting
+from ctxagent.agent.events import (
+    Accepted,
+    CallFinished,
+    Delta,
+    Event,
+    Notice,
+    TextDelta,
+    Waiting,
+)
 from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.models.base import Abilities, Reply
@@ -79,6 +87,28 @@ def test_only_a_turn_waits_for_an_overloaded_server(handle: SessionHandle) -> No
     ask(handle, "summary")
     assert isinstance(model.client, ScriptedModel)
     assert [request.overload_wait for request in model.client.requests] == [7.0, None]
+
+
+class Changing(Refusing):
+    """Changes the model of the conversation while it streams, then is interrupted."""
+
+    def __init__(self, session: ModelSession) -> None:
+        super().__init__()
+        self.id, self.session = "claude-sonnet-5-5", session
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        yield Accepted({"input": 50})
+        self.session.change(Refusing())
+        raise asyncio.CancelledError
+
+
+def test_a_reply_is_of_the_model_that_was_asked(handle: SessionHandle) -> None:
+    """The model may change while a summary is written in the background."""
+    used(handle, Changing(handle.model))
+    with pytest.raises(asyncio.CancelledError):
+        ask(handle, "summary")
+    recorded = [entry for entry in handle.log.entries() if isinstance(entry, Assistant)]
+    assert [entry.model for entry in recorded] == ["claude-sonnet-5-5"]
 
 
 def test_other_refusals_are_raised(handle: SessionHandle, events: list[Event]) -> None:
