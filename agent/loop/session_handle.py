@@ -84,5 +84,9 @@ class SessionHandle:
         checkpoints = self.session.checkpoints
         if taken := await asyncio.to_thread(checkpoints.turn_snapshot):
             self.record(taken)
-            if warning := checkpoints.missing_files_notice(taken):
-                self.notify("warning", warning)
+            for warning in (
+                checkpoints.missing_files_notice(taken),
+                checkpoints.repository_notice(),
+            ):
+                if warning:
+                    self.notify("warning", warning)

@@ -133,6 +133,7 @@ class Checkpoints:
         self.keeper = keeper
         self._counter = counter or PointCounter()
         self._was_noticed = False  # that the newest turn has no files
+        self._limits_noticed = ""  # of the records of the git repository
 
     @property
     def newest(self) -> int:
@@ -170,6 +171,14 @@ class Checkpoints:
         if self.worktree is None or noticed or not self._was_noticed:
             return ""
         return f"{self.limits or SNAPSHOT_FAILED}; {SAVED_ALONE}"
+
+    def repository_notice(self) -> str:
+        """Return what the records of the git repository lack; "" when that was returned before."""
+        before, self._limits_noticed = (
+            self._limits_noticed,
+            self.keeper.limits if self.keeper else "",
+        )
+        return self._limits_noticed if self._limits_noticed != before else ""
 
     def copied_snapshot(self, point: RewindPoint) -> Checkpoint:
         """Return an entry with the snapshot of a turn, for a copy of the session that ends before
@@ -289,6 +298,8 @@ class Checkpoints:
         there certainly was no file, none is put back, though one was saved later. That a file was
         created is not believed of a file that may have been left out, unless a look found none."""
         files = {p: f for p, f in way.saved.items() if not f.why and p not in way.stay}
+        if way.point.repository:  # which is restored by its record
+            files = {p: f for p, f in files.items() if "/.git/" not in p}
         tree = way.point.snapshot
         if tree is not None and self.worktree is not None and files:
             held = self.worktree.held(tree, files)

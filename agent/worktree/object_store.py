@@ -26,7 +26,7 @@ from ...tools.system.files import (
     replacing,
     write_private,
 )
-from ...tools.system.git_links import leads_astray
+from ...tools.system.git_links import leads_astray, read_text
 from ...tools.system.programs import own_environment
 from .git import git_program, read_start
 from .running_git import RunningGit
@@ -144,9 +144,13 @@ class ObjectStore:
             self._write("info/exclude", "".join(_ignore_line(path) for path in hidden))
             borrow = repository is not None and repository.borrowable
             sources = [f"{repository.common}/objects"] if repository and borrow else []
+            if repository is None:  # it may have been removed: the pool still has its objects
+                before = read_text(self.folder / "objects/info/alternates").splitlines()
+                sources = [line for line in before if Path(line).is_dir()]
             for pool in (self.folder / REPOSITORY_FOLDER / name for name in GENERATIONS):
                 make_private_folder(pool / "objects")
-                sources += [f"{pool}/objects"] if sources else []
+                if sources and f"{pool}/objects" not in sources:
+                    sources.append(f"{pool}/objects")
             lines = "".join(f"{source}\n" for source in sources if "\n" not in source)
             self._write("objects/info/alternates", lines)
             self._write("HEAD", "ref: refs/heads/none\n")

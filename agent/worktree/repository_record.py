@@ -76,7 +76,9 @@ class RepositoryKeeper:
             if here is None or not os.path.exists(f"{here.folder}/HEAD"):  # noqa: PTH110
                 here = self._repository = find_repository(os.path.realpath(self.cwd), self.env)
             return self._take(here) if here else ""
-        except (GitFailed, OSError, ValueError) as error:
+        except GitFailed:  # no git is installed
+            return ""
+        except (OSError, ValueError) as error:
             self.limits = f"the git repository is not recorded: {error}"
             return ""
 

@@ -169,6 +169,8 @@ class _Part:
                     break
             else:
                 failed.append(name)
+        if found.stashes and not _stashes(git):  # git does not store again what the ref is at
+            git.find("update-ref", "-d", "refs/stash")
         for of, message in found.stashes:
             git.run("stash", "store", "--quiet", "-m", message, of)
         for name, data in found.logs.items():
