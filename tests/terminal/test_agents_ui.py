@@ -425,7 +425,11 @@ def test_agents_in_a_narrow_terminal(tmp_path: Path, columns: int) -> None:
     facts = f"status done · calls 2 · tokens {used.usage.total:,} · cost not known"
     assert f"\n  {desk.id_of('the left')}\n" in seen, "whole, as `stop` and `--resume` take it"
     assert f"{facts} · general: the left" in flat
-    assert "explore from built in · finds things out, and changes nothing" in flat
+    types = {
+        40: "explore from built in · finds things out, and changes nothing",
+        60: "explore built in finds things out, and changes nothing",  # three columns have room
+    }
+    assert types[columns] in flat
 
 
 def test_a_subagent_in_a_plain_terminal_and_in_headless_runs(tmp_path: Path) -> None:
