@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.settings import PermissionMode
+from .path_judge import PathJudge
 from .paths import (
     all_path_forms,
     expand_glob,
@@ -32,7 +33,6 @@ from .rules import (
     Rule,
     allows_text,
     exact_command,
-    exact_path,
     narrowest_subject,
 )
 from .shell import git
@@ -180,8 +180,8 @@ class Approval:
         if self._read_only and not self._changes_nothing(tool, subject):
             return Verdict("deny", READ_ONLY_REFUSAL)
         if tool.effect in ("read", "edit"):
-            verdict = self._judge_path(tool.name, subject, edits=tool.effect == "edit")
-            if out := self._out_of_bounds(verdict.path, edits=tool.effect == "edit"):
+            verdict = self._paths.judge(tool.name, subject, edits=tool.effect == "edit")
+            if out := self._paths.why_out_of_bounds(verdict.path, edits=tool.effect == "edit"):
                 return Verdict("deny", out)
         elif tool.name == "Bash":
             verdict = self._judge_command(subject)
@@ -248,86 +248,12 @@ class Approval:
         found = paths_read(script, self._base_folders(script))
         return [path for path in found if not self.sandbox.can_read(path)]
 
-    def _out_of_bounds(self, path: str, *, edits: bool) -> str:
-        """Return why a file tool may not use a path where the sandbox is required; "" if it may."""
-        sandbox = self.sandbox
-        if not path or sandbox is None or not sandbox.required:
-            return ""
-        if (sandbox.can_write if edits else sandbox.can_read)(path):
-            return ""
-        doing = "edited" if edits else "read"
-        return f'{path} may not be {doing} here: it is outside of the sandbox, which is "require"'
-
-    def _own_form(self, path: str, *, edits: bool) -> str:
-        """Return where a path leads among the session's own temporary files, "" if it does not."""
-        moved = self.sandbox.moved(path) if self.sandbox else path
-        found = moved != path and (edits or os.path.lexists(moved) or not os.path.lexists(path))
-        return moved if found and os.path.realpath(moved) == moved else ""
-
-    def _judge_path(self, tool: str, text: str, *, edits: bool, base: str = "") -> Verdict:
-        found = path_forms(text or ".", base or self._cwd)
-        own = self._own_form(found[-1], edits=edits) if found else ""
-        verdict = self._judge_forms(tool, text, found, edits=edits, temporary=own)
-        return replace(verdict, path=own or (found[-1] if found else ""))
-
-    def _judge_forms(
-        self, tool: str, text: str, found: Sequence[str], *, edits: bool, temporary: str
-    ) -> Verdict:
-        """Judge a path by its forms. `temporary` is where it leads among the session's own
-        temporary files, "" if it does not."""
-        verb = "editing" if edits else "reading"
-        if not found:
-            return Verdict("ask", f"{text!r} is not a path that can be checked", tool)
-        if rule := self._rules.matching_path(tool, found, "deny"):
-            return verdict_by_rule("deny", f"{verb} {text}", rule)
-        wanted = self._path_rule(tool, found[0], edits)
-        if edits and self.mode == "plan":
-            return Verdict("deny", PLAN_MODE_REFUSAL, wanted)
-        if rule := self._rules.matching_path(tool, found, "ask"):
-            return verdict_by_rule("ask", f"{verb} {text}", rule)
-        if tool == "Grep" and (rule := self._rules.hiding_below(found, "ask")):
-            own = self._rules.covering("Grep", "allow", "session")
-            if not any(r.tool == "Grep" and (r.any or p.matches(found[-1])) for r, p in own):
-                reason = f"{text or '.'} may hold files that the rule {rule} guards"
-                return Verdict("ask", f"{reason}; search a narrower folder", wanted)
-        deciding = ""
-        for form in [temporary] if temporary else reversed(found):
-            if rule := self._path_allowing_rule(tool, form, edits):
-                deciding = str(rule)
-            elif temporary and not (edits and self.mode == "ask"):
-                continue
-            elif why := self._mode_objection(form, edits):
-                return Verdict("ask", f"{verb} {text}: {why}", self._path_rule(tool, form, edits))
-        return Verdict("allow", f"{verb} {text} is allowed", deciding)
-
-    def _path_allowing_rule(self, tool: str, form: str, edits: bool) -> Rule | None:
-        """Return the rule that allows this path; it must name what runs by itself later."""
-        for rule, matcher in self._rules.covering(tool, "allow", "session"):
-            if rule.any or (
-                matcher.matches(form)
-                and not (edits and protected_name(form, self._project, rule.path, self._own))
-            ):
-                return rule
-        return None
-
-    def _mode_objection(self, form: str, edits: bool) -> str:
-        """Return why the mode does not allow reading or editing this path, "" if it does."""
-        if not edits:
-            return "" if is_within(form, self._readable) else "outside the project"
-        if not is_within(form, self._project):
-            return "outside the project"
-        if self.mode not in ("accept-edits", "sandboxed"):
-            return "mode ask asks about edits"
-        if folder := self._programs.folder_of(form, (self._cwd,)):
-            return f"programs are taken from {folder}, a folder of the PATH"
-        name = protected_name(form, self._project, own=self._own)
-        return f"{name} is protected" if name else ""
-
-    def _path_rule(self, tool: str, form: str, edits: bool) -> str:
-        family = "Edit" if edits else "Grep" if tool == "Grep" else "Read"
-        root = next((root for root in self._project if is_within(form, (root,))), "")
-        path = os.path.relpath(form, root) if root else form
-        return f"{family}({'./' * path.startswith('~')}{exact_path(path)})"
+    @property
+    def _paths(self) -> PathJudge:
+        return PathJudge(
+            self._rules, self.mode, self._cwd, self._project, self._readable, self._own,
+            self._programs, self.sandbox,
+        )  # fmt: skip
 
     def _judge_command(self, text: str) -> Verdict:
         if len(text.encode("utf-8", "replace")) > MAX_COMMAND_BYTES:
@@ -503,7 +429,7 @@ class Approval:
         """Judge what git would read because of where a repository's own files lead; None if all of
         it may be read."""
         for lead in (lead for base in bases for lead in git.leads_of_repositories(base)):
-            read = self._judge_path("Read", lead.target, edits=False)
+            read = self._paths.judge("Read", lead.target, edits=False)
             reason = f"the repository makes git read {lead.target}: {lead.name} leads there"
             if read.action == "deny":
                 return replace(read, reason=f"{reason}, and {read.reason}")
@@ -602,7 +528,7 @@ class Approval:
             texts = [word.text, *(found or [])]
             if word.split and not all(map(is_plain_name, texts)):
                 verdicts.append(self._doubtful(f"{word.text} stands for names with spaces", script))
-            verdicts += [self._judge_path(tool, text, edits=edits, base=base) for text in texts]
+            verdicts += [self._paths.judge(tool, text, edits=edits, base=base) for text in texts]
         return reduce(stricter, verdicts)
 
     def _judge_folder(self, word: Word, script: Script, base: str) -> Verdict:
