@@ -1,0 +1,128 @@
+"""What a command may do that is allowed without a question: by the rules of the session and its
+mode."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ctxagent.agent.config.settings import PermissionMode
+from ctxagent.agent.permissions.approval import Approval
+from ctxagent.agent.permissions.verdict import Verdict
+from ctxagent.tools.bash import BashParams, BashTool
+
+from .observer import Effects
+from .scenes import GUARDED_SECRET, Scene
+
+RULES = {
+    "none": (),
+    "git": ("Bash(git:*)",),
+    "git status": ("Bash(git status:*)",),
+    "pytest": ("Bash(pytest:*)",),
+    "make": ("Bash(make:*)",),
+    "npm test": ("Bash(npm test:*)",),
+}
+MODES: tuple[PermissionMode, ...] = ("ask", "plan", "accept-edits")
+DENY, ASK = ("Read(.env)", "Read(secrets/**)"), ("Read(asked.txt)",)
+
+# Names of files and folders that run by themselves later.
+_PROTECTED = re.compile(
+    r"(?:.*/)?(?:\.git|\.envrc|\.agentrc|\.ctxagent|\.vscode|\.mcp\.json)(?:/.*|)"
+)
+_RUNS_LATER = re.compile(r"project/\.git/(?:hooks/(?!.*\.sample$)|info/attributes|modules/).*")
+_PLAIN_SETTING = re.compile(
+    r"\[(?:branch|remote) .*\]|(?:remote|merge|url|fetch|rebase) = .*|repositoryformatversion = .*"
+)
+_GIT_TALKS = re.compile(r"\b(?:fetch|pull|push|ls-remote|clone|remote|submodule)\b")
+_GUARDED = re.compile(r"project/(?:\.env|secrets/.*|asked\.txt)")
+# Marks that a rule is for, as its command runs the project's code of this kind.
+_MARKS = {
+    "pytest": re.compile(r"py:(?!outside|sitecustomize|usercustomize).*"),
+    "make": re.compile(r"make:(?!outside).*"),
+    "npm test": re.compile("npm:test"),
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The rules and the mode of a session. With `guarded`, rules keep files from being read; with
+    `looking`, it is a subagent that only looks."""
+
+    rules: str
+    mode: PermissionMode
+    guarded: bool = False
+    looking: bool = False
+
+    def __str__(self) -> str:
+        extra = " guarded" * self.guarded + " looking" * self.looking
+        return f"{self.mode}/{self.rules}{extra}"
+
+    def may_concern(self, command: str) -> bool:
+        """Return False if the rules are certainly about another program."""
+        plain = re.sub(r"""[\\'"]""", "", command)
+        return self.rules == "none" or "$'" in command or self.rules.split()[0] in plain
+
+    def approval(self, scene: Scene) -> Approval:
+        approval = Approval(
+            cwd=scene.project, mode=self.mode, allow=RULES[self.rules], path=scene.path,
+            deny=DENY if self.guarded else (), ask=ASK if self.guarded else (),
+        )  # fmt: skip
+        return approval.read_only_view() if self.looking else approval
+
+    def holes(self, verdict: Verdict, command: str, effects: Effects) -> list[str]:
+        """Return the effects of an allowed command that it may not have."""
+        rules = "none" if verdict.looks or self.looking or self.mode == "plan" else self.rules
+        edits = self.mode == "accept-edits" and not verdict.looks
+        found = [f"changed {p}" for p in effects.changed if not _may_change(p, rules, edits)]
+        marks = _MARKS.get(rules)
+        found += [f"ran {mark}" for mark in effects.ran if not (marks and marks.fullmatch(mark))]
+        found += [f"read {path}" for path in effects.read]
+        shown = (s for s in effects.shown if self.guarded or s != GUARDED_SECRET)
+        found += [f"showed {secret}" for secret in shown]
+        if effects.connected and not (rules == "git" and _GIT_TALKS.search(command)):
+            found.append(f"connected: {', '.join(effects.connected)}")
+        if rules == "git":
+            odd = (line for line in effects.settings if not _PLAIN_SETTING.fullmatch(line))
+            found += [f"set {line} in .git/config" for line in odd]
+        return found
+
+
+def _may_change(path: str, rules: str, edits: bool) -> bool:
+    if rules == "npm test" and re.match(r"home/\.npm(?:/|$)", path):
+        return True  # npm's own log and cache
+    if not path.startswith("project/"):
+        return False
+    if rules == "git":
+        return not _RUNS_LATER.fullmatch(path)
+    if _PROTECTED.fullmatch(path):
+        return False
+    return edits or (rules in _MARKS and _is_by_product(path))
+
+
+def _is_by_product(path: str) -> bool:
+    """True if a path is of a kind that tests leave behind."""
+    return bool(re.search(r"/(?:\.pytest_cache|__pycache__|out)(?:/|$)", path))
+
+
+def all_settings() -> Iterator[Setting]:
+    for rules in RULES:
+        yield from (Setting(rules, mode) for mode in MODES)
+    yield Setting("none", "ask", looking=True)
+    yield from (Setting(rules, "ask", guarded=True) for rules in ("none", "git", "pytest"))
+    yield Setting("none", "plan", guarded=True)
+
+
+class Judge:
+    """The verdicts of one scene under all settings."""
+
+    def __init__(self, scene: Scene, settings: Sequence[Setting]) -> None:
+        self._approvals = [(setting, setting.approval(scene)) for setting in settings]
+
+    def allowing(self, command: str) -> dict[Setting, Verdict]:
+        """Return the settings that allow a command without a question, each with its verdict."""
+        params, tool = BashParams.model_validate({"command": command}), BashTool()
+        verdicts = (
+            (each, approval.judge(tool, params))
+            for each, approval in self._approvals
+            if each.may_concern(command)
+        )
+        return {each: verdict for each, verdict in verdicts if verdict.action == "allow"}
