@@ -322,13 +322,14 @@ class Checkpoints:
             raise RecordError(
                 f"the files of point {point.number} were not kept: {self._why(point)}"
             )
+        whole = self.worktree.is_whole(point.snapshot)  # which finds out its root
         root = self.restorer.root(point.repository) if point.repository else ""
         if root not in ("", self.worktree.root):
             raise RecordError(
                 f"the git repository of {root} is not there",
                 hint=f"/rewind {point.number} repository restores it; then resume the session.",
             )
-        if not self.worktree.is_whole(point.snapshot):
+        if not whole:
             raise RecordError(f"the files of point {point.number} are gone: {OBJECTS_GONE}")
         return self.worktree, point.snapshot
 
