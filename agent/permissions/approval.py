@@ -186,7 +186,8 @@ class Approval:
         elif tool.name == "Bash":
             verdict = self._judge_command(subject)
             if verdict.action != "deny" and not verdict.confined:
-                verdict = replace(verdict, opens=tuple(self._paths_to_open(subject)))
+                opens = tuple(self._paths_to_open(subject, looks=verdict.looks))
+                verdict = replace(verdict, opens=opens)
         elif tool.name == "Network":
             return self._judge_host(subject)
         else:
@@ -240,13 +241,20 @@ class Approval:
             )
         return Verdict("ask", f"a command wants to reach {host}", f"Network({host})")
 
-    def _paths_to_open(self, command: str) -> list[str]:
-        """Return the absolute paths outside of the sandbox that a command visibly reads."""
+    def _paths_to_open(self, command: str, *, looks: bool) -> list[str]:
+        """Return the absolute paths outside of the sandbox that a command visibly reads: for one
+        that only looks, all outside of the project, with what git's own files lead to."""
+        script = parse(command)
+        bases = self._base_folders(script)
+        if looks:
+            found = paths_read(script, bases)
+            if any(part.name == "git" for part in script.parts):
+                leads = (lead for base in bases for lead in git.leads_of_repositories(base))
+                found += [lead.target for lead in leads]
+            return [path for path in found if not is_within(path, self._project)]
         if self.sandbox is None or self.sandbox.absent:
             return []
-        script = parse(command)
-        found = paths_read(script, self._base_folders(script))
-        return [path for path in found if not self.sandbox.can_read(path)]
+        return [path for path in paths_read(script, bases) if not self.sandbox.can_read(path)]
 
     @property
     def _paths(self) -> PathJudge:
@@ -387,6 +395,11 @@ class Approval:
             return self._doubtful(f"the repository makes git run {named}", script)
         if git_looks and (objection := self._git_reads(bases, script)):
             return objection
+        looking = Verdict("ask", f"{shown} may change something", wanted)
+        if looks:
+            looking = self._judge_looking(plain, script, bases, handed_names=hands_over)
+        if looking.action == "allow" and not hands_over:
+            return looking
         # Where a command goes is a matter of paths, so that what follows is judged from there.
         inside = partial(self._is_inside, bases=bases)
         if part.name != "cd" and (
@@ -398,11 +411,9 @@ class Approval:
         if not looks and not known and has_read_only_form(part.name):
             reason = f"`{part.name}` is not the system's: it is found in what commands can change"
             return Verdict("ask", reason, wanted)
-        if not looks:
-            if near := self._rules.nearly_matching(part, inside):
-                return Verdict("ask", f"the rule {near[0]} does not cover `{near[1]}`", wanted)
-            return Verdict("ask", f"{shown} may change something", wanted)
-        return self._judge_looking(plain, script, bases, handed_names=hands_over)
+        if not looks and (near := self._rules.nearly_matching(part, inside)):
+            return Verdict("ask", f"the rule {near[0]} does not cover `{near[1]}`", wanted)
+        return looking
 
     def _is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
         """Tell whether a command runs the program that its name says. One that may be a stand-in

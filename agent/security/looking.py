@@ -21,7 +21,8 @@ _SYSTEM_FOLDERS = (
 _SECRETS = ("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/etc/krb5.keytab")
 _SECRET_PATTERNS = ("ssh/ssh_host_*_key", "NetworkManager/system-connections", "wireguard")
 _LIBRARIES = ("lib", "lib64", "libexec", "share")  # next to a folder of programs
-VARIABLES = {"GIT_OPTIONAL_LOCKS": "0"}  # git looks without refreshing its index
+# git looks without refreshing its index; long here-documents and sort need a temporary file.
+VARIABLES = {"GIT_OPTIONAL_LOCKS": "0", "TMPDIR": "/dev/shm"}
 
 
 def readable_regions(cwd: str) -> dict[str, Region]:

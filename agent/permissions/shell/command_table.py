@@ -120,14 +120,8 @@ def _tables() -> Mapping[str, CommandTable]:
         alias: table
         for name, keys in raw.items()
         for table in [_table(name, keys, raw)]
-        for alias in (name, *_aliases(keys.get("alias", ""), name))
+        for alias in (name, *keys.get("alias", ()))
     }
-
-
-def _aliases(text: str, name: str) -> list[str]:
-    """Return aliases, which commas separate where they have more than one word."""
-    parts = text.split(",") if "," in text or " " in name else text.split()
-    return [part.strip() for part in parts if part.strip()]
 
 
 def _table(name: str, keys: Mapping[str, Any], raw: Mapping[str, dict[str, Any]]) -> CommandTable:
@@ -308,7 +302,7 @@ def keeps_history(part: SimpleCommand) -> bool:
     """Tell whether a git command throws away no commit and no stash: its subcommand and its options
     are listed."""
     known = known_command(_by_last_name(part))
-    if known is None or known.table.name == "git":
+    if known is None or not known.table.name.startswith("git "):
         return False
     found = read_arguments(known.table.with_rule(), known.words)
     return found.fit() and not git_options(known).unlisted
