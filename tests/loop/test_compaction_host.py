@@ -64,16 +64,18 @@ def test_the_prices_are_those_of_the_model(talk: Conversation) -> None:
     assert found.call_cost_usd(1_000, 10) is None
 
 
-def test_an_answer_is_recorded_with_its_purpose_and_shown_to_nobody(talk: Conversation) -> None:
-    answer = ask(talk)
-    assert (answer.text, answer.stop_reason, answer.block) == ("So far.", "end_turn", None)
+def test_a_reply_is_recorded_with_its_purpose_and_shown_to_nobody(talk: Conversation) -> None:
+    reply = ask(talk)
+    assert (reply.content, reply.stop_reason) == ([{"type": "text", "text": "So far."}], "end_turn")
     (entry,) = talk.of(Assistant)
-    assert (entry.purpose, entry.cost_usd) == ("summary", answer.cost_usd)
-    assert answer.cost_usd > 0
+    price = cost(reply.model, reply.usage)
+    assert (entry.purpose, entry.cost_usd) == ("summary", price)
+    assert price is not None
+    assert price > 0
     assert talk.seen(TextDelta) == []
 
 
-def test_a_block_of_the_api_is_the_answer(talk: Conversation) -> None:
+def test_a_block_of_the_api_is_the_reply(talk: Conversation) -> None:
     block = {"type": "compaction", "content": "All of it.", "signature": "s"}
     stream = talk.model.stream
 
@@ -82,8 +84,7 @@ def test_a_block_of_the_api_is_the_answer(talk: Conversation) -> None:
             yield replace(delta, content=[block]) if hasattr(delta, "content") else delta
 
     talk.model.stream = with_block  # type: ignore[method-assign]
-    answer = ask(talk, "verify")
-    assert (answer.text, answer.block) == ("All of it.", block)
+    assert ask(talk, "verify").content == [block]
     assert talk.of(Assistant)[0].purpose == "verify"
 
 
