@@ -176,7 +176,6 @@ def test_an_unusable_answer_is_asked_for_again(project: Path) -> None:
     costs = [entry.cost_usd for entry in talk.of(Assistant) if entry.purpose == "summary"]
     assert len(costs) == 2
     assert draft.cost_usd == pytest.approx(sum(costs))
-    assert draft.seconds > 0
     assert told(talk) == []
     assert [event.what for event in talk.seen(Waiting)][-2:] == ["writing a summary", ""]
 

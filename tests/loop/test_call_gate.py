@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ import pytest
 from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.events import (
     Answer,
+    Event,
+    Notice,
     Question,
     ToolFinished,
     TurnFinished,
 )
 from ctxagent.agent.loop.call_arguments import CallRefused
-from ctxagent.agent.loop.call_gate import CallGate
+from ctxagent.agent.loop.call_gate import TOO_MANY_GUARDED, CallGate
 from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.session_handle import SessionHandle
@@ -29,7 +31,8 @@ from ctxagent.agent.permissions.verdict import Verdict
 from ctxagent.agent.security.planted import PlantedWatch
 from ctxagent.agent.security.sandbox import Sandbox
 from ctxagent.agent.session.entries import Note, ToolResult
-from ctxagent.tools.base import Context, Output, Params, Tool
+from ctxagent.tools.base import CommandLimits, Context, Output, Params, Tool
+from ctxagent.tools.bash import BashTool
 from ctxagent.tools.edit import EditTool
 
 from ..support.sessions.conversation import Conversation, answering
@@ -400,46 +403,68 @@ def confined_gate(project: Path, handle: SessionHandle, watch: PlantedWatch | No
         (project / name).write_text("x")
     own = project.parent / "own"
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(project.parent)}
-    handle.context = replace(handle.context, sandbox=Sandbox(project, environ, own, own))
-    handle.approval = Approval(deny=["Read(secret.txt)", "Write(kept.txt)"], cwd=project)
+    sandbox = Sandbox(project, environ, own, own)
+    if sandbox.absent:
+        pytest.skip(sandbox.absent)
+    handle.context = replace(handle.context, sandbox=sandbox)
+    handle.approval = Approval(ask=["Read(secret.txt)"], deny=["Write(kept.txt)"], cwd=project)
     return CallGate(handle, Features(handle.emit), watch)
 
 
-def test_a_call_runs_in_the_sandbox_of_its_verdict(project: Path, handle: SessionHandle) -> None:
+def limits(gate: CallGate, verdict: Verdict) -> CommandLimits:
+    """The limits of a command with this verdict."""
+    sandbox = gate.context_to_run(BashTool(), verdict).sandbox
+    assert isinstance(sandbox, Sandbox)
+    return sandbox.limits
+
+
+def names(paths: Sequence[str]) -> list[str]:
+    return [Path(path).name for path in paths]
+
+
+def test_a_command_runs_within_the_limits_of_its_verdict(
+    project: Path, handle: SessionHandle
+) -> None:
     watch = PlantedWatch(project)
     gate = confined_gate(project, handle, watch)
     watch.begin({}, unasked=False)
-    plain = gate.context_for(Verdict("allow", "", path="/judged"))
-    assert (plain.sandbox, plain.judged) == (handle.context.sandbox, "/judged")
-    wider = gate.context_for(Verdict("allow", "", opens=("/opt/data",))).sandbox
-    assert isinstance(wider, Sandbox)
-    assert [str(path) for path in wider.read] == ["/opt/data"]
-    stricter = gate.context_for(Verdict("allow", "", confined=True)).sandbox
-    assert isinstance(stricter, Sandbox)
-    assert not stricter.network
-    assert [path.name for path in stricter.hide] == ["secret.txt"]
-    assert {str(project / "kept.txt"), str(project / ".envrc")} <= {*stricter._read_only}
+    asked = limits(gate, Verdict("allow", "", opens=("/opt/data",)))
+    assert (asked.unasked, asked.opens) == (False, ("/opt/data",))
+    assert (names(asked.hide), names(asked.keep)) == ([], ["kept.txt"])
+    unasked = limits(gate, Verdict("allow", "", confined=True))
+    assert (unasked.unasked, names(unasked.hide)) == (True, ["secret.txt"])
+    assert {"kept.txt", ".envrc"} <= {*names(unasked.keep)}
 
 
-def test_a_confined_call_needs_no_watch(project: Path, handle: SessionHandle) -> None:
+def test_only_a_command_has_limits(project: Path, handle: SessionHandle) -> None:
     gate = confined_gate(project, handle, None)
-    stricter = gate.context_for(Verdict("allow", "", confined=True)).sandbox
-    assert isinstance(stricter, Sandbox)
-    assert [path.name for path in stricter.hide] == ["secret.txt"]
+    context = gate.context_to_run(EditTool(), Verdict("allow", "", path="/judged"))
+    assert context == replace(handle.context, judged="/judged")
 
 
-def test_a_call_is_not_confined_by_halves(
-    project: Path, handle: SessionHandle, monkeypatch: pytest.MonkeyPatch
+def test_an_unasked_command_needs_no_watch(project: Path, handle: SessionHandle) -> None:
+    gate = confined_gate(project, handle, None)
+    assert names(limits(gate, Verdict("allow", "", confined=True)).hide) == ["secret.txt"]
+
+
+def test_where_too_many_files_are_guarded(
+    project: Path,
+    handle: SessionHandle,
+    events: list[Event],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where the guarded files are too many to find."""
+    """An unasked command is refused. One that was asked about runs, with one warning a session."""
     gate = confined_gate(project, handle, None)
-    monkeypatch.setattr(handle.approval, "guarded_files", lambda: None)
+    monkeypatch.setattr(handle.approval, "guarded_files", lambda kinds: None)
     with pytest.raises(CallRefused, match="files that rules guard cannot be found any more"):
-        gate.context_for(Verdict("allow", "", confined=True))
+        gate.context_to_run(BashTool(), Verdict("allow", "", confined=True))
+    for _ in range(2):
+        assert limits(gate, Verdict("allow", "")).hide == []
+    assert events == [Notice("warning", TOO_MANY_GUARDED)]
 
 
 def test_without_a_sandbox_a_call_keeps_its_context(handle: SessionHandle) -> None:
-    context = CallGate(handle, Features(handle.emit)).context_for(
-        Verdict("allow", "", confined=True, path="/judged")
+    context = CallGate(handle, Features(handle.emit)).context_to_run(
+        BashTool(), Verdict("allow", "", confined=True, path="/judged")
     )
     assert context == replace(handle.context, judged="/judged")
