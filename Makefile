@@ -40,6 +40,7 @@ soak: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.faults.soak --kills 1000
 	$(BIN)/python -m ctxagent.tests.faults.walk --steps 20000
 	$(BIN)/python -m ctxagent.tests.faults.shell --scripts 20000
+	$(BIN)/python -m ctxagent.tests.security.adversary.run --commands 10000
 	SEARCHES=2000 $(BIN)/pytest -n 2 tests/security/attacks/test_exchanged_folders.py
 
 screens: $(STAMP)

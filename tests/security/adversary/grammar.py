@@ -118,7 +118,7 @@ class _Maker:
         return " ".join(filter(None, words))
 
     def _by_rule(self) -> str:
-        name = self._rng.choices(("pytest", "make", "npm test"), (4, 8, 1))[0]
+        name = self._rng.choices(("pytest", "make", "npm test"), (3, 8, 1))[0]
         return " ".join(filter(None, (name, *self._options(*_BY_RULE[name]))))
 
     def _feeding(self) -> str:

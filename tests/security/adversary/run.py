@@ -69,6 +69,8 @@ class Adversary:
             return None
         effects = self.observer.run(scene, command)
         self.counts["timed out"] += effects.timed_out
+        if effects.timed_out:
+            print(f"timed out: {command!r}", file=sys.stderr)
         found = {s: s.holes(verdict, command, effects) for s, verdict in allowing.items()}
         wrong = {setting: holes for setting, holes in found.items() if holes}
         if not wrong:

@@ -185,8 +185,11 @@ def _make_programs(folder: Path, marks: Path) -> None:
     for name, file in OBEDIENT.items():
         text = f"#!/bin/sh\n[ ! -e {file} ] || echo obeyed:{name} >> {marks}\n"
         _write(folder / name, text, 0o755)
-    for name, module in (("python3", ""), ("pytest", " -P -m pytest")):
-        _write(folder / name, f'#!/bin/sh\nexec {sys.executable}{module} "$@"\n', 0o755)
+    # Of the plugins of this environment, only the one that can start other programs.
+    alone = "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 exec"
+    tests = f"{alone} {sys.executable} -P -m pytest -p xdist.plugin"
+    for name, start in (("python3", f"exec {sys.executable}"), ("pytest", tests)):
+        _write(folder / name, f'#!/bin/sh\n{start} "$@"\n', 0o755)
 
 
 def _make_project(project: Path, marks: Path) -> None:

@@ -24,6 +24,7 @@ from .scenes import GUARDED_SECRET, OUTSIDE_SECRET, Scene, build_scenes
 
 # Nothing of the machine itself is put at risk: the sandbox may have a fault.
 _OF_THE_MACHINE = re.compile(r"\b(?:date|hostname|dd|ps|ping|daemon|instaweb|pastebin)\b")
+BYPASS = "only the words of a command are judged in bypass mode: the sandbox hides no guarded file"
 EVERY, COUNT = 19, 45  # commands
 
 
@@ -52,7 +53,10 @@ def context_of(scene: Scene, state: Path) -> Context:
 
 @needs_bwrap
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["sandboxed", "bypass"])
+@pytest.mark.parametrize(
+    "mode",
+    ["sandboxed", pytest.param("bypass", marks=pytest.mark.xfail(strict=True, reason=BYPASS))],
+)
 def test_the_sandbox_holds_what_is_not_asked_about(tmp_path: Path, mode: PermissionMode) -> None:
     (scene,) = (s for s in build_scenes(tmp_path, tmp_path / "marks") if s.name == "plain")
 
@@ -80,6 +84,6 @@ def test_the_sandbox_holds_what_is_not_asked_about(tmp_path: Path, mode: Permiss
         assert mode == "bypass" or OUTSIDE_SECRET not in str(result.content), command
         assert GUARDED_SECRET not in str(result.content), command
     kept = ("project/.git/hooks", "project/.git/config", "project/.envrc", "project/.env")
-    changed = [path for path in scene.changes() if not path.startswith("project/")]
-    changed += [path for path in scene.changes() if path.startswith(kept)]
+    # The session's own folder is `project-state`.
+    changed = [path for path in scene.changes() if path.startswith(("outside", "home", *kept))]
     assert changed == []
