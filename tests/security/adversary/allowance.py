@@ -31,6 +31,7 @@ _PROTECTED = re.compile(
 _RUNS_LATER = re.compile(r"project/\.git/(?:hooks/(?!.*\.sample$)|info/attributes|modules/).*")
 _PLAIN_SETTING = re.compile(
     r"\[(?:branch|remote) .*\]|(?:remote|merge|url|fetch|rebase) = .*|repositoryformatversion = .*"
+    r"|\[extensions\]|worktreeConfig = true|sparseCheckout(?:Cone)? = \w+"
 )
 _GIT_TALKS = re.compile(r"\b(?:fetch|pull|push|ls-remote|clone|remote|submodule)\b")
 _GUARDED = re.compile(r"project/(?:\.env|secrets/.*|asked\.txt)")
