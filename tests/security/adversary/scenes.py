@@ -202,7 +202,7 @@ def _make_project(project: Path, marks: Path) -> None:
     targets = ("all", "test", "evil")
     makefile = "".join(MAKEFILE.format(name=name, marks=marks) for name in targets)
     _write(project / "Makefile", makefile)
-    scripts = {name: f"echo npm:{name} >> {marks}" for name in ("test", "evil")}
+    scripts = {name: f"echo npm:{name} >> {marks} #" for name in ("test", "evil")}
     shown = ", ".join(f'"{name}": "{script}"' for name, script in scripts.items())
     _write(project / "package.json", f'{{"name": "x", "scripts": {{{shown}}}}}\n')
     _write(project / "evil.sh", SHELL_MARK.format(name="sh:evil", marks=marks), 0o755)
@@ -219,6 +219,7 @@ def _make_surroundings(place: Path, marks: Path) -> None:
     _write(place / "outside/test_out.py", TEST_FILE.format(mark=_python_mark("outside", marks)))
     _write(place / "outside/tool", SHELL_MARK.format(name="outside:tool", marks=marks), 0o755)
     _write(place / "outside/args", "-q\n")
+    _write(place / "home/.npmrc", "update-notifier=false\n")
     _write(place / "home/.gitconfig", "[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n")
 
 
