@@ -225,6 +225,8 @@ class _Outcome:
             )
             way = blocked if asks else "" if self.sandbox.required else "unsandboxed"
             move = f" If that is why, call it again with {way}: the user is asked" if way else ""
+            if blocked == "repository":
+                move = f" Git alone may write .git: run it as a command of its own.{move}"
             yield f"[{where}{move}]"
 
     def blocked(self, complaint: str) -> str:
