@@ -37,7 +37,7 @@ _GIT_TALKS = re.compile(r"\b(?:fetch|pull|push|ls-remote|clone|remote|submodule)
 _GUARDED = re.compile(r"project/(?:\.env|secrets/.*|asked\.txt)")
 # Marks that a rule is for, as its command runs the project's code of this kind.
 _MARKS = {
-    "pytest": re.compile(r"py:(?!outside|sitecustomize|usercustomize).*"),
+    "pytest": re.compile(r"py:(?!outside).*"),
     "make": re.compile(r"make:(?!outside).*"),
     "npm test": re.compile("npm:test"),
 }

@@ -24,7 +24,6 @@ from .scenes import GUARDED_SECRET, OUTSIDE_SECRET, Scene, build_scenes
 
 # Nothing of the machine itself is put at risk: the sandbox may have a fault.
 _OF_THE_MACHINE = re.compile(r"\b(?:date|hostname|dd|ps|ping|daemon|instaweb|pastebin)\b")
-BYPASS = "only the words of a command are judged in bypass mode: the sandbox hides no guarded file"
 EVERY, COUNT = 19, 45  # commands
 
 
@@ -53,10 +52,7 @@ def context_of(scene: Scene, state: Path) -> Context:
 
 @needs_bwrap
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "mode",
-    ["sandboxed", pytest.param("bypass", marks=pytest.mark.xfail(strict=True, reason=BYPASS))],
-)
+@pytest.mark.parametrize("mode", ["sandboxed", "bypass"])
 def test_the_sandbox_holds_what_is_not_asked_about(tmp_path: Path, mode: PermissionMode) -> None:
     (scene,) = (s for s in build_scenes(tmp_path, tmp_path / "marks") if s.name == "plain")
 
