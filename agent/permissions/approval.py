@@ -395,22 +395,27 @@ class Approval:
             return self._doubtful(f"the repository makes git run {named}", script)
         if git_looks and (objection := self._git_reads(bases, script)):
             return objection
+        unconfined = part.name == "git" and not (git_looks and self.looks_confined())
+        if unconfined and (leaves := next(filter(None, map(git.path_that_leaves, bases)), "")):
+            return self._doubtful(f"the index of the repository names {leaves}", script)
         looking = Verdict("ask", f"{shown} may change something", wanted)
         if looks:
             looking = self._judge_looking(plain, script, bases, handed_names=hands_over)
-        if looking.action == "allow" and not hands_over:
+        if (looking.action == "allow" and not hands_over) or looking.guarded:
             return looking
+        if not known and has_read_only_form(part.name):
+            reason = f"`{part.name}` is not the system's: it is found in what commands can change"
+            return Verdict("ask", reason, wanted)
         # Where a command goes is a matter of paths, so that what follows is judged from there.
         inside = partial(self._is_inside, bases=bases)
         if part.name != "cd" and (
             rule := self._rules.matching("Bash", part, "allow", "session", inside=inside)
         ):
+            if guarded := self._git_shows_guarded(part, bases, script):
+                return guarded
             if hidden := self._unclear_path(part, bases):
                 return self._doubtful(f"{hidden} may stand for a file that a rule guards", script)
             return verdict_by_rule("allow", shown, rule)
-        if not looks and not known and has_read_only_form(part.name):
-            reason = f"`{part.name}` is not the system's: it is found in what commands can change"
-            return Verdict("ask", reason, wanted)
         if not looks and (near := self._rules.nearly_matching(part, inside)):
             return Verdict("ask", f"the rule {near[0]} does not cover `{near[1]}`", wanted)
         return looking
@@ -513,15 +518,22 @@ class Approval:
         verdicts += [self._judge_file(word, script, bases, edits=False) for word in files]
         folders = searched_folders(part)
         verdicts += [self._judge_folder(word, script, base) for word in folders for base in bases]
-        for rule, matcher in (
-            self._rules.covering("Read", "deny", "ask") if part.name == "git" else ()
-        ):
-            guarded = bool if rule.any else matcher.matches
-            if any(git.may_show_file(part, base, guarded) for base in bases):
-                verdicts.append(self._guarded(f"it may show what the rule {rule} is for", script))
+        if guarded := self._git_shows_guarded(part, bases, script):
+            verdicts.append(guarded)
         if follows_links(part, bases):
             verdicts.append(self._doubtful("it follows links, wherever they lead", script))
         return reduce(stricter, verdicts)
+
+    def _git_shows_guarded(
+        self, part: SimpleCommand, bases: Sequence[str], script: Script
+    ) -> Verdict | None:
+        """Judge a git command by the tracked files that rules guard; None if it shows none."""
+        rules = self._rules.covering("Read", "deny", "ask") if part.name == "git" else ()
+        for rule, matcher in rules:
+            guarded = bool if rule.any else matcher.matches
+            if any(git.may_show_file(part, base, guarded) for base in bases):
+                return self._guarded(f"it may show what the rule {rule} is for", script)
+        return None
 
     def _judge_file(
         self, word: Word, script: Script, bases: Sequence[str], *, edits: bool

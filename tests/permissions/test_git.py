@@ -1,12 +1,16 @@
 """Git commands and repositories: what a command shows of files, and what git would run."""
 
+import hashlib
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.permissions.shell import git
 from ctxagent.agent.permissions.shell.parser import SimpleCommand, parse
+from ctxagent.tools.bash import BashParams, BashTool
 
 
 def run(folder: Path, *words: str) -> None:
@@ -133,11 +137,44 @@ def test_the_files_that_git_tracks(shared: Path, tmp_path: Path) -> None:
     assert git.repository_top(str(tmp_path)) == str(tmp_path)
 
 
+def test_an_index_with_shortened_paths(repository: Path) -> None:
+    folder = repository / "src" / "with a long name"
+    folder.mkdir(parents=True)
+    for number in range(300):
+        (folder / f"file{number}.py").touch()
+    (repository / "z").touch()
+    for version in ("2", "4"):
+        run = ["git", "-C", str(repository), "-c", "core.quotepath=off"]
+        subprocess.run([*run, "add", "."], check=True)
+        subprocess.run([*run, "update-index", "--index-version", version], check=True)
+        listed = subprocess.run([*run, "ls-files"], capture_output=True, text=True, check=True)
+        found = git.tracked_paths(str(repository))
+        assert found == [f"{repository}/{line}" for line in listed.stdout.splitlines()]
+        assert git.path_that_leaves(str(repository)) == ""
+
+
+@pytest.mark.parametrize("path", ["../secret", "/etc/shadow", "src/../../secret", "..", "a/../b"])
+def test_an_index_that_leads_out_of_the_project(repository: Path, path: str) -> None:
+    """Git itself writes no such index; a packed folder may bring one."""
+    name = path.encode()
+    entry = bytes(24) + b"\0\0\x81\xa4" + bytes(32) + len(name).to_bytes(2, "big") + name
+    entry += bytes(8 - len(entry) % 8)
+    data = b"DIRC\0\0\0\2\0\0\0\1" + entry
+    (repository / ".git" / "index").write_bytes(data + hashlib.sha1(data).digest())
+    leaves = os.path.normpath(path) if path != "a/../b" else ""
+    assert git.path_that_leaves(str(repository)) == leaves
+    for command in ("git diff", "git add .", "git status"):
+        approval = Approval(cwd=repository, allow=["Bash(git:*)"], path="/usr/bin:/bin")
+        asked = approval.judge(BashTool(), BashParams(command=command)).action == "ask"
+        assert asked is bool(leaves)
+
+
 def test_an_index_that_cannot_be_read_may_hold_any_file(repository: Path) -> None:
     index = repository / ".git" / "index"
     for data in (
         b"DIRC",
-        b"DIRC\0\0\0\4\0\0\0\0",
+        b"DIRC\0\0\0\5\0\0\0\0",
+        b"DIRC\0\0\0\4\0\0\0\1",
         b"DIRC\0\0\0\2\0\0\0\1",
         b"DIRC\0\0\0\2sdir\0\0\0\0",
     ):

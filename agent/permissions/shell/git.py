@@ -20,7 +20,7 @@ from .wrappers import name_set
 # Without options these show names and messages, or nothing of files.
 _BRIEF_SUBCOMMANDS = name_set("log reflog whatchanged diff-tree diff-index diff-files")
 _PATCH_SUBCOMMANDS = name_set("diff stash")
-_CONTENT_SUBCOMMANDS = name_set("show blame grep cat-file range-diff")
+_CONTENT_SUBCOMMANDS = name_set("show blame grep cat-file range-diff archive format-patch")
 _SUMMARY_OPTION = re.compile(
     r"-s|--(?:stat|shortstat|numstat|dirstat|summary|name-only|name-status|raw|no-patch|quiet)"
     r"(?:=.*)?"
@@ -40,6 +40,8 @@ _PATHSPEC_MAGIC = re.compile(r"[*?\[\\]|^:")  # of git's own patterns, in quotes
 
 MAX_GIT_FILE_BYTES = 64 << 20
 _MAX_REPOSITORY_DEPTH = 3  # repositories in repositories
+_LEAVING = re.compile(rb"\0/|\.\.[/\0]")  # a path that leaves, or bytes that look so
+_COMPRESSED = b"\0\0\0\4"  # the version of an index with shortened paths
 _GITLINK = b"\0\0\xe0\0"  # the mode of a repository inside, in an index
 _UNREADABLE = (OSError, ValueError, IndexError, struct.error)
 _SPARSE_EXTENSION = b"sdir\0\0\0\0"  # some entries are whole folders, with what is inside of them
@@ -184,6 +186,23 @@ def tracked_paths(folder: str) -> list[str] | None:
         return None
 
 
+def path_that_leaves(folder: str) -> str:
+    """Return a path in the index of a folder's repository that leads out of it, "" for none. Git
+    never writes one, and reads what it names. An index that cannot be read counts as one."""
+    for root in _repository_roots(folder):
+        try:
+            own = _git_folder(root)
+            for index in (own / "index", *own.glob("sharedindex.*")):
+                data = _read_bytes(index)
+                if _LEAVING.search(data) or data[4:8] == _COMPRESSED:
+                    paths = [os.path.normpath(path) for _, path in _index_entries(data)]
+                    if found := next((p for p in paths if f"{p}/".startswith(("/", "../"))), ""):
+                        return found
+        except _UNREADABLE:
+            return f"{root}/.git/index, which cannot be read"
+    return ""
+
+
 def repository_top(folder: str) -> str:
     """Return the folder that paths in commits count from; the given one outside of a repository."""
     return str(next(iter(_repository_roots(folder)), folder))
@@ -323,12 +342,25 @@ def _index_entries(data: bytes) -> Iterator[tuple[bytes, str]]:
     if not data:
         return
     version, count = struct.unpack(">II", data[4:12])
-    if version not in (2, 3) or _SPARSE_EXTENSION in data:
+    if version not in (2, 3, 4) or _SPARSE_EXTENSION in data:
         raise ValueError("its index is of another kind")
-    place = 12
+    place, path = 12, b""
     for _ in range(count):
-        extended = version == 3 and data[place + 60] & 0x40
-        name = place + (64 if extended else 62)
+        extended = version > 2 and data[place + 60] & 0x40
+        name, kept = place + (64 if extended else 62), 0
+        if version == 4:  # the path begins like the one before, but for so many bytes
+            cut, name = _variable_length(data, name)
+            kept = len(path) - cut
         end = data.index(b"\0", name)
-        yield data[place + 24 : place + 28], os.fsdecode(data[name:end])
-        place += (end - place + 8) & ~7
+        path = path[:kept] + data[name:end]
+        yield data[place + 24 : place + 28], os.fsdecode(path)
+        place = end + 1 if version == 4 else place + ((end - place + 8) & ~7)
+
+
+def _variable_length(data: bytes, place: int) -> tuple[int, int]:
+    """Return the number at a place of an index, and the place behind it."""
+    value = data[place] & 127
+    while data[place] & 128:
+        place += 1
+        value = (value + 1 << 7) | data[place] & 127
+    return value, place + 1
