@@ -51,6 +51,7 @@ from .shell.read_only import (
     hands_names_over,
     has_read_only_form,
     is_read_only,
+    looks_plainly,
     path_arguments,
     reads_files,
     searched_folders,
@@ -283,10 +284,12 @@ class Approval:
             verdicts.append(self._doubtful(reason, script))
         verdict = reduce(stricter, verdicts or [Verdict("allow", "it does nothing")])
         verdict = replace(verdict, looks=looks and verdict.action == "allow")
-        return replace(
-            self._by_whole_command(text, script, bases, verdicts, verdict),
-            writes_repository=self._is_plain_git(script),
-        )
+        verdict = self._by_whole_command(text, script, bases, verdicts, verdict)
+        # What is asked about may throw commits away: then only a question lets it write.
+        kept = all(keeps_history(part) for part in script.parts if part.name == "git")
+        by_rule = verdict.action == "allow" and not verdict.confined
+        writes = (kept or by_rule) and self._is_plain_git(script, bases)
+        return replace(verdict, writes_repository=writes)
 
     def _by_whole_command(
         self,
@@ -334,11 +337,17 @@ class Approval:
         runs = any(part.name.rpartition("/")[2] == "git" for part in script.parts)
         return runs or any(".git" in path.split("/") for path in paths_written(script, self._cwd))
 
-    def _is_plain_git(self, script: Script) -> bool:
-        """Tell whether a command is git alone, beside commands that cannot write its repository."""
+    def _is_plain_git(self, script: Script, bases: Sequence[str]) -> bool:
+        """Tell whether a command is git alone, beside commands that cannot write its repository:
+        nothing in it is in doubt, and no file is written by the shell."""
+        if script.doubt or script.writes:
+            return False
         names = [part.name for part in script.parts]
         return "git" in names and all(
-            part.name in ("git", "mkdir", "touch") or part.wrapper or is_read_only(part)
+            not part.doubt
+            and self._is_known(part, script, bases)
+            and (part.name in ("git", "mkdir", "touch") or part.wrapper or looks_plainly(part))
+            and all(word.fixed or word.whole for word in part.words)
             for part in script.parts
         )
 
@@ -437,9 +446,13 @@ class Approval:
         return self.looks_confined() and self.guarded_files() is not None
 
     def _is_inside(self, text: str, bases: Sequence[str]) -> bool:
-        """Tell whether a path in a command, as it is written, lies in the project."""
+        """Tell whether a path in a command, as it is written, lies in the project, and not in what
+        belongs to git."""
         forms = [form for base in bases for form in path_forms(text, base)]
-        return bool(forms) and all(is_within(form, self._project) for form in forms)
+        return bool(forms) and all(
+            is_within(form, self._project) and ".git" not in form.casefold().split("/")
+            for form in forms
+        )
 
     def _git_reads(self, bases: Sequence[str], script: Script) -> Verdict | None:
         """Judge what git would read because of where a repository's own files lead; None if all of

@@ -20,7 +20,7 @@ from functools import lru_cache
 from ..errors import UsageError
 from .shell.command_table import first_operand, plainly_inside, stray_word
 from .shell.parser import Script, SimpleCommand, Word
-from .shell.read_only import has_read_only_form
+from .shell.read_only import does_more, has_read_only_form
 from .shell.rule_match import RuleMatch, has_options, match_in_any_order
 from .shell.wrappers import name_set
 
@@ -244,7 +244,8 @@ def allows_part(
     if command.pattern:
         matches = bool(command.pattern.fullmatch(part.source))
         starred = UNESCAPED_STAR.search(subject)
-        return matches and not (starred and stray_word(part, 1, subject, inside))
+        strays = starred and (stray_word(part, 1, subject, inside) or does_more(part))
+        return matches and not strays
     return not uncovered_word(rule, part, inside)
 
 
@@ -254,7 +255,8 @@ def uncovered_word(rule: Rule, part: SimpleCommand, inside: Callable[[str], bool
     words = _command_pattern(rule.subject or "").words
     if not is_prefix(rule) or _match_prefix(words, part.words) != "yes":
         return part.name
-    return stray_word(part, len(words), "", inside)
+    stray = stray_word(part, len(words), "", inside)
+    return stray or (part.words[-1].text if does_more(part) else "")
 
 
 def forbids_part(rule: Rule, part: SimpleCommand) -> RuleMatch:

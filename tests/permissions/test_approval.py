@@ -857,16 +857,22 @@ def test_paths_of_a_rule_may_be_absolute(project: Path) -> None:
     ("command", "plain"),
     [
         ("git commit -m x", True), ("git add . && git commit -m x", True),
-        ("cd src && git add app.py", True), ("git log | head", True), ("git stash clear", True),
+        ("cd src && git add app.py", True), ("git log | head", True), ("git stash clear", False),
         ("mkdir x && git mv src x", True), ("echo x && git tag v1", True),
         ("make && git commit -m x", False), ("rm -rf .git", False), ("ls", False),
         ("find . -delete; git status", False), ("xargs git add < f", False),
+        ('git status; f=.git/HEAD; echo bad > "$f"', False), ("git status > x", False),
+        ("GIT_EDITOR='sh x' git commit", False), ("PATH=$PWD/bin:$PATH; git status", False),
+        ("git status; [[ -v 'a[$(sh x)]' ]]", False), ("git -c alias.z='!sh x' z", False),
+        ("GIT_CONFIG_COUNT=1 git gc", False), ("touch $x/HEAD; git status", False),
+        ("git add f; awk 'BEGIN{print 1}'", False), ("git rebase --exec ./x main", False),
+        ("git rebase --continue", False), ("git bisect run ./x", False),
     ],
 )  # fmt: skip
 def test_git_that_runs_alone_may_write_its_repository(
     project: Path, command: str, plain: bool
 ) -> None:
-    approval = Approval(cwd=project, mode="bypass")
+    approval = Approval(cwd=project, mode="bypass", path="/usr/bin:/bin")
     assert judge(approval, "Bash", command).writes_repository is plain
 
 

@@ -18,7 +18,8 @@ SED_DOES_MORE = [
     ["R f"], ["W f"], ["a text"], ["i text"], ["c text"], ["b end"], [":label"], ["s/a/b"],
     ["s/a"], ["s"], ["y/a/b"], ["/a"], ["/a/w f"], ["s\\a\\b\\"], ["sxaxbx"], ["s a b "],
     ["s/[/]/w f/"], ["s/a/[/;w f"], ["1,2,3p"], ["-e", "p", "-e", "w f"], ["-e"],
-    ["--expression", "w f"], ["y/a/b/w f"],
+    ["--expression", "w f"], ["y/a/b/w f"], ["s/[]/][/p;/[]/p;/e;s/p/x/p"], ["s/[^]/]/x/"],
+    ["/[[.].]/]/p"], ["s/[[=]=]/]/x/;w f"],
 ]  # fmt: skip
 AWK_PRINTS = [
     ["1"], ["{print}"], ["{print $1}", "f"], ["-F:", "{print $1}", "f"], ["-F", ":", "{print $1}"],
@@ -27,6 +28,7 @@ AWK_PRINTS = [
     ["{printf \"%s\", $1}"],
 ]  # fmt: skip
 AWK_DOES_MORE = [
+    ['BEGIN{system \\\n("x")}'], ['{system("x")}'], ["{close(1)}"], ["{unknown($1)}"],
     [], ["-F:"], ["-v", "n=1"], ["-v"], ["-v", "n", "1"], ["-v", "1n=2", "1"], ["-f", "prog"],
     ["-i", "inplace", "1"], ["-E", "prog"], ["--file=prog"], ["1", "-f", "prog"], ["1", "f", "-x"],
     ["BEGIN{system(\"x\")}"], ["{getline}"], ["@load \"x\""], ["{print | \"sh\"}"],

@@ -17,6 +17,7 @@ from .parser import SimpleCommand, Word
 _MAX_NAME_WORDS = 5  # `uv run python -m pytest`
 _VERSION = re.compile(r"(?<=[a-z])[\d.]+$")
 _GIT_VALUED_OPTIONS = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
+_URL = re.compile(r"(?:https?|ssh|git)://|[\w.-]+@[\w.-]+:")
 _MAKE_OWN = re.compile(r"(?:\.?SHELL\w*|G?(?:NU)?MAKE\w*)[:+?]*|.*!", re.DOTALL)  # its settings
 _MAKE_VALUE = re.compile(r"[\w.,:+@%][\w.,:+@%/-]*|")
 _OPTION_SETS = ("flags", "values", "optional", "files")
@@ -60,6 +61,8 @@ class CommandTable:
         return self.of_git or self.operands in ("project", "tests", "make", "remote")
 
     def takes_value(self, option: str) -> bool:
+        if option in self.optional:
+            return False
         return option in self.values or option in self.files or option in self.patterns
 
     def with_rule(self) -> "CommandTable":
@@ -223,7 +226,7 @@ def _options(table: CommandTable, word: Word, rest: list[Word]) -> list[tuple[st
         return [(text, None)]
     found: list[tuple[str, Word | None]]
     if table.takes_value(text):
-        found = [(text, rest.pop(0))] if rest else []
+        found = [(text, rest.pop(0))] if rest and _is_value(table, rest[0]) else []
     elif text in table.optional:
         return [(text, None)]
     elif equals and (table.takes_value(name) or name in table.optional):
@@ -245,12 +248,18 @@ def _bundle(table: CommandTable, word: Word, rest: list[Word]) -> list[tuple[str
             continue
         if name in table.optional:
             value: Word | None = replace(word, text=glued)
-        elif table.takes_value(name) and (glued or rest):
+        elif table.takes_value(name) and (glued or (rest and _is_value(table, rest[0]))):
             value = replace(word, text=glued) if glued else rest.pop(0)
         else:
             return []
         return [*options, (name, value)] if _is_allowed(table, name, value) else []
     return options
+
+
+def _is_value(table: CommandTable, word: Word) -> bool:
+    """Tell whether the next word is certainly the value of an option. Programs differ about one
+    that looks like an option itself; those with whole words for options (find) do not."""
+    return not table.bundles or bool(re.fullmatch(r"(?!-)(?s:.*)|-\d*", word.text))
 
 
 def _is_allowed(table: CommandTable, name: str, value: Word | None) -> bool:
@@ -329,9 +338,17 @@ def _stays(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bo
         name, equals, value = text.partition("=")
         plain = not equals or (_MAKE_VALUE.fullmatch(value) and not _MAKE_OWN.fullmatch(name))
         return bool(plain) and text != "-" and inside(value if equals else text)
-    if table.operands == "remote" and ("::" in text or text.startswith("file:")):
-        return False
+    if table.operands == "remote":
+        return _is_remote(text, table.name) and inside(text)
     return inside(text)
+
+
+def _is_remote(text: str, command: str) -> bool:
+    """Tell whether an operand names another repository or refs there: not a helper that runs, not
+    a repository on this machine, and no refs of our own to be overwritten."""
+    if "::" in text or re.match(r"file:|\+|\.{0,2}/|\.{1,2}$|~", text):
+        return False
+    return command == "git push" or ":" not in text or bool(_URL.match(text))
 
 
 def plainly_inside(path: str) -> bool:

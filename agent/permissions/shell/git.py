@@ -48,7 +48,7 @@ _SPARSE_EXTENSION = b"sdir\0\0\0\0"  # some entries are whole folders, with what
 # Settings that name programs, or have git look elsewhere.
 _SETTINGS = name_set(
     "external command textconv clean smudge process program promisor partialclone path hookspath "
-    "worktree alternaterefscommand driver submodule objectformat"
+    "worktree alternaterefscommand driver submodule objectformat showsignature"
 )
 _HEAD = re.compile(r"ref: refs/|[0-9a-f]{40}")
 _GIT_LFS_COMMAND = re.compile(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?\s*')
@@ -277,7 +277,7 @@ def _settings(root: Path) -> Iterator[tuple[str, str, str]]:
     folder = _git_folder(root)
     for file in (_common_folder(folder) / "config", folder / "config.worktree"):
         for key, value in settings_in(_read_text(file)):
-            if key in _SETTINGS:
+            if key in _SETTINGS or "%G" in value:  # a format that starts gpg
                 yield file.name, key, value.strip()
 
 

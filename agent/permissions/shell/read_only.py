@@ -95,6 +95,21 @@ def is_read_only(part: SimpleCommand) -> bool:
     return check is None or check([word.text for word in words])
 
 
+def looks_plainly(part: SimpleCommand) -> bool:
+    """Tell whether a command only looks, and has no program text among its arguments."""
+    return part.name not in _CHECKS and is_read_only(part)
+
+
+def does_more(part: SimpleCommand) -> bool:
+    """Tell whether the arguments of a program have it do more than look, beyond its options: a
+    program text of sed that writes, for one. Of other programs nothing is told."""
+    check = _CHECKS.get(part.name.rpartition("/")[2])
+    words = part.words[1:]
+    return check is not None and not (
+        all(word.fixed for word in words) and check([word.text for word in words])
+    )
+
+
 def takes_any_words(part: SimpleCommand) -> bool:
     """Tell whether a command that only looks does so whatever further words it is given."""
     known = known_command(part)

@@ -12,8 +12,11 @@ from .wrappers import name_set
 _SED_OPTION = re.compile(r"-[nErsuz]+|--quiet|--silent|--regexp-extended|--separate|--null-data")
 _SED_ADDRESS = re.compile(r"\d+(?:~\d+)?|\$|\+\d+|~\d+")
 _SED_COMMAND = re.compile(r"[pdPDgGhHxnN=l{}]|q\d*|Q\d*")
+_ODD_BRACKET = re.compile(r"\[\^?\]|\[[.=]")  # its first bracket to close does not close it
 _SED_FLAGS = re.compile(r"[gpiI\d]*")
-_AWK_DANGER = re.compile(r"getline|ARGV|ARGC|PROCINFO|@|(?<!\|)\|(?!\|)")
+_AWK_DANGER = re.compile(
+    r"system|extension|close|fflush|\\\n|getline|ARGV|ARGC|PROCINFO|@|(?<!\|)\|(?!\|)"
+)
 _AWK_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
 _AWK_FUNCTIONS = name_set(
     "and asort asorti atan2 compl cos exp gensub gsub if in index int length log lshift match "
@@ -102,7 +105,7 @@ def _delimited(text: str, count: int) -> str | None:
         if found is None:
             return None
         plain = re.sub(r"\\.", "", found[1])
-        if plain.count("[") != plain.count("]"):
+        if plain.count("[") != plain.count("]") or _ODD_BRACKET.search(plain):
             return None
         rest = rest[found.end() :]
     return rest
