@@ -509,7 +509,8 @@ def _mount_arguments(regions: Mapping[str, Region]) -> Iterator[str]:
             yield from ("--tmpfs", path)
             sealed += [path] if access == "hidden" else []
         else:
-            yield from ("--dev-bind", "/dev/null", path)
+            # Read-only, so that no mode of the system's own device is changed there.
+            yield from ("--dev-bind", "/dev/null", path, "--remount-ro", path)
     for path in sealed:
         yield from ("--remount-ro", path)
 

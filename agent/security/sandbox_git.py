@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...tools.system.git_links import linked_folders
+from ..permissions.shell.git import submodules_in_place
 
 # What need not be there, and would have git read its configuration, hooks or objects elsewhere.
 _MAY_APPEAR = ("config.worktree", "hooks", "commondir", "objects/info/alternates")
@@ -32,7 +33,8 @@ def find_repository(cwd: str) -> GitFolders:
     for folder in (Path(cwd), *Path(cwd).parents):
         entry = folder / ".git"
         if entry.is_dir():
-            return git_folders([os.path.realpath(entry)])
+            inner = (os.path.realpath(each / ".git") for each in submodules_in_place(folder))
+            return git_folders([os.path.realpath(entry), *filter(os.path.isdir, inner)])
         if entry.is_file():
             found = linked_folders(entry)
             place = git_folders(found)

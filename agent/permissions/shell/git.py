@@ -261,6 +261,14 @@ def _read_configured_programs(root: Path, depth: int) -> Iterator[str]:
         yield from _configured_programs(inner, depth + 1)
 
 
+def submodules_in_place(root: Path) -> list[Path]:
+    """Return the top folders of the repositories in the index of one; [] if it is unreadable."""
+    try:
+        return list(_repositories_inside(root))
+    except _UNREADABLE:
+        return []
+
+
 def _repositories_inside(root: Path) -> Iterator[Path]:
     """Yield the top folders of the repositories that the index of one has inside of it."""
     folder = _git_folder(root)

@@ -356,3 +356,38 @@ def test_where_nothing_holds_looking(place: Field, monkeypatch: pytest.MonkeyPat
     assert not box.holds_looking
     talk, _ = talking(place, [{"command": "cat ../../outside/file"}], "off", looks, mode="ask")
     assert texts(talk) == [SECRET]
+
+
+@needs_bwrap
+def test_many_files_of_a_command_hide_no_file_from_the_rule(
+    secretive: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that makes more files than the sandbox can hide gains nothing by it."""
+    monkeypatch.setattr(approval, "MAX_GUARDED", 5)
+    make = "import os; [os.mkdir(f'd{n}') or open(f'd{n}/.e' + 'nv', 'w') for n in range(6)]"
+    read = "python3 -c \"print(open('.e' + 'nv').read())\""
+    commands = [{"command": "true"}, {"command": f'python3 -c "{make}"'}, {"command": read}]
+    talk, _ = talking(secretive, commands, deny=["Read(.env)"])
+    assert (secretive.cwd / "d5/.env").exists()
+    assert DENIED not in "".join(texts(talk))
+
+
+@needs_bwrap
+def test_a_denied_file_takes_no_other_mode(secretive: Field) -> None:
+    """The device that stands in its place is that of the system."""
+    mode = os.stat("/dev/null").st_mode
+    talk, _ = talking(secretive, [{"command": "chmod -R go-rwx ."}], deny=["Read(.env)"])
+    assert "Read-only" in texts(talk)[0]
+    assert os.stat("/dev/null").st_mode == mode
+
+
+@needs_bwrap
+def test_a_submodule_with_its_repository_in_place(place: Field) -> None:  # noqa: F811
+    inner = place.cwd / "inner"
+    git(place.cwd, "init", "-q", str(inner))
+    git(inner, "commit", "-q", "--allow-empty", "-m", "one")
+    git(place.cwd, "add", "inner")
+    remove = "import shutil; shutil.rmtree('inner/.git', ignore_errors=True)"
+    talking(place, [{"command": f'python3 -c "{remove}"'}])
+    assert (inner / ".git/HEAD").exists()
+    git(inner, "log")
