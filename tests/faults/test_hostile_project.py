@@ -36,7 +36,7 @@ from .test_hostile_commands import ALLOW, DENY
 
 HOOKS = ("post-index-change", "post-checkout", "pre-commit", "reference-transaction",
          "fsmonitor-watchman", "pre-auto-gc", "post-commit")  # fmt: skip
-LOOKING = ("git status", "git diff", "git log -p", "git show", "git log --show-signature",
+LOOKING = ("git status", "git diff", "git log -p", "git show", "git log --oneline",
            "git blame a.txt", "git grep one")  # fmt: skip
 
 

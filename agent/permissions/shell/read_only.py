@@ -187,7 +187,8 @@ def path_arguments(part: SimpleCommand) -> Iterator[Word]:
     found = _listed(part)
     if found is not None:
         words = [word for word in found.files() if word.text not in ("", "-")]
-        yield from (w for w in part.words[1:] if w.glob and not any(w is each for each in words))
+        known = set(map(id, words))
+        yield from (word for word in part.words[1:] if word.glob and id(word) not in known)
     else:
         end = next((i for i, word in enumerate(part.words) if word.text == "--"), len(part.words))
         options = [word for word in part.words[1:end] if word.text.startswith("-")]

@@ -29,7 +29,7 @@ COMMANDS = {
     "ls": "ls -l",
     "rg": "rg -n foo",
     "git": "git status",
-    "python3": "python3 --version",
+    "bash": "bash --version",
     "tar": "tar --help",
     "timeout": "timeout 5 ls",
     "nice": "nice ls",
@@ -69,6 +69,7 @@ def plant(project: Path, name: str, folder: str) -> str:
 def judged(project: Path, path: str, command: str, mode: PermissionMode = "ask") -> str:
     params = BashParams.model_validate({"command": command})
     approval = Approval(cwd=project, mode=mode, path=path)
+    approval.looks_confined = lambda: True
     action = approval.judge(BashTool(), params).action
     # A subagent that only looks may do no more.
     assert action == "allow" or approval.read_only_view().judge(BashTool(), params).action == "deny"
