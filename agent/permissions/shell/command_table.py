@@ -115,26 +115,41 @@ def _sets(keys: Mapping[str, Any]) -> dict[str, frozenset[str]]:
 
 
 @cache
-def _tables() -> Mapping[str, CommandTable]:
-    """Return the tables of all commands by their names and aliases."""
+def _sources() -> Mapping[str, tuple[str, str]]:
+    """Return the name and the text of each table, by its name and its aliases. A table is parsed
+    when it is needed first: all of them take longer than a command."""
     text = Path(__file__).with_name("commands.toml").read_text(encoding="utf-8")
-    raw: dict[str, dict[str, Any]] = tomllib.loads(text)
-    return {
-        alias: table
-        for name, keys in raw.items()
-        for table in [_table(name, keys, raw)]
-        for alias in (name, *keys.get("alias", ()))
-    }
+    found = {}
+    for part in re.split(r"^(?=\[)", text, flags=re.MULTILINE)[1:]:
+        head, _, rest = part.partition("\n")
+        name = head.strip('[]"')
+        aliases = re.search(r"^alias = .*", rest, re.MULTILINE)
+        for each in (name, *re.findall(r'"([^"]+)"', aliases[0] if aliases else "")):
+            found[each] = (name, rest)
+    return found
 
 
-def _table(name: str, keys: Mapping[str, Any], raw: Mapping[str, dict[str, Any]]) -> CommandTable:
+@cache
+def _keys(name: str) -> Mapping[str, Any]:
+    return tomllib.loads(_sources()[name][1])
+
+
+def table_of(name: str) -> CommandTable | None:
+    """Return the table of a command, by one of its names; None if there is none."""
+    found = _sources().get(name)
+    return _table(found[0]) if found else None
+
+
+@cache
+def _table(name: str) -> CommandTable:
+    keys = _keys(name)
     plain = {k: v for k, v in keys.items() if k not in ("alias", "use", *_OPTION_SETS)}
     sets = _sets(keys)
     patterns = dict(keys.get("patterns", {}))
-    for used in keys.get("use", "").split():
-        patterns |= raw[used].get("patterns", {})
-        plain["digits"] = plain.get("digits", False) or raw[used].get("digits", False)
-        sets |= {key: sets.get(key, frozenset()) | value for key, value in _sets(raw[used]).items()}
+    for used in map(_keys, keys.get("use", "").split()):
+        patterns |= used.get("patterns", {})
+        plain["digits"] = plain.get("digits", False) or used.get("digits", False)
+        sets |= {key: sets.get(key, frozenset()) | value for key, value in _sets(used).items()}
     for key in ("operands_with", "pattern_from", "recursive", "follows"):
         plain[key] = frozenset(keys.get(key, "").split())
     plain["patterns"] = {key: re.compile(value, re.DOTALL) for key, value in patterns.items()}
@@ -152,11 +167,6 @@ class KnownCommand:
     own: Sequence[Word] = ()  # git's own options, before the subcommand
 
 
-def table_of(name: str) -> CommandTable | None:
-    """Return the table of a program, by the name that a command has for it."""
-    return _tables().get(name)
-
-
 def known_command(part: SimpleCommand) -> KnownCommand | None:
     """Return a command with its table; None if no table knows its name as it is written."""
     texts = []
@@ -165,7 +175,7 @@ def known_command(part: SimpleCommand) -> KnownCommand | None:
             break
         texts.append(word.text)
     for count in range(len(texts), 0, -1):
-        if table := _tables().get(" ".join(texts[:count])):
+        if table := table_of(" ".join(texts[:count])):
             return _git_command(part) if table.of_git else KnownCommand(table, part.words[count:])
     return None
 
@@ -175,14 +185,20 @@ def _git_command(part: SimpleCommand) -> KnownCommand:
     own, rest = part.words[1:place], part.words[place:]
     names = [word.text for word in rest[:2] if word.fixed and not word.glob]
     for count in range(len(names), 0, -1):
-        if table := _tables().get(" ".join(["git", *names[:count]])):
+        if table := table_of(" ".join(["git", *names[:count]])):
             return KnownCommand(table, rest[count:], own)
-    return KnownCommand(_tables()["git"], part.words[1:])
+    return KnownCommand(_git(), part.words[1:])
 
 
 def git_options(known: KnownCommand, granted: Collection[str] = ()) -> Arguments:
     """Return git's own options of a command, before its subcommand, as rules cover them."""
-    return read_arguments(_tables()["git"].with_rule(), known.own, granted)
+    return read_arguments(_git().with_rule(), known.own, granted)
+
+
+def _git() -> CommandTable:
+    table = table_of("git")
+    assert table is not None
+    return table
 
 
 def first_operand(words: Sequence[str]) -> int:
@@ -321,7 +337,7 @@ def _by_last_name(part: SimpleCommand) -> SimpleCommand:
     """Return a command with its program's last name, without a version that no table has."""
     first = part.words[0]
     name = first.text.rpartition("/")[2] if first.text.startswith("/") else first.text
-    if name not in _tables():
+    if table_of(name) is None:
         name = _VERSION.sub("", name)
     return replace(part, words=(replace(first, text=name), *part.words[1:]))
 
