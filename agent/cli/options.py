@@ -57,10 +57,15 @@ CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
 
 
 def steady_streams() -> None:
-    """Make the standard streams replace characters that their encoding does not have."""
-    for stream in (sys.stdin, sys.stdout):
+    """Make the standard streams replace characters that their encoding does not have. It is that of
+    PYTHONIOENCODING, which Python itself ignores in an isolated start."""
+    encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0] or None
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        errors = "backslashreplace" if stream is sys.stderr else "replace"
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
+            stream.reconfigure(errors=errors)
+            with suppress(LookupError):  # an encoding that is not known
+                stream.reconfigure(encoding=encoding, errors=errors)
 
 
 def say(text: str, *, err: bool = False, nl: bool = True) -> None:

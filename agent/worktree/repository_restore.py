@@ -16,7 +16,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ...tools.system.files import open_kept, replacing
+from ...tools.system.files import (
+    edit_file,
+    make_private_folder,
+    open_kept,
+    replacing,
+    write_private,
+)
 from ...tools.system.git_links import read_text, settings_in
 from ..errors import RecordError
 from .git import GitRunner
@@ -144,7 +150,7 @@ class _Part:
             },
             stashes=tuple(row for row in reversed(stashes) if row[0] not in dict(here)),
             logs=logs,
-            settings=self._lost_settings(),
+            settings={} if "config" in found.files else self._lost_settings(),
             objects=self._lacks_objects([*was.values(), *moved.values(), *dict(stashes), *held]),
         )
 
@@ -178,8 +184,9 @@ class _Part:
                 with replacing(self._common / name, keep_mode=True) as file:
                     file.write(data)
         if found.settings:
-            with (self._common / "config").open("ab") as file:
-                file.write("\n".join(["", *found.settings.values()]).encode(*_RAW))
+            config = self._common / "config"
+            added = "\n".join(["", *found.settings.values()]).encode(*_RAW)
+            edit_file(config, config.read_bytes() + added)
         if failed:
             raise OSError(errno.ENOENT, f"the objects of {_listed(failed)} are gone")
         return replace(found, gone=before.gone, files=before.files, refs=refs, commits=commits)
@@ -269,12 +276,13 @@ class _Part:
         with tempfile.TemporaryDirectory(dir=self._pool) as folder:
             for name in self._files:
                 if name.startswith(_REFS):
-                    _write_new(Path(folder, name), self._read(name), 0o600)
-            Path(folder, "refs").mkdir(exist_ok=True)
+                    make_private_folder(Path(folder, name).parent)
+                    write_private(Path(folder, name), self._read(name))
+            make_private_folder(Path(folder, "refs"))
             given = dict(settings_in(self._config()))
             rows = [f"\t{key} = {given[key]}\n" for key in _FORMATS if key in given]
             own = f"[core]\n\trepositoryformatversion = {int(bool(rows))}\n[extensions]\n"
-            _write_new(Path(folder, "config"), "".join([own, *rows]).encode(*_RAW), 0o600)
+            write_private(Path(folder, "config"), "".join([own, *rows]).encode(*_RAW))
             lent = _quoted(self._common / "objects")
             yield self._git(
                 {
@@ -351,7 +359,7 @@ def _quoted(folder: Path) -> str:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder that no link leads to."""
+    """Make a folder of git's that no link leads to."""
     if os.path.realpath(folder) != str(folder):
         raise ValueError(f"{folder} leads elsewhere")
     folder.mkdir(parents=True, exist_ok=True)

@@ -724,7 +724,11 @@ def test_a_session_that_can_be_recorded_no_further(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("encoding", "said", "printed"),
-    [("utf-8", "a\ud800b", "a{}b\n"), ("latin-1", "to \u2192 me", "to ? me\n")],
+    [
+        ("utf-8", "a\ud800b", "a{}b\n"),
+        ("latin-1", "to \u2192 me", "to ? me\n"),
+        ("no-such", "a\ud800b", "a{}b\n"),
+    ],
 )
 def test_what_a_stream_cannot_carry_is_replaced(
     place: Place, encoding: str, said: str, printed: str

@@ -4,6 +4,7 @@ what it leaves out, and how it ends."""
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -63,6 +64,12 @@ def told(result: Result) -> dict[str, Any]:
     document = json.loads(result.stdout)
     assert isinstance(document, dict)
     return document
+
+
+def calls_told(table: str) -> list[str]:
+    """The calls of the model that the only table says, for each setting."""
+    (row,) = re.findall(r"^ *Calls of the model(.*)$", table, re.MULTILINE)
+    return row.split()
 
 
 # What is played
@@ -170,7 +177,7 @@ def test_one_document_and_one_page(tmp_path: Path, session: Path) -> None:
 def test_a_report_that_cannot_be_written_costs_no_figures(tmp_path: Path, session: Path) -> None:
     result = run(tmp_path, session, *MODEL, "--report", "/dev/full")
     assert result.exit_code == 1
-    assert "context over 14 calls" in result.stdout
+    assert calls_told(result.stdout) == ["14", "14"]
     assert "cannot write the report /dev/full: No space left on device" in result.stderr
 
 
@@ -265,7 +272,9 @@ def test_sessions_of_this_directory_by_id_and_by_folder(own: Place) -> None:
     for named in ((), (id,), (log.parent,), (log,), (id, log)):
         result = run(own.root.parent, *named, *MODEL)
         assert result.exit_code == 0, result.output
-        assert f"\n{id}: context over 2 calls" in result.stdout
+        assert calls_told(result.stdout) == ["2", "2"]
+        played = told(run(own.root.parent, *named, *MODEL, "--json"))["recordings"]
+        assert [recording["name"] for recording in played] == [id]
         assert result.stdout.endswith("Our own sessions: 2 of 2 requests rebuilt to the byte\n")
 
 
@@ -361,7 +370,7 @@ def test_on_a_terminal_it_says_how_far_it_is_and_then_no_more(
     assert f"reading 1 of 1: {session.name}".encode() in terminal.raw
     assert b"replaying 1 of 2" in terminal.raw
     assert "replaying" not in terminal.text()
-    assert "context over 14 calls" in terminal.text()
+    assert calls_told(terminal.text()) == ["14", "14"]
 
 
 def test_a_guess_of_time_is_in_words() -> None:

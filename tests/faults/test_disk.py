@@ -566,7 +566,8 @@ def test_an_output_that_has_nowhere_to_go_and_a_folder_that_is_gone(tmp_path: Pa
     assert (code, told.splitlines()[0]) == (1, "ctxagent: cannot write: No space left on device")
     assert len(told.splitlines()) == 2
     code, told = run(f"mkdir gone && cd gone && rmdir ../gone && {COMMAND} -p go")
-    assert (code, told.splitlines()[0]) == (2, "ctxagent: the current directory no longer exists")
+    ours = [line for line in told.splitlines() if "getcwd" not in line]  # which the shell says
+    assert (code, ours[0]) == (2, "ctxagent: the current directory no longer exists")
     code, told = run(f"{COMMAND} --cwd gone -p go")
     assert (code, "'gone' does not exist" in told) == (2, True)
 

@@ -129,6 +129,18 @@ def test_the_python_of_the_installer_is_started(tmp_path: Path, form: str, folde
         assert done.stdout == f"{python} -EP -m ctxagent -p a b * \n"
 
 
+@pytest.mark.parametrize(("utf8", "options"), [("1", "-EP -Xutf8=1"), ("", "-EP")])
+def test_the_encoding_of_the_person_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, utf8: str, options: str
+) -> None:
+    monkeypatch.setenv("PYTHONUTF8", utf8)
+    python = fake_python(tmp_path / "bin")
+    launcher = Path(shutil.copy(LAUNCHER, python.parent))
+    (python.parent / "ctxagent-python").write_text(f'#!{python}\n"""Doc"""\n')
+    done = subprocess.run([launcher, "-p"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{python} {options} -m ctxagent -p\n"
+
+
 def test_without_the_name_of_a_python_the_launcher_fails(tmp_path: Path) -> None:
     launcher = Path(shutil.copy(LAUNCHER, tmp_path))
     done = subprocess.run([launcher], capture_output=True, text=True)

@@ -214,11 +214,12 @@ def test_doctor_says_what_the_terminal_can_do(place: Place) -> None:
 
     text = doctor()
     assert "ok    terminal: xterm-256color, 150x40" in text
-    assert "ok    colours: 256 (TERM=xterm-256color)" in text
-    assert "ok    theme: auto: the terminal is asked" in text
+    assert "ok    screen: painted" in text
+    assert "ok    colours: 256 (TERM=xterm-256color), theme auto" in text
+    assert "ok    characters: UTF-8 (LANG=C.UTF-8)" in text
     assert "lines only, because TERM=dumb" in doctor(TERM="dumb")
-    assert "LANG=C.UTF-8" in doctor(LC_ALL="C")
-    assert "wrapped anew" in doctor(TMUX="/tmp/tmux,1,0")
+    assert "ASCII, because LC_ALL=C; LANG=C.UTF-8 may enable" in doctor(LC_ALL="C")
+    assert "xterm-256color in tmux, 150x40" in doctor(TMUX="/tmp/tmux,1,0")
     assert "because --plain or ui.plain" in place.run("--plain", "doctor").stdout
     assert "the input is not a terminal" in place.run("doctor").stdout
 
@@ -229,7 +230,7 @@ def test_doctor_in_the_repl(place: Place) -> None:
     terminal.type("/doctor\r")
     text = terminal.see("theme in use")
     assert re.search(r"theme in use +light$", text, re.MULTILINE)
-    assert re.search(r"theme +auto: .*light \(COLORFGBG\)", text)
+    assert re.search(r"colours +256 \(TERM=xterm-256color\), theme auto$", text, re.MULTILINE)
     assert LIGHT in terminal.raw
     terminal.type("/quit\r")
     assert terminal.leave() == 0

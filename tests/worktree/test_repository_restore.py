@@ -173,6 +173,9 @@ def test_remotes_and_what_branches_follow_come_back(tmp_path: Path) -> None:
     project.restore(name)
     assert project.state() == was
     assert set(project.git("config", "--list", "--local").split()) == set(config.split())
+    (project.folder / ".git/config").unlink()
+    project.restore(name)
+    assert project.git("config", "--list", "--local").split() == config.split()
 
 
 def test_a_repository_made_anew_in_place_of_the_old_one(tmp_path: Path) -> None:

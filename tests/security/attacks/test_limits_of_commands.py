@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha1
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -375,10 +376,10 @@ def test_many_files_of_a_command_hide_no_file_from_the_rule(
 @needs_bwrap
 def test_a_denied_file_takes_no_other_mode(secretive: Field) -> None:
     """The device that stands in its place is that of the system."""
-    mode = os.stat("/dev/null").st_mode
+    mode = Path("/dev/null").stat().st_mode
     talk, _ = talking(secretive, [{"command": "chmod -R go-rwx ."}], deny=["Read(.env)"])
     assert "Read-only" in texts(talk)[0]
-    assert os.stat("/dev/null").st_mode == mode
+    assert Path("/dev/null").stat().st_mode == mode
 
 
 @needs_bwrap
