@@ -41,7 +41,8 @@ def state(folder: Path) -> list[str]:
 
 
 def running(command: str) -> Iterator[Say]:
-    yield Say(tools=[("Bash", {"command": command})])
+    """A model that runs a command outside of the sandbox, which would keep `.git` read-only."""
+    yield Say(tools=[("Bash", {"command": command, "unsandboxed": True})])
     while True:
         yield Say("Done.")
 

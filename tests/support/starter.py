@@ -275,5 +275,6 @@ def _take_over(asked: dict, streams: Sequence[int]) -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         old = getattr(sys, name)
         new = open(old.fileno(), mode, encoding=old.encoding, errors=old.errors, closefd=False)  # noqa: SIM115
+        new.reconfigure(line_buffering=new.isatty() or name == "stderr")
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
