@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -40,8 +40,6 @@ class CallGate:
     handle: SessionHandle
     features: Features
     planted: PlantedWatch | None = None
-    # The files that rules guarded when they could last be found.
-    _guarded: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
 
     async def permit(
         self, tool: Tool[Any], params: Params, call: ToolCall
@@ -163,8 +161,8 @@ class CallGate:
                     "Not done: files that rules guard cannot be found any more. Try again."
                 )
             self.handle.warn_once(TOO_MANY_GUARDED)
-            guarded = self._guarded  # a command may have made that many
-        self._guarded = hide, keep = guarded
+            guarded = self.handle.guarded  # a command may have made that many
+        self.handle.guarded = hide, keep = guarded
         if verdict.confined and self.planted:
             keep = [*keep, *self.planted.closed()]
         return self.context_for(tool, verdict, hide, keep)

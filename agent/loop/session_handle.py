@@ -39,6 +39,8 @@ class SessionHandle:
     queued_messages: list[str] = field(default_factory=list)
     # Commands that the user has allowed to write the project's repository.
     repository_commands: set[str] = field(default_factory=set)
+    # Files that rules guard, to be hidden and to be kept, when they could last be found.
+    guarded: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     _notices: set[str] = field(default_factory=set)  # that are shown once
 
     def __post_init__(self) -> None:

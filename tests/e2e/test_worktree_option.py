@@ -63,7 +63,8 @@ def test_the_session_works_there_and_nothing_else_changes(place: Place) -> None:
 
 def test_what_is_said_to_take_it_over_does_it(place: Place) -> None:
     commit = "git -c user.name=A -c user.email=a@example.com commit -qm second"
-    work = Say(tools=[("Bash", {"command": f"echo made > made.txt && git add . && {commit}"})])
+    commands = ("echo made > made.txt", f"git add . && {commit}")
+    work = Say(tools=[("Bash", {"command": command}) for command in commands])
     with Server([work, Say("Done.")]) as server:
         done = run(place, server)
     assert done.returncode == 0, done.stderr

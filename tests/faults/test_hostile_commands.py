@@ -476,7 +476,7 @@ def test_options_of_a_deny_rule_stand_anywhere(project: Path) -> None:
         "git push origin main": "allow", "git push origin main --force": "deny",
         "git push -f": "deny", "git -C . push x -uf": "deny",
         "git push --force-with-lease": "allow",
-        "git push -- --force": "allow", "git push $x": "ask", "git commit -m '--force'": "allow",
+        "git push -- --force": "allow", "git push $x": "ask", "git commit -m '--force'": "ask",
         "docker run -it --privileged=true x": "deny", "docker run x": "allow",
         "sed -n -i 1p x": "deny", "sed -ni 1p x": "deny", "sed -n 1p x": "allow",
     }  # fmt: skip

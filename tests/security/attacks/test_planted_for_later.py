@@ -65,6 +65,8 @@ def test_a_repository_that_the_next_status_looks_into(place: Field) -> None:  # 
     of_a_person(place.cwd)
     assert not mark.exists()
     Path(renamed).rename(place.cwd / "lib/.git")  # the control: so it works
+    env = {"PATH": os.environ["PATH"], "HOME": str(place.cwd)}
+    subprocess.run(["git", "add", "lib"], cwd=place.cwd, env=env, check=True)
     of_a_person(place.cwd)
     assert mark.exists()
 
