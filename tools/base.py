@@ -136,7 +136,7 @@ class Confinement(Protocol):
 
     `absent` says why there is none, "" where it works, `partial` why it holds less than it should;
     with `required` no command may run outside of it. Where the network is there `by_name`, commands
-    reach some hosts, and others once the person allows it. `for_command` gives the sandbox of a
+    reach some hosts, and others once the user allows it. `for_command` gives the sandbox of a
     single command. `moved` tells where that lies which commands find at a path, `named` is the
     other way round.
     """
@@ -221,7 +221,7 @@ class Context:
     # running subagents by id, each with a way to interrupt it alone
     agents: dict[str, Callable[[], object]] = field(default_factory=dict)
     sandbox: Confinement | None = None
-    looking: Confinement | None = None  # of commands that only look; None where nothing holds them
+    looking: Confinement | None = None  # for commands that only look; None where nothing confines them
     # puts a filter for secrets before a sink of output
     sieve: Callable[[Any], Any] = lambda sink: sink
     # takes out of an output what must not be kept

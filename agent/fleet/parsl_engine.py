@@ -14,7 +14,7 @@ from .attempt import AttemptOrder, run_attempt
 from .ledger import AttemptOutcome
 
 # Ends a process with the one that started it, and keeps the terminal's Ctrl-C from it. Parsl's own
-# programs import nothing of the person's.
+# programs import none of the user's modules.
 _LEASH = (
     "import ctypes, os, signal, sys;"
     "ctypes.CDLL(None).prctl(1, signal.SIGTERM);"

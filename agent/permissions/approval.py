@@ -280,7 +280,9 @@ class Approval:
             verdicts.append(self._doubtful(script.doubt, script))
         looks = all(verdict.looks for verdict in verdicts)
         if not looks and any(verdict.handed_names for verdict in verdicts):
-            reason = "it hands names of files to commands, beside commands that do more than look"
+            reason = (
+                "it passes file names from one command to another, and also does more than look"
+            )
             verdicts.append(self._doubtful(reason, script))
         verdict = reduce(stricter, verdicts or [Verdict("allow", "it does nothing")])
         verdict = replace(verdict, looks=looks and verdict.action == "allow")
@@ -338,8 +340,8 @@ class Approval:
         return runs or any(".git" in path.split("/") for path in paths_written(script, self._cwd))
 
     def _is_plain_git(self, script: Script, bases: Sequence[str]) -> bool:
-        """Tell whether a command is git alone, beside commands that cannot write its repository:
-        nothing in it is in doubt, and no file is written by the shell."""
+        """Tell whether a command is git, alone or with commands that cannot write its repository.
+        Nothing in it is in doubt, and the shell writes no file."""
         if script.doubt or script.writes:
             return False
         names = [part.name for part in script.parts]
@@ -430,8 +432,8 @@ class Approval:
         return looking
 
     def _is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
-        """Tell whether a command runs the program that its name says. One that may be a stand-in
-        which chooses another by a file of the project does not count, in the user's home."""
+        """Tell whether a command runs the program that its name says. A wrapper
+        in the user's home does not count if it may choose the program by a file of the project."""
         if not self._programs.is_known(part, script, bases):
             return False
         known = known_command(part)

@@ -2,7 +2,7 @@
 
 The kernel asks no powers for it (landlock(7), linux/landlock.h). A rule allows a folder with all
 that lies in it, and nothing can be taken out of that again: what is to stay hidden, or is "kept"
-within a folder that can be written, is left out by allowing what lies beside it at that moment, so
+within a folder that can be written, is left out by allowing its siblings of that moment, so
 that the folder takes no new names. What is "read" within a folder that can be written is not held.
 Nor is it held to look at a file from outside (stat(2)), nor to change its mode, owner and times.
 """

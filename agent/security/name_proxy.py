@@ -33,7 +33,7 @@ MAX_HEAD_BYTES = 16 * 1024  # of a request, before its body
 HEAD_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 30.0
 IDLE_TIMEOUT_S = 900.0  # without a byte in either direction; a model may think as long
-MAX_LOOKUPS = 4  # of addresses at once, each in a thread that nothing can end
+MAX_LOOKUPS = 4  # address lookups at once; a thread in a lookup cannot be stopped
 ACCEPT_RETRY_S = 0.1  # after an error, which may be there at once again
 MAX_NAME_CHARS = 253  # of a host (RFC 1035, 2.3.4)
 MAX_ASKED = 20  # hosts of one command that are asked about; others are refused
@@ -290,7 +290,7 @@ def _refusal(code: int, why: str) -> bytes:
 
 
 async def _connect_through(proxy: str, host: str, port: int) -> tuple[socket.socket, bytes]:
-    """Connect through the person's own proxy. Raises OSError and ValueError."""
+    """Connect through the user's own proxy. Raises OSError and ValueError."""
     address = urlsplit(proxy if "//" in proxy else f"//{proxy}")
     with ExitStack() as stack:
         there = await _connect_to_one(await _look_up(address.hostname or "", address.port or 80))

@@ -1,7 +1,7 @@
 """What a repository has lost since a record of it was taken, and the way back. Git compares the
 two: it reads the record as a repository of its own, whatever the format of refs and objects.
 
-Only what is gone comes back. A ref that has moved stays where it is; if nothing holds the commit
+Only what is gone comes back. A ref that has moved stays where it is; if no other ref has the commit
 that it was at, that commit gets a branch `rewind/NAME`. Nothing that exists is written over.
 """
 
@@ -64,7 +64,7 @@ class LostItems:
             "files of git": [] if self.gone else self.files,
             "objects": [self.common] if self.objects and not self.gone else [],
             "refs": self.refs,
-            "commits that nothing holds any more, under new names": self.commits,
+            "commits without a ref, under new names": self.commits,
             "stashes": [message for _, message in self.stashes],
             "lines of": self.logs,
             "settings": self.settings,

@@ -83,7 +83,7 @@ class SummaryWriter:
                 if draft:
                     return draft
             for _ in range(MAX_ATTEMPTS):
-                window = self.host.current_window()  # anew, since the agent works on meanwhile
+                window = self.host.current_window()  # again: the agent has worked on meanwhile
                 ledger = self.host.ledger
                 failures = ledger.unresolved()
                 try:

@@ -273,8 +273,10 @@ def _bundle(table: CommandTable, word: Word, rest: list[Word]) -> list[tuple[str
 
 
 def _is_value(table: CommandTable, word: Word) -> bool:
-    """Tell whether the next word is certainly the value of an option. Programs differ about one
-    that looks like an option itself; those with whole words for options (find) do not."""
+    """Tell whether the next word is certainly the value of an option, and stays one word. Programs
+    differ about one that looks like an option; those with whole words as options (find) do not."""
+    if word.glob and not table.any_option:  # a file may be named like an option
+        return False
     return not table.bundles or bool(re.fullmatch(r"(?!-)(?s:.*)|-\d*", word.text))
 
 

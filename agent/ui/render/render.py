@@ -200,7 +200,7 @@ def table(
     rows: Iterable[Sequence[str | Text]], *, head: Sequence[str] = (), wrap: bool = True
 ) -> RenderableType:
     """Show rows in columns without lines: the first column bold, figures to the right. The last
-    column wraps, or is cut. On a narrow terminal the cells of a row stand below its first."""
+    column wraps, or is cut. On a narrow terminal the cells of a row are below its first cell."""
     cells = [
         [cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows
     ]
