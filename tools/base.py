@@ -221,7 +221,8 @@ class Context:
     # running subagents by id, each with a way to interrupt it alone
     agents: dict[str, Callable[[], object]] = field(default_factory=dict)
     sandbox: Confinement | None = None
-    looking: Confinement | None = None  # for commands that only look; None where nothing confines them
+    # for commands that only look; None where nothing confines them
+    looking: Confinement | None = None
     # puts a filter for secrets before a sink of output
     sieve: Callable[[Any], Any] = lambda sink: sink
     # takes out of an output what must not be kept
