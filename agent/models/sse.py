@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from ..context.request import MAX_JSON_DEPTH, is_too_deep
 
+_END = b"[DONE]"  # that some protocols end a stream with
 MAX_REPLY_BYTES = 64 * 1024 * 1024  # bytes of a streamed reply; the longest real ones have a fifth
 
 
@@ -33,7 +34,8 @@ async def limit_silence(
 
 
 async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the events of a `text/event-stream`, each as its JSON object; skip pings and comments.
+    """Yield the events of a `text/event-stream`, each as its JSON object, up to its end or
+    a `[DONE]`; skip pings and comments.
     One that is an error by its name alone is given the API's form. Raises ValueError for data that
     is not a JSON object in UTF-8, or that could not be written down again, and for a stream that is
     too large."""
@@ -46,7 +48,9 @@ async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str,
             elif line.startswith(b"event:"):
                 name = line[6:].strip()
             elif not line and data:
-                event = _event(b"\n".join(data))
+                if (text := b"\n".join(data)) == _END:
+                    return
+                event = _event(text)
                 if not isinstance(event, dict):
                     raise ValueError(f"an event that is {event!r:.80}, not an object")
                 yield {"type": "error", "error": event} if _is_bare(event, name) else event

@@ -462,7 +462,7 @@ assert "anthropic" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ctxagent models"):
         assert name in done.stdout
     assert "ctxagent demo" in done.stdout
 
@@ -592,7 +592,7 @@ def test_only_models_that_take_it_are_asked_to_think(
 
 def test_no_system_and_no_tools_are_left_out() -> None:
     request = Request("m", [], [], ask().messages, 10)
-    assert set(body(request)) == {"model", "max_tokens", "messages"}
+    assert set(body(request)) == {"model", "max_tokens", "messages", "stream"}
 
 
 # Streams, by themselves
