@@ -34,11 +34,10 @@ async def limit_silence(
 
 
 async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the events of a `text/event-stream`, each as its JSON object, up to its end or
-    a `[DONE]`; skip pings and comments.
-    One that is an error by its name alone is given the API's form. Raises ValueError for data that
-    is not a JSON object in UTF-8, or that could not be written down again, and for a stream that is
-    too large."""
+    """Yield the events of a `text/event-stream`, each as its JSON object, up to a `[DONE]`;
+    skip pings and comments. One that is an error by its name alone is given the API's form. Raises
+    ValueError for data that is not a JSON object in UTF-8, or that could not be written down again,
+    and for a stream that is too large."""
     data: list[bytes] = []
     name = b""
     async with aclosing(_lines(chunks)) as lines:
