@@ -175,7 +175,8 @@ class ChatServer(Server):
 
 def _usage_of(whole: Body) -> Body:
     usage = {"output_tokens": 0, "cache_read_input_tokens": 0, **whole["usage"]}
-    read, output = usage["cache_read_input_tokens"], usage["output_tokens"]
-    prompt = usage["input_tokens"] + read
-    counts = {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}
+    prompt, read = usage.get("input_tokens"), usage["cache_read_input_tokens"]
+    counts = {"prompt_tokens": prompt, "completion_tokens": usage["output_tokens"]}
+    if type(prompt) is int and type(read) is int:
+        counts["prompt_tokens"] = prompt + read
     return {**counts, "prompt_tokens_details": {"cached_tokens": read}}
