@@ -10,7 +10,7 @@ from ctxagent.agent.context.request import Request
 from ctxagent.agent.errors import RequestRejected
 from ctxagent.agent.models.chat.body import body, parameters
 from ctxagent.agent.models.chat.gaps import GAPS, HEARD, NO_FILE
-from ctxagent.agent.models.gaps import ServerGaps, fitted
+from ctxagent.agent.models.gaps import ServerGaps
 
 from .test_body import FUNCTION, MARK, PDF, call, result, said, text, thought, user
 
@@ -44,7 +44,10 @@ def learned(words: str, status: int = 400, model: str = "deepseek/x", known: str
     gaps = ServerGaps(None, "http://x", model, GAPS)
     gaps.names = tuple(known.split())
     refusal = RequestRejected(f"the server refused the request ({status}): {words}", status=status)
-    return gaps.learn(refusal, fitted(whole(model), gaps.names, GAPS))
+    sent = whole(model)
+    for name in gaps.names:
+        sent = GAPS[name].fit(sent)
+    return gaps.learn(refusal, sent)
 
 
 CLAUDE = "openrouter/anthropic/claude-sonnet-5"
