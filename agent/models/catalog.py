@@ -183,13 +183,14 @@ def priced_as(model: str) -> str | None:
 
 def cache_terms(model: str) -> CacheTerms:
     """Return the terms of a model's prompt cache: those of its provider where the model's prices
-    are not known, or it is free."""
+    are not known, or it is free. What is not read costs at least what input costs."""
     row, provider = _priced_row(model), served(priced_as(model) or model).provider
     life = row.cache_life if row and row.cache_life else provider.cache_life
     if row is None or not row.price.input:
         return CacheTerms(provider.cache_read, provider.cache_write, life)
     price = row.price
-    return CacheTerms(price.cache_read / price.input, price.cache_write / price.input, life)
+    read, write = price.cache_read / price.input, price.cache_write / price.input
+    return CacheTerms(min(read, 1.0), max(write, 1.0), life)
 
 
 def price_factor(model: str, prompt: int) -> float:

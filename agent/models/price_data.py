@@ -84,7 +84,7 @@ def _price_above(size: int, given: Sequence[Any], provider: Provider) -> Price:
     return Price(
         input,
         output,
-        provider.cache_read * input if read is None else min(read, input),
+        provider.cache_read * input if read is None else read,
         # Some rows have only what is paid on top of the price of input.
         max(input, provider.cache_write * input if write is None else write),
     )

@@ -62,6 +62,12 @@ def test_writing_to_the_cache_has_a_price_of_its_own(own: Path) -> None:
     assert cost("walrus", Usage(cache_creation=1_000_000)) == 2.5
 
 
+def test_what_is_not_read_costs_at_least_what_input_costs(own: Path) -> None:
+    own.write_text(f"[walrus]\n{ROW.format(2)}cache_write_price = 0\ncache_read_price = 3\n")
+    add_models(own)
+    assert cache_terms("walrus") == CacheTerms(read=1.0, write=1.0, life=300)
+
+
 def test_a_row_without_cache_prices_has_the_shares_of_its_provider(own: Path) -> None:
     own.write_text(f"['openai/walrus']\n{ROW.format(2)}")
     add_models(own)
