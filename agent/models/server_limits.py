@@ -18,11 +18,16 @@ def told_limits(model: object) -> Limits | None:
     return Limits(window, output, "server") if window else None
 
 
+def rows_of(answer: object) -> list[dict[str, Any]]:
+    """Return what a list of models says of each."""
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
 def in_list(answer: object, id: str) -> object:
     """Return what a list of models says of one. Where it has a single model, that answers to any
     name; None where it is not there."""
-    rows = answer.get("data") if isinstance(answer, dict) else None
-    models = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    models = rows_of(answer)
     named = next((row for row in models if row.get("id") == id), None)
     return models[0] if named is None and len(models) == 1 else named
 
