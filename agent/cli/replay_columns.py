@@ -71,7 +71,7 @@ class Columns:
         from ..assembly import base_tools
         from ..compaction.policy import policy_of
         from ..features.prompt import system_prompt
-        from ..models.catalog import known_model, known_models
+        from ..models.catalog import known_model
         from ..models.factory import make_model
         from ..replay.player import Terms
 
@@ -81,7 +81,7 @@ class Columns:
         if row is None:
             raise UsageError(
                 f"no price is known for the model {id}",
-                hint=f"Name one with a price by --model: {', '.join(known_models())}.",
+                hint="Name another by --model, or give its prices in models.toml.",
             )
         window = base.model.context_window or (row.limits.window if row.limits else None)
         if window is None:
