@@ -97,13 +97,13 @@ class _Tags:
         yield self.place == "inside", held
 
 
-def draft(request: Request) -> "ReplyDraft":
+def draft(request: Request) -> "ChatDraft":
     """Return an empty reply to a request."""
-    return ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
+    return ChatDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
 
 
 @dataclass(slots=True)
-class ReplyDraft:
+class ChatDraft:
     """A reply under construction. See `wire.Draft`."""
 
     model: str
