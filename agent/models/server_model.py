@@ -273,7 +273,7 @@ class ServerModel:
 
     def _cleaned(self, said: object) -> str:
         """Return the beginning of an error's text, without the key, which some servers repeat."""
-        beginning = str(said)[:_MAX_READ_CHARS]
+        beginning = " ".join(str(said)[:_MAX_READ_CHARS].split())
         return conceal(beginning, *self.access.secrets)[:_MAX_ERROR_CHARS]
 
     def _describe(self, error: Exception, draft: Draft) -> str:

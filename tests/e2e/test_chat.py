@@ -243,3 +243,15 @@ def test_a_key_that_is_refused(place: Place) -> None:
     assert done.returncode == 5
     assert "OPENAI_API_KEY" in done.stderr
     assert "test-key-1" not in done.stderr
+
+
+def test_requests_of_an_unknown_protocol_are_not_rebuilt(place: Place) -> None:
+    with ChatServer(Script([Say("Hello.")]), dialect="gemini") as server:
+        assert run(place, server, "-p", "go").returncode == 0
+        (log,) = place.logs()
+        log.write_text(log.read_text().replace('"chat"', '"hologram"'))
+        checked = run(place, server, "replay")
+    assert checked.returncode == 0, checked.stderr
+    told = "0 of 0 requests rebuilt to the byte · 1 by a protocol that is unknown here\n"
+    assert f"Our own sessions: {told}" in checked.stdout
+    assert "\n! " not in checked.stdout

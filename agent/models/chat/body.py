@@ -28,7 +28,7 @@ ONLY_MEDIA = "[What the call returned follows below.]"
 # Models that cache only what is marked: Anthropic's and Alibaba's, by their names at gateways.
 _MARKED = re.compile(r"\bclaude|^~?anthropic/|^qwen/", re.I)
 
-Message = dict[str, Any]
+ChatMessage = dict[str, Any]
 
 
 def parameters(request: Request) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class _Messages:
     """The messages of a body under construction."""
 
     is_marked: bool  # whether the model's cache needs marks
-    out: list[Message] = field(default_factory=list)
+    out: list[ChatMessage] = field(default_factory=list)
     tools: list[dict[str, Any]] = field(default_factory=list)  # that messages add
     names: dict[str, str] = field(default_factory=dict)  # of tools, by the ID of the call
     ids: dict[str, str] = field(default_factory=dict)  # of calls: the neutral one, the server's
@@ -111,10 +111,10 @@ class _Messages:
         has_mark = self.is_marked and "cache_control" in block
         return {**part, "cache_control": block["cache_control"]} if has_mark else part
 
-    def _reply(self, blocks: list[Block]) -> Message:
+    def _reply(self, blocks: list[Block]) -> ChatMessage:
         texts: list[Block] = []
         calls: list[dict[str, Any]] = []
-        reasoning: Message = {}
+        reasoning: ChatMessage = {}
         for block in blocks:
             if block["type"] == "thinking":
                 _add_reasoning(reasoning, block)
@@ -141,7 +141,7 @@ class _Messages:
         return {**out, EXTRA: kept[EXTRA]} if EXTRA in kept else out
 
 
-def _add_reasoning(message: Message, block: Block) -> None:
+def _add_reasoning(message: ChatMessage, block: Block) -> None:
     """Add the reasoning of a reply to its message, in the field where the server had it."""
     kept, text = _kept(block), block["thinking"]
     if isinstance(details := kept.get(REASONING_DETAILS), list):

@@ -97,13 +97,13 @@ class _Tags:
         yield self.place == "inside", held
 
 
-def draft(request: Request) -> "ReplyDraft":
+def draft(request: Request) -> "ChatDraft":
     """Return an empty reply to a request."""
-    return ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
+    return ChatDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
 
 
 @dataclass(slots=True)
-class ReplyDraft:
+class ChatDraft:
     """A reply under construction. See `wire.Draft`."""
 
     model: str
@@ -187,51 +187,43 @@ class ReplyDraft:
 
     def _grow(self, delta: dict[str, Any]) -> Iterator[Delta]:
         name = self._reasoning_field or next((n for n in REASONING_FIELDS if delta.get(n)), "")
-        if name and isinstance(piece := delta.get(name), str):
-            yield from self._reason(name, piece)
-        details = delta.get(REASONING_DETAILS)
-        for detail in details if isinstance(details, list) else ():
+        yield from self._reason(name, delta.get(name))
+        for detail in _listed(delta.get(REASONING_DETAILS)):
             yield from self._add_detail(detail, is_shown=not name)
         content = delta.get("content")
         for part in content if isinstance(content, list) else [content]:
             yield from self._add_part(part)
         if refused := _text(delta.get("refusal")):
             self._refused = True
-            yield from self._say(refused)
-        calls = delta.get("tool_calls")
-        for piece in calls if isinstance(calls, list) else ():
+            yield from self._add(self._text, refused)
+        for piece in _listed(delta.get("tool_calls")):
             yield from self._add_call(piece)
 
     def _add_part(self, part: Any) -> Iterator[Delta]:
         """Add a text, or a part of the content as Mistral has them."""
         if isinstance(part, str):
-            for is_reasoning, text in self._tags.split(part):
-                yield from self._think(text) if is_reasoning else self._say(text)
+            yield from self._add_split(self._tags.split(part))
         elif isinstance(part, dict) and part.get("type") == "thinking":
             inner = part.get("thinking")
             pieces = inner if isinstance(inner, list) else [{"text": inner}]
             yield from self._reason(REASONING_PARTS, "".join(map(_detail_text, pieces)))
-        elif isinstance(part, dict):
-            yield from self._say(_text(part.get("text")))
+        else:
+            yield from self._add(self._text, _detail_text(part))
 
-    def _say(self, text: str) -> Iterator[Delta]:
-        if text:
-            self._add_size(len(text))
-            self._text.append(text)
-            yield TextDelta(text)
+    def _add_split(self, split: Iterator[tuple[bool, str]]) -> Iterator[Delta]:
+        for is_reasoning, text in split:
+            yield from self._add(self._tagged if is_reasoning else self._text, text)
 
-    def _think(self, text: str) -> Iterator[Delta]:
-        if text:
-            self._add_size(len(text))
-            self._tagged.append(text)
-            yield ThinkingDelta(text)
-
-    def _reason(self, name: str, text: str) -> Iterator[Delta]:
-        if text:
-            self._add_size(len(text))
+    def _reason(self, name: str, text: Any) -> Iterator[Delta]:
+        if _text(text):
             self._reasoning_field = name
-            self._reasoning.append(text)
-            yield ThinkingDelta(text)
+            yield from self._add(self._reasoning, text)
+
+    def _add(self, pieces: list[str], text: str) -> Iterator[Delta]:
+        if text:
+            self._add_size(len(text))
+            pieces.append(text)
+            yield TextDelta(text) if pieces is self._text else ThinkingDelta(text)
 
     def _add_detail(self, detail: Any, *, is_shown: bool) -> Iterator[Delta]:
         """Add a piece of the details of reasoning: texts grow, the rest is kept as it came."""
@@ -240,10 +232,10 @@ class ReplyDraft:
         self._add_size(len(json.dumps(detail)))
         text = _detail_text(detail)
         last = self._details[-1] if self._details else {}
-        same = all(last.get(name) == detail.get(name) for name in ("type", "index"))
-        if same and isinstance(detail.get("data"), type(None)):
-            grown = {name: last[name] + detail[name] for name in ("text", "summary")
-                     if _text(last.get(name)) and _text(detail.get(name))}  # fmt: skip
+        if all(last.get(name) == detail.get(name) for name in ("type", "index", "data")):
+            grown = {
+                k: _text(last.get(k)) + detail[k] for k in ("text", "summary") if detail.get(k)
+            }
             self._details[-1] = {**last, **{k: v for k, v in detail.items() if v}, **grown}
         else:
             self._details.append(detail)
@@ -254,12 +246,9 @@ class ReplyDraft:
         function = piece.get("function") if isinstance(piece, dict) else None
         if not isinstance(function, dict):
             return
-        id, name, arguments = (
-            _text(piece.get("id")),
-            _text(function.get("name")),
-            function.get("arguments"),
-        )
-        raw = json.dumps(arguments) if isinstance(arguments, dict) else _text(arguments)
+        id, name = _text(piece.get("id")), _text(function.get("name"))
+        given = function.get("arguments")
+        raw = json.dumps(given) if isinstance(given, dict) else _text(given)
         call = self._call_of(piece.get("index"), id, name, raw)
         call.id, call.name = call.id or id, call.name or name
         if piece.get(EXTRA) and len(json.dumps(piece[EXTRA])) <= _MAX_EXTRA_CHARS:
@@ -306,8 +295,7 @@ class ReplyDraft:
     def _finish(self, reason: str) -> Iterator[Delta]:
         if reason in _BROKEN_OFF:
             raise ValueError(f"the server broke the reply off: {reason}")
-        for is_reasoning, text in self._tags.rest():
-            yield from self._think(text) if is_reasoning else self._say(text)
+        yield from self._add_split(self._tags.rest())
         refused = self._refused or reason.startswith(_FILTERED)
         found = "refusal" if refused else _STOP_REASONS.get(reason, "end_turn")
         self.stop_reason = self.stop_reason or found
@@ -327,9 +315,7 @@ class ReplyDraft:
         read = min(prompt, _tokens(counts, *_READ))
         written = min(prompt - read, _tokens(counts, *_WRITTEN))
         output = max(_tokens(usage, "completion_tokens"), _tokens(usage, "total_tokens") - prompt)
-        bound = max(
-            self.max_tokens, self._size
-        )  # no more tokens than characters, but for hidden ones
+        bound = max(self.max_tokens, self._size)  # a token has a character, if it is not hidden
         self.usage = Usage(prompt - read - written, read, written, min(output, bound))
         return True
 
@@ -353,6 +339,10 @@ def _detail_text(detail: Any) -> str:
 
 def _packed(kept: Mapping[str, Any]) -> str:
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _text(value: Any) -> str:

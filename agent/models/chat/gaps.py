@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
-from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, Message
+from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, ChatMessage
 
-Body = dict[str, Any]
+_Body = dict[str, Any]
 
 NO_FILE = "[A PDF document, which this server does not take.]"
 HEARD = "OK."  # of the model, between a result and a message, where roles must alternate
@@ -27,25 +27,25 @@ _HIGHEST_EFFORT = "high"  # that is known everywhere
 _SCHEMA_WORDS = ("type", "description", "properties", "required", "items", "enum", "anyOf")
 
 
-def _without(*names: str) -> Callable[[Body], Body]:
+def _without(*names: str) -> Callable[[_Body], _Body]:
     return lambda body: {name: value for name, value in body.items() if name not in names}
 
 
-def _with_messages(change: Callable[[Message], Message]) -> Callable[[Body], Body]:
+def _with_messages(change: Callable[[ChatMessage], ChatMessage]) -> Callable[[_Body], _Body]:
     return lambda body: {**body, "messages": [change(message) for message in body["messages"]]}
 
 
-def _renamed_length(body: Body) -> Body:
+def _renamed_length(body: _Body) -> _Body:
     out = {name: value for name, value in body.items() if name != "max_tokens"}
     return {**out, "max_completion_tokens": body["max_tokens"]} if "max_tokens" in body else body
 
 
-def _lower_effort(body: Body) -> Body:
+def _lower_effort(body: _Body) -> _Body:
     too_high = body.get("reasoning_effort") in ("xhigh", "max")
     return {**body, "reasoning_effort": _HIGHEST_EFFORT} if too_high else body
 
 
-def _without_reasoning(message: Message) -> Message:
+def _without_reasoning(message: ChatMessage) -> ChatMessage:
     gone = (*REASONING_FIELDS, REASONING_DETAILS)
     out = {name: value for name, value in message.items() if name not in gone}
     if isinstance(content := out.get("content"), list):
@@ -53,19 +53,19 @@ def _without_reasoning(message: Message) -> Message:
     return out
 
 
-def _with_reasoning(message: Message) -> Message:
+def _with_reasoning(message: ChatMessage) -> ChatMessage:
     lacks = message["role"] == "assistant" and "reasoning_content" not in message
     return {**message, "reasoning_content": _NO_REASONING} if lacks else message
 
 
-def _with_signature(message: Message) -> Message:
+def _with_signature(message: ChatMessage) -> ChatMessage:
     first, *rest = message.get("tool_calls") or [{EXTRA: {}}]  # the first one speaks for all
     if EXTRA in first:
         return message
     return {**message, "tool_calls": [{**first, EXTRA: _NO_SIGNATURE}, *rest]}
 
 
-def _with_short_ids(message: Message) -> Message:
+def _with_short_ids(message: ChatMessage) -> ChatMessage:
     out = dict(message)
     if "tool_call_id" in out:
         out["tool_call_id"] = _short(out["tool_call_id"])
@@ -81,8 +81,8 @@ def _short(id: str) -> str:
     return "".join(_ID_CHARS[byte % len(_ID_CHARS)] for byte in digest)
 
 
-def _with_parts(change: Callable[[list[dict[str, Any]]], Any]) -> Callable[[Body], Body]:
-    def changed(message: Message) -> Message:
+def _with_parts(change: Callable[[list[dict[str, Any]]], Any]) -> Callable[[_Body], _Body]:
+    def changed(message: ChatMessage) -> ChatMessage:
         content = message["content"]
         return {**message, "content": change(content)} if isinstance(content, list) else message
 
@@ -100,7 +100,7 @@ def _without_files(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"type": "text", "text": NO_FILE} if p["type"] == "file" else p for p in parts]
 
 
-def _system_as_user(body: Body) -> Body:
+def _system_as_user(body: _Body) -> _Body:
     first, *rest = body["messages"]
     if first["role"] != "system" or not rest:
         return body
@@ -116,8 +116,8 @@ def _as_parts(content: Any) -> list[dict[str, Any]]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def _alternating(body: Body) -> Body:
-    out: list[Message] = []
+def _alternating(body: _Body) -> _Body:
+    out: list[ChatMessage] = []
     for message in body["messages"]:
         if message["role"] == "user" and out and out[-1]["role"] == "tool":
             out.append({"role": "assistant", "content": HEARD})
@@ -125,7 +125,7 @@ def _alternating(body: Body) -> Body:
     return {**body, "messages": out}
 
 
-def _plain_schemas(body: Body) -> Body:
+def _plain_schemas(body: _Body) -> _Body:
     if "tools" not in body:
         return body
     functions = [tool["function"] for tool in body["tools"]]
@@ -152,11 +152,11 @@ _fill_signatures = _with_messages(_with_signature)
 _shorten_ids = _with_messages(_with_short_ids)
 
 
-def _gap(what: str, words: str, fit: Callable[[Body], Body], *, guessed: bool = False) -> Gap:
+def _gap(what: str, words: str, fit: Callable[[_Body], _Body], *, guessed: bool = False) -> Gap:
     return Gap(what, re.compile(words, re.I | re.S), fit, guessed)
 
 
-def _wanted(what: str, words: str, fit: Callable[[Body], Body]) -> Gap:
+def _wanted(what: str, words: str, fit: Callable[[_Body], _Body]) -> Gap:
     """Return a gap whose words would be taken for those of another."""
     named = re.compile(words, re.I | re.S)
 

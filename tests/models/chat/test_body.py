@@ -7,7 +7,7 @@ import pytest
 
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.models.chat.body import ONLY_MEDIA, body, parameters
-from ctxagent.agent.models.chat.draft import ReplyDraft
+from ctxagent.agent.models.chat.draft import ChatDraft
 from ctxagent.agent.models.wire import encode
 
 Block = dict[str, Any]
@@ -282,7 +282,7 @@ def test_what_is_received_is_what_goes_back() -> None:
             }
         ],
     }
-    draft = ReplyDraft("x")
+    draft = ChatDraft("x")
     [*draft.take_whole({"choices": [{"message": message, "finish_reason": "tool_calls"}]})]
     blocks = draft.reply().content
     assert messages(user(text("Go.")), said(*blocks), user(result(blocks[-1]["id"])))[1:] == [

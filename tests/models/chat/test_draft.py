@@ -8,7 +8,7 @@ import pytest
 
 from ctxagent.agent.events import Accepted, TextDelta, ThinkingDelta, ToolDraft
 from ctxagent.agent.models.base import Reply
-from ctxagent.agent.models.chat.draft import MAX_CALLS, MAX_REPLY_CHARS, ReplyDraft
+from ctxagent.agent.models.chat.draft import MAX_CALLS, MAX_REPLY_CHARS, ChatDraft
 from ctxagent.agent.models.wire import StreamError
 from ctxagent.agent.session.entries import Usage
 
@@ -30,7 +30,7 @@ def piece(arguments: Any = None, **fields: Any) -> Chunk:
 
 
 def play(chunks: Sequence[Chunk], **options: Any) -> tuple[list[Any], Reply]:
-    draft, seen = ReplyDraft("deepseek/x", **options), []
+    draft, seen = ChatDraft("deepseek/x", **options), []
     for each in chunks:
         seen += draft.take(each)
     assert draft.complete
@@ -66,7 +66,7 @@ def test_text() -> None:
 
 
 def test_a_reply_is_read_until_its_usage() -> None:
-    draft = ReplyDraft("x")
+    draft = ChatDraft("x")
     [*draft.take(chunk({"content": "a"}))]
     assert not draft.complete
     [*draft.take(chunk({}, "stop"))]
@@ -77,7 +77,7 @@ def test_a_reply_is_read_until_its_usage() -> None:
 
 
 def test_usage_in_each_chunk_ends_nothing() -> None:
-    draft = ReplyDraft("x")
+    draft = ChatDraft("x")
     [*draft.take(chunk({"content": "a"}, usage=USAGE))]
     assert not draft.stopped
     [*draft.take(chunk({}, "stop", usage={**USAGE, "completion_tokens": 9}))]
@@ -345,7 +345,7 @@ def test_a_whole_answer() -> None:
         "tool_calls": calls,
     }
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
-    draft = ReplyDraft("x")
+    draft = ChatDraft("x")
     seen = [*draft.take_whole({"id": "1", "choices": [choice], "usage": USAGE})]
     found = draft.reply()
     assert [type(each).__name__ for each in seen][:3] == ["Accepted", "ThinkingDelta", "TextDelta"]
@@ -359,7 +359,7 @@ def test_a_whole_answer() -> None:
 
 
 def test_a_whole_answer_without_a_reason() -> None:
-    draft = ReplyDraft("x")
+    draft = ChatDraft("x")
     [*draft.take_whole({"choices": [{"message": {"content": "Yes."}}]})]
     assert draft.complete
     assert draft.reply().stop_reason == "end_turn"
@@ -367,13 +367,13 @@ def test_a_whole_answer_without_a_reason() -> None:
 
 def test_an_answer_that_is_none() -> None:
     with pytest.raises(ValueError, match="without a reply"):
-        [*ReplyDraft("x").take_whole({"message": "Not here."})]
+        [*ChatDraft("x").take_whole({"message": "Not here."})]
 
 
 def test_an_error_without_an_envelope() -> None:
     error = {"object": "error", "message": "It is broken.", "type": "X", "code": 500}
     with pytest.raises(StreamError, match=r"It is broken\.") as caught:
-        [*ReplyDraft("x").take(error)]
+        [*ChatDraft("x").take(error)]
     assert caught.value.words == "It is broken."
 
 
@@ -400,7 +400,7 @@ def test_chunks_that_say_nothing(odd: Chunk) -> None:
 
 def test_a_choice_that_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="no sense"):
-        [*ReplyDraft("x").take({"choices": [1]})]
+        [*ChatDraft("x").take({"choices": [1]})]
 
 
 def test_a_reply_is_bounded() -> None:
