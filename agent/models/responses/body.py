@@ -1,0 +1,153 @@
+"""The JSON body of a request to the Responses API.
+
+The server keeps nothing (`store`): each request has the whole conversation, as a list of items.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...context.compaction_block import with_plain_text
+from ...context.request import ADDITION, Request
+from ...context.view import THINKING
+from ...session.entries import Block
+from ...session.searches import search_text
+from ..providers import RESPONSES, served
+from ..wire import Wire
+from .draft import draft_of
+from .gaps import GAPS
+from .state import CALL, MESSAGE, Item, State, arguments_of, unpack, with_reasoning
+
+ENCRYPTED = "reasoning.encrypted_content"
+MIN_OUTPUT_TOKENS = 16  # of a reply: the API refuses a lower limit
+MAX_ID_CHARS = 64  # of a call's ID: calls of other protocols may have longer ones
+PDF_NAME = "document.pdf"  # the API wants a name for a file
+
+
+def parameters(request: Request) -> dict[str, Any]:
+    """Return what a body has beside the conversation. Models that do not reason, and servers that
+    do not know a parameter, say so (`gaps`)."""
+    reasoning = {"effort": request.effort} if request.effort is not None else {}
+    if request.thinking:
+        reasoning["summary"] = "auto"
+    return {
+        "model": served(request.model).name,
+        "max_output_tokens": max(request.max_tokens, MIN_OUTPUT_TOKENS),
+        "stream": True,
+        "store": False,
+        "include": [ENCRYPTED],
+        "prompt_cache_key": _cache_key(request),
+        **({"reasoning": reasoning} if reasoning else {}),
+    }
+
+
+def _cache_key(request: Request) -> str:
+    """Return what requests with the same beginning share, so that they go to the same cache."""
+    first = [block.get("text") for block in request.messages[0]["content"]]
+    told = [request.model, _text_of(request.system), request.tools, first]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+
+def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of POST /responses."""
+    out = {**parameters, "input": [*_items(request)]}
+    if request.system:
+        out["instructions"] = _text_of(request.system)
+    if tools := [*_tools(request)]:
+        out["tools"] = tools
+    return out
+
+
+def _tools(request: Request) -> Iterator[Item]:
+    """Yield the tools, those last that messages of older logs add. Tools that a server runs by
+    itself are those of another protocol."""
+    added = [
+        block["tool"]
+        for message in request.messages
+        for block in message["content"]
+        if block["type"] == ADDITION
+    ]
+    for tool in (*request.tools, *added):
+        if "input_schema" in tool:
+            yield {
+                "type": "function",
+                "name": tool["name"],
+                "description": tool.get("description", ""),
+                "parameters": tool["input_schema"],
+                "strict": False,
+            }
+
+
+def _items(request: Request) -> Iterator[Item]:
+    for message in with_plain_text(request.messages):
+        if message["role"] == "assistant":
+            yield from with_reasoning(_reply_items(message["content"]))
+        elif message["role"] == "user":
+            yield from _user_items(message["content"])
+
+
+def _user_items(blocks: list[Block]) -> Iterator[Item]:
+    """Yield the items of a user message: the results of calls, which come first, and the rest."""
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    for block in results:
+        call = _call_id(block["tool_use_id"])
+        yield {"type": "function_call_output", "call_id": call, "output": _output(block["content"])}
+    if said := [_part(block) for block in blocks if block["type"] != "tool_result"]:
+        yield {"type": MESSAGE, "role": "user", "content": said}
+
+
+def _output(content: str | list[Block]) -> str | list[Item]:
+    if isinstance(content, str):
+        return content
+    if all(block["type"] == "text" for block in content):
+        return _text_of(content)
+    return [_part(block) for block in content]
+
+
+def _part(block: Block) -> Item:
+    if block["type"] == "text":
+        return {"type": "input_text", "text": block["text"]}
+    source = block["source"]
+    url = f"data:{source['media_type']};base64,{source['data']}"
+    if block["type"] == "image":
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    return {"type": "input_file", "filename": PDF_NAME, "file_data": url}
+
+
+def _reply_items(blocks: list[Block]) -> Iterator[Item | State]:
+    for block in blocks:
+        if block["type"] in THINKING:
+            if state := unpack(block.get("signature", "")):
+                yield state
+        elif block["type"] == "tool_use":
+            yield {
+                "type": CALL,
+                "call_id": _call_id(block["id"]),
+                "name": block["name"],
+                "arguments": arguments_of(block["input"]),
+            }
+        elif text := block.get("text") or search_text(block):
+            yield {"type": MESSAGE, "role": "assistant", "content": text}
+
+
+def _call_id(id: str) -> str:
+    if len(id) <= MAX_ID_CHARS:
+        return id
+    return f"{id[:31]}_{hashlib.sha256(id.encode()).hexdigest()[:32]}"
+
+
+def _text_of(blocks: list[Block]) -> str:
+    return "\n\n".join(block["text"] for block in blocks)
+
+
+WIRE = Wire(
+    name=RESPONSES,
+    title="Responses API",
+    path="/responses",
+    models_path="/models",
+    gaps=GAPS,
+    parameters=parameters,
+    body=body,
+    draft=draft_of,
+)
