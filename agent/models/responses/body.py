@@ -13,10 +13,7 @@ from ...context.request import ADDITION, Request
 from ...context.view import THINKING
 from ...session.entries import Block
 from ...session.searches import search_text
-from ..providers import RESPONSES, served
-from ..wire import Wire
-from .draft import draft_of
-from .gaps import GAPS
+from ..providers import served
 from .state import CALL, MESSAGE, Item, State, arguments_of, unpack, with_reasoning
 
 ENCRYPTED = "reasoning.encrypted_content"
@@ -63,7 +60,7 @@ def _tools(request: Request) -> Iterator[Item]:
     """Yield the tools, those last that messages of older logs add. Tools that a server runs by
     itself are those of another protocol."""
     added = [
-        block["tool"]
+        block["tool"]["definition"]
         for message in request.messages
         for block in message["content"]
         if block["type"] == ADDITION
@@ -139,15 +136,3 @@ def _call_id(id: str) -> str:
 
 def _text_of(blocks: list[Block]) -> str:
     return "\n\n".join(block["text"] for block in blocks)
-
-
-WIRE = Wire(
-    name=RESPONSES,
-    title="Responses API",
-    path="/responses",
-    models_path="/models",
-    gaps=GAPS,
-    parameters=parameters,
-    body=body,
-    draft=draft_of,
-)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.context.request import Request
-from ctxagent.agent.models.responses.body import MAX_ID_CHARS, WIRE, body, parameters
+from ctxagent.agent.models.responses.body import MAX_ID_CHARS, body, parameters
 from ctxagent.agent.models.responses.state import State, pack
+from ctxagent.agent.models.responses.wire import WIRE
 
 TOOL = {"name": "Bash", "description": "Runs.", "input_schema": {"type": "object"}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
@@ -257,7 +258,8 @@ def test_what_only_the_messages_api_knows_is_told_as_text() -> None:
 
 def test_tools_of_older_logs_are_added_to_the_others_and_server_tools_left_out() -> None:
     late = {"name": "Late", "input_schema": {"type": "object"}}
-    asked = request(HELLO, ("system", [{"type": "tool_addition", "tool": late}]))
+    added = {"type": "tool_definition", "definition": late}
+    asked = request(HELLO, ("system", [{"type": "tool_addition", "tool": added}]))
     search = {"type": "web_search_20250305", "name": "web_search"}
     found = body(replace(asked, tools=[TOOL, search]), {})["tools"]
     assert [tool["name"] for tool in found] == ["Bash", "Late"]
