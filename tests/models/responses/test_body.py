@@ -10,6 +10,7 @@ from ctxagent.agent.context.request import Request
 from ctxagent.agent.models.responses.body import MAX_ID_CHARS, body, parameters
 from ctxagent.agent.models.responses.state import State, pack
 from ctxagent.agent.models.responses.wire import WIRE
+from ctxagent.agent.models.wire import encode
 
 TOOL = {"name": "Bash", "description": "Runs.", "input_schema": {"type": "object"}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
@@ -268,7 +269,7 @@ def test_tools_of_older_logs_are_added_to_the_others_and_server_tools_left_out()
 def test_a_request_is_built_again_to_the_byte_by_what_the_log_has() -> None:
     asked = request(HELLO, ("assistant", [call(command="ä")]), ("user", [result("call_1", "ö")]))
     gaps = ("cache", "summary")
-    data = WIRE.encode(WIRE.fitted_body(asked, gaps))
+    data = encode(WIRE.fitted_body(asked, gaps))
     sent = json.loads(json.dumps(WIRE.sent_of(asked, data, gaps)))
     assert WIRE.rebuild(replace(asked, max_tokens=5, effort="low"), sent) == data
     assert b"prompt_cache_key" not in data

@@ -1,11 +1,12 @@
 """What servers of the Responses API were seen to refuse, and what is sent instead."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from ctxagent.agent.errors import RequestRejected
-from ctxagent.agent.models.gaps import ServerGaps, fitted
+from ctxagent.agent.models.gaps import ServerGaps
 from ctxagent.agent.models.responses.gaps import GAPS, OMITTED_FILE
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
@@ -56,6 +57,14 @@ WHOLE: Body = {
 }
 
 
+def fitted(gaps: Sequence[str]) -> Body:
+    """The whole request without what a server lacks."""
+    body = WHOLE
+    for name, gap in GAPS.items():
+        body = gap.fit(body) if name in gaps else body
+    return body
+
+
 @pytest.mark.parametrize(
     ("refusal", "learned"),
     [
@@ -88,7 +97,7 @@ def test_what_a_refusal_names_is_left_out(refusal: str, learned: list[str]) -> N
     gaps = ServerGaps(None, "http://server.test/v1", "m", GAPS)
     error = RequestRejected(f"the server refused the request (400): {refusal}", status=400)
     found = []
-    while gap := gaps.learn(error, fitted(WHOLE, gaps.names, GAPS)):
+    while gap := gaps.learn(error, fitted(gaps.names)):
         found.append(gap)
     assert found == learned
 
@@ -105,11 +114,11 @@ def test_what_a_refusal_names_is_left_out(refusal: str, learned: list[str]) -> N
     ],
 )
 def test_an_effort_becomes_the_highest_that_there_is(gaps: list[str], reasoning: Body) -> None:
-    assert fitted(WHOLE, gaps, GAPS).get("reasoning") == reasoning
+    assert fitted(gaps).get("reasoning") == reasoning
 
 
 def test_without_reasoning_no_id_is_left_that_needs_it() -> None:
-    told = fitted(WHOLE, ["reasoning"], GAPS)["input"]
+    told = fitted(["reasoning"])["input"]
     assert told[1] == {
         "type": "message", "role": "assistant", "phase": "commentary", "content": "Look.",
     }  # fmt: skip
@@ -117,7 +126,7 @@ def test_without_reasoning_no_id_is_left_that_needs_it() -> None:
 
 
 def test_images_in_results_stand_behind_all_results() -> None:
-    told = fitted(WHOLE, ["results"], GAPS)["input"]
+    told = fitted(["results"])["input"]
     assert [item["type"] for item in told[5:]] == [
         "function_call_output", "function_call_output", "message", "message",
     ]  # fmt: skip
@@ -126,6 +135,6 @@ def test_images_in_results_stand_behind_all_results() -> None:
 
 
 def test_a_file_becomes_a_text() -> None:
-    told = fitted(WHOLE, ["files"], GAPS)["input"]
+    told = fitted(["files"])["input"]
     assert told[0] == words({"type": "input_text", "text": OMITTED_FILE})
     assert told[1:] == WHOLE["input"][1:]

@@ -128,6 +128,10 @@ def response(say: Say, whole: Body) -> Body:
     return {
         "id": whole["id"].replace("msg", "resp"),
         "object": "response",
+        "created_at": 1_800_000_000,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
         "model": f"{whole['model']}-2026-11-01",
         "status": "incomplete" if why else "completed",
         "incomplete_details": {"reason": why} if why else None,
@@ -201,8 +205,10 @@ def events(say: Say, whole: Body) -> Iterator[Body]:
                 }
             for piece in _pieces(text, say.deltas):
                 yield {"type": f"response.{kind}.delta", **placed, **fields, "delta": piece}
-            whole_text = "arguments" if item["type"] == "function_call" else "text"
-            yield {"type": f"response.{kind}.done", **placed, **fields, whole_text: text}
+            done = (
+                {"arguments": text, "name": item["name"]} if "arguments" in item else {"text": text}
+            )
+            yield {"type": f"response.{kind}.done", **placed, **fields, **done}
         yield {"type": "response.output_item.done", "output_index": place, "item": item}
     yield {"type": f"response.{whole['status']}", "response": whole}
 
@@ -219,7 +225,7 @@ def _texts(item: Body) -> Iterator[tuple[str, Body, str]]:
         for place, part in enumerate(item["summary"]):
             yield "reasoning_summary_text", {"summary_index": place}, part["text"]
     elif item["type"] == "message":
-        yield "output_text", {"content_index": 0}, item["content"][0]["text"]
+        yield "output_text", {"content_index": 0, "logprobs": []}, item["content"][0]["text"]
     else:
         yield "function_call_arguments", {}, item["arguments"]
 
