@@ -14,11 +14,10 @@ from ...context.view import THINKING
 from ...session.entries import Block
 from ...session.searches import search_text
 from ..providers import served
-from .state import CALL, MESSAGE, Item, State, arguments_of, unpack, with_reasoning
+from .state import CALL, MESSAGE, Item, State, arguments_of, short, unpack, with_reasoning
 
 ENCRYPTED = "reasoning.encrypted_content"
 MIN_OUTPUT_TOKENS = 16  # of a reply: the API refuses a lower limit
-MAX_ID_CHARS = 64  # of a call's ID: calls of other protocols may have longer ones
 PDF_NAME = "document.pdf"  # the API wants a name for a file
 
 
@@ -69,7 +68,7 @@ def _tools(request: Request) -> Iterator[Item]:
         if "input_schema" in tool:
             yield {
                 "type": "function",
-                "name": tool["name"],
+                "name": short(tool["name"]),
                 "description": tool.get("description", ""),
                 "parameters": tool["input_schema"],
                 "strict": False,
@@ -88,7 +87,7 @@ def _user_items(blocks: list[Block]) -> Iterator[Item]:
     """Yield the items of a user message: the results of calls, which come first, and the rest."""
     results = [block for block in blocks if block["type"] == "tool_result"]
     for block in results:
-        call = _call_id(block["tool_use_id"])
+        call = short(block["tool_use_id"])
         yield {"type": "function_call_output", "call_id": call, "output": _output(block["content"])}
     if said := [_part(block) for block in blocks if block["type"] != "tool_result"]:
         yield {"type": MESSAGE, "role": "user", "content": said}
@@ -120,18 +119,12 @@ def _reply_items(blocks: list[Block]) -> Iterator[Item | State]:
         elif block["type"] == "tool_use":
             yield {
                 "type": CALL,
-                "call_id": _call_id(block["id"]),
-                "name": block["name"],
+                "call_id": short(block["id"]),
+                "name": short(block["name"]),
                 "arguments": arguments_of(block["input"]),
             }
         elif text := block.get("text") or search_text(block):
             yield {"type": MESSAGE, "role": "assistant", "content": text}
-
-
-def _call_id(id: str) -> str:
-    if len(id) <= MAX_ID_CHARS:
-        return id
-    return f"{id[:31]}_{hashlib.sha256(id.encode()).hexdigest()[:32]}"
 
 
 def _text_of(blocks: list[Block]) -> str:

@@ -19,7 +19,7 @@ from ...session.entries import Block, Usage
 from ..base import Reply
 from ..sse import parse_arguments
 from ..wire import StreamError
-from .state import CALL, MESSAGE, REASONING, Item, State, is_resendable, pack, remembered
+from .state import CALL, MESSAGE, REASONING, Item, State, is_resendable, pack, remembered, short
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
@@ -35,6 +35,7 @@ class ReplyDraft:
 
     model: str  # by its full ID, which the server does not know
     taken_ids: frozenset[str] = frozenset()  # of the calls in the request
+    names: Mapping[str, str] = field(default_factory=dict)  # of tools, by what the server is told
     sent: Mapping[str, Any] = field(default_factory=dict)
     began: bool = False
     complete: bool = False
@@ -61,9 +62,9 @@ class ReplyDraft:
             if kind == "response.output_item.done":
                 self._close(place, item)
                 return
-            self._open[place] = _text(item.get("name")), 0
+            self._open[place] = name, size = self._name(item), 0
             if item.get("type") == CALL:
-                yield ToolDraft(_text(item.get("name")), 0)
+                yield ToolDraft(name, size)
         elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
             yield ThinkingDelta("\n\n")
         elif kind in _ENDS:
@@ -189,14 +190,19 @@ class ReplyDraft:
         given = parse_arguments(raw) if raw else {}
         if given is None:
             broken[id] = raw
-        return {"type": "tool_use", "id": id, "name": _text(item.get("name")), "input": given or {}}
+        return {"type": "tool_use", "id": id, "name": self._name(item), "input": given or {}}
+
+    def _name(self, item: Item) -> str:
+        name = _text(item.get("name"))
+        return self.names.get(name, name)
 
 
 def draft_of(request: Request) -> ReplyDraft:
     """Return the draft of the reply to a request."""
     blocks = (block for message in request.messages for block in message["content"])
+    ids = frozenset(block["id"] for block in blocks if block["type"] == "tool_use")
     return ReplyDraft(
-        request.model, frozenset(block["id"] for block in blocks if block["type"] == "tool_use")
+        request.model, ids, {short(tool["name"]): tool["name"] for tool in request.tools}
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.context.request import Request
-from ctxagent.agent.models.responses.body import MAX_ID_CHARS, body, parameters
-from ctxagent.agent.models.responses.state import State, pack
+from ctxagent.agent.models.responses.body import body, parameters
+from ctxagent.agent.models.responses.state import MAX_NAME_CHARS, State, pack
 from ctxagent.agent.models.responses.wire import WIRE
 from ctxagent.agent.models.wire import encode
 
@@ -149,7 +149,7 @@ def test_ids_of_calls_that_are_too_long_are_shortened_the_same_way_each_time() -
     ids = [item["call_id"] for item in told[1:]]
     assert ids[:2] == ids[2:]
     assert len({*ids}) == 2
-    assert all(len(id) <= MAX_ID_CHARS for id in ids)
+    assert all(len(id) <= MAX_NAME_CHARS for id in ids)
 
 
 def test_reasoning_stands_before_the_items_it_came_with() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,19 @@ def test_reasoning_goes_back_as_it_came_and_the_cache_reads_what_was_said(tmp_pa
     assert raw[2] == '{ "command": "ls" }'
     assert [usage.cache_read for usage in usages[1:]] == [usage.prompt for usage in usages[:-1]]
     assert len({body["prompt_cache_key"] for body in server.bodies}) == 1
+
+
+def test_names_of_tools_that_are_too_long(tmp_path: Path) -> None:
+    """They are told shortened, and known again, in the request behind the reply, too."""
+    long = "mcp__" + "x" * 100
+    tool = {"name": long, "description": "Runs.", "input_schema": {"type": "object"}}
+    asked = replace(ask(), tools=[tool])
+    with ResponsesServer(lambda body: Say(tools=[(body["tools"][0]["name"], {})])) as server:
+        first = play(server, tmp_path, asked)[-1]
+        second = play(server, tmp_path, replace(follow(asked, first), tools=[tool]))
+    assert server.rejected == []
+    assert [block["name"] for block in first.content if block["type"] == "tool_use"] == [long]
+    assert {delta.name for delta in second if isinstance(delta, ToolDraft)} == {long}
 
 
 def test_a_server_that_does_not_stream(tmp_path: Path) -> None:
