@@ -5,7 +5,7 @@ gateways serve `/v1/responses`, each without a part of it.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
@@ -32,6 +32,8 @@ def _reasoning_without(field: str) -> Callable[[Body], Body]:
 
 
 def _effort_at_most(highest: str, above: str) -> Callable[[Body], Body]:
+    """Return what asks for the highest effort of a model in place of the one above it."""
+
     def fit(body: Body) -> Body:
         asked = body.get("reasoning", {})
         return (
@@ -82,6 +84,11 @@ def _without_files(body: Body) -> Body:
     return {**body, "input": items}
 
 
+def _names_limit(words: str, body: Mapping[str, Any]) -> bool:
+    """Return True if a server refuses the limit of the reply, which is higher than its own."""
+    return "max_output_tokens" in body and bool(re.search("max_(?:output_)?tokens", words))
+
+
 _PARAMETER = r"parameter\W+reasoning\b(?!\.)"
 _EFFORT = re.compile(
     r"\beffort\b|reasoning value|not support thinking|'(?:low|medium|high|xhigh|max)' is not|"
@@ -91,7 +98,9 @@ _EFFORT = re.compile(
 _SUMMARY = re.compile(rf"reasoning\W?summar|{_PARAMETER}", re.I)
 _INCLUDE = re.compile(r"encrypted content is not supported|\binclude\b", re.I)
 _REASONING = re.compile(r"encrypted[ _]content|'reasoning'|type of 'item'|item\['content", re.I)
-_RESULTS = re.compile(r"output of tool call|\boutput\b.*\bstr(?:ing)?\b", re.I)
+_RESULTS = re.compile(
+    r"output of tool call|\boutput\b.*\bstr(?:ing)?\b|invalid type for 'input'", re.I
+)
 _FILES = re.compile(r"input_file|\bfiles?\b|\bpdf\b", re.I)
 
 # In the order in which they are tried, and applied.
@@ -106,8 +115,9 @@ GAPS = {
     "max": Gap("no effort above xhigh", _EFFORT, _effort_at_most("xhigh", "max")),
     "xhigh": Gap("no effort above high", _EFFORT, _effort_at_most("high", "xhigh")),
     "effort": Gap("no effort", _EFFORT, _reasoning_without("effort"), True),
-    "reasoning": Gap("no reasoning of earlier replies", _REASONING, _without_reasoning, True),
     "results": Gap("only text as results of tools", _RESULTS, _results_as_text, True),
+    "reasoning": Gap("no reasoning of earlier replies", _REASONING, _without_reasoning, True),
     "files": Gap("no files", _FILES, _without_files),
+    "limit": Gap("no such long replies", None, _without("max_output_tokens"), decides=_names_limit),
     IMAGES: NO_IMAGES_GAP,
 }

@@ -44,7 +44,7 @@ def unpack(signature: str) -> State | None:
 
 
 def is_resendable(item: Item) -> bool:
-    """Tell whether a reasoning item says something to a server that has kept nothing."""
+    """Return True if a reasoning item says something to a server that has kept nothing."""
     return bool(item.get("encrypted_content") or item.get("content"))
 
 
@@ -52,7 +52,7 @@ def remembered(item: Item, parsed: Mapping[str, Any] | None) -> Item:
     """Return what is to be sent back of an item that is not reasoning: of a call, whose arguments
     are `parsed`, also their text, unless it is what `arguments_of` makes of them."""
     kept = {name: item[name] for name in ("type", "id", "phase") if item.get(name)}
-    if item["type"] == CALL and parsed and arguments_of(parsed) != item.get("arguments"):
+    if item.get("type") == CALL and parsed and arguments_of(parsed) != item.get("arguments"):
         kept["arguments"] = item["arguments"]
     return kept
 

@@ -43,6 +43,7 @@ WHOLE: Body = {
     "store": False,
     "include": ["reasoning.encrypted_content"],
     "prompt_cache_key": "k",
+    "max_output_tokens": 32_000,
     "reasoning": {"effort": "max", "summary": "auto"},
     "input": [
         words(FILE),
@@ -86,9 +87,11 @@ def fitted(gaps: Sequence[str]) -> Body:
         ('invalid reasoning value: "max" (must be "high", "medium")', ["max", "xhigh", "effort"]),
         ("Unsupported parameter: 'reasoning.effort'", ["max", "xhigh", "effort"]),
         ('"qwen3" does not support thinking', ["max", "xhigh", "effort"]),
+        ("max_tokens is too large: 32000. This model supports at most 16384", ["limit"]),
+        ("Invalid type for 'input'.", ["results"]),
         ("Output of tool call should be 'Input text'", ["results"]),
         ("'input_file' is not supported by llamacpp at this moment", ["files"]),
-        ("", ["cache", "store", "include", "summary", "effort", "reasoning", "results"]),
+        ("", ["cache", "store", "include", "summary", "effort", "results", "reasoning"]),
         ("Invalid value for 'temperature'", []),
     ],
 )  # fmt: skip
