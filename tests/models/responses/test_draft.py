@@ -325,6 +325,8 @@ def test_more_cached_than_the_prompt_has_is_cut() -> None:
 
 
 def test_a_reply_is_json() -> None:
-    made, _ = taken(done(REASONING, message("ä"), {"type": "web_search_call", "id": "ws"}, {}, CALL))
+    made, _ = taken(
+        done(REASONING, message("ä"), {"type": "web_search_call", "id": "ws"}, {}, CALL)
+    )
     json.dumps(made.reply().content)
     assert [block["type"] for block in made.reply().content] == ["thinking", "text", "tool_use"]
