@@ -14,7 +14,16 @@ from ...context.view import THINKING
 from ...session.entries import Block
 from ...session.searches import search_text
 from ..providers import served
-from .state import CALL, MESSAGE, Item, State, arguments_of, short, unpack, with_reasoning
+from .state import (
+    CALL,
+    MESSAGE,
+    ReasoningState,
+    ResponseItem,
+    arguments_of,
+    short,
+    unpack,
+    with_reasoning,
+)
 
 ENCRYPTED = "reasoning.encrypted_content"
 MIN_OUTPUT_TOKENS = 16  # of a reply: the API refuses a lower limit
@@ -55,7 +64,7 @@ def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _tools(request: Request) -> Iterator[Item]:
+def _tools(request: Request) -> Iterator[ResponseItem]:
     """Yield the tools, those last that messages of older logs add. Tools that a server runs by
     itself are those of another protocol."""
     added = [
@@ -75,7 +84,7 @@ def _tools(request: Request) -> Iterator[Item]:
             }
 
 
-def _items(request: Request) -> Iterator[Item]:
+def _items(request: Request) -> Iterator[ResponseItem]:
     for message in with_plain_text(request.messages):
         if message["role"] == "assistant":
             yield from with_reasoning(_reply_items(message["content"]))
@@ -83,7 +92,7 @@ def _items(request: Request) -> Iterator[Item]:
             yield from _user_items(message["content"])
 
 
-def _user_items(blocks: list[Block]) -> Iterator[Item]:
+def _user_items(blocks: list[Block]) -> Iterator[ResponseItem]:
     """Yield the items of a user message: the results of calls, which come first, and the rest."""
     results = [block for block in blocks if block["type"] == "tool_result"]
     for block in results:
@@ -93,7 +102,7 @@ def _user_items(blocks: list[Block]) -> Iterator[Item]:
         yield {"type": MESSAGE, "role": "user", "content": said}
 
 
-def _output(content: str | list[Block]) -> str | list[Item]:
+def _output(content: str | list[Block]) -> str | list[ResponseItem]:
     if isinstance(content, str):
         return content
     if all(block["type"] == "text" for block in content):
@@ -101,7 +110,7 @@ def _output(content: str | list[Block]) -> str | list[Item]:
     return [_part(block) for block in content]
 
 
-def _part(block: Block) -> Item:
+def _part(block: Block) -> ResponseItem:
     if block["type"] == "text":
         return {"type": "input_text", "text": block["text"]}
     source = block["source"]
@@ -111,7 +120,7 @@ def _part(block: Block) -> Item:
     return {"type": "input_file", "filename": PDF_NAME, "file_data": url}
 
 
-def _reply_items(blocks: list[Block]) -> Iterator[Item | State]:
+def _reply_items(blocks: list[Block]) -> Iterator[ResponseItem | ReasoningState]:
     for block in blocks:
         if block["type"] in THINKING:
             if state := unpack(block.get("signature", "")):

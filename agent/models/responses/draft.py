@@ -19,7 +19,17 @@ from ...session.entries import Block, Usage
 from ..base import Reply
 from ..sse import parse_arguments
 from ..wire import StreamError
-from .state import CALL, MESSAGE, REASONING, Item, State, is_resendable, pack, remembered, short
+from .state import (
+    CALL,
+    MESSAGE,
+    REASONING,
+    ReasoningState,
+    ResponseItem,
+    is_resendable,
+    pack,
+    remembered,
+    short,
+)
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
@@ -30,7 +40,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 @dataclass(slots=True)
-class ReplyDraft:
+class ResponseDraft:
     """A reply under construction. See `wire.Draft`."""
 
     model: str  # by its full ID, which the server does not know
@@ -43,7 +53,7 @@ class ReplyDraft:
     message_id: str | None = None
     stop_reason: str = "end_turn"
     _open: dict[object, tuple[str, int]] = field(default_factory=dict)  # name, characters so far
-    _items: dict[object, Item] = field(default_factory=dict)  # that are done
+    _items: dict[object, ResponseItem] = field(default_factory=dict)  # that are done
     _size: int = 0  # characters of items
 
     @property
@@ -96,7 +106,9 @@ class ReplyDraft:
         """Return what was gathered. See `wire.Draft`."""
         content: list[Block] = []
         broken: dict[str, str] = {}
-        states: list[tuple[Block, State]] = []  # of thinking: it has those of items behind it
+        states: list[
+            tuple[Block, ReasoningState]
+        ] = []  # of thinking: it has those of items behind it
         for item in self._items.values():
             reasons = item.get("type") == REASONING
             if reasons or (not states and item.get("phase")):
@@ -104,7 +116,7 @@ class ReplyDraft:
                     "type": "thinking",
                     "thinking": _thought(item) if reasons else "",
                 }
-                states.append((thinking, State(item if reasons else None, [])))
+                states.append((thinking, ReasoningState(item if reasons else None, [])))
                 content.append(thinking)
             if not reasons:
                 block = self._block(item, content, broken)
@@ -117,14 +129,14 @@ class ReplyDraft:
         reason, usage, id = self.stop_reason, self.usage, self.message_id
         return Reply(content, reason, usage, self.model, id, broken, self.sent)
 
-    def _place(self, event: dict[str, Any], item: Item) -> object:
+    def _place(self, event: dict[str, Any], item: ResponseItem) -> object:
         """Return what tells an item from the others: its place, or its ID where a server does not
         say the place, or else that it is the newest."""
         known = (event.get("output_index"), event.get("item_id"), item.get("id"))
         newest = next(reversed(self._open), len(self._items))
         return next((place for place in known if isinstance(place, int | str)), newest)
 
-    def _close(self, place: object, item: Item) -> None:
+    def _close(self, place: object, item: ResponseItem) -> None:
         self._open.pop(place, None)
         self._size += len(json.dumps(item))
         if self._size > _MAX_REPLY_CHARS:
@@ -174,7 +186,9 @@ class ReplyDraft:
         output = _tokens(told.get("output_tokens"))
         self.usage = Usage(prompt - read - written, read, written, output)
 
-    def _block(self, item: Item, content: list[Block], broken: dict[str, str]) -> Block | None:
+    def _block(
+        self, item: ResponseItem, content: list[Block], broken: dict[str, str]
+    ) -> Block | None:
         """Return an item as a block; None for one that says nothing, or is of no known type. Note
         arguments of a call that are not one JSON object."""
         if item.get("type") == MESSAGE:
@@ -192,21 +206,21 @@ class ReplyDraft:
             broken[id] = raw
         return {"type": "tool_use", "id": id, "name": self._name(item), "input": given or {}}
 
-    def _name(self, item: Item) -> str:
+    def _name(self, item: ResponseItem) -> str:
         name = _text(item.get("name"))
         return self.names.get(name, name)
 
 
-def draft_of(request: Request) -> ReplyDraft:
+def draft_of(request: Request) -> ResponseDraft:
     """Return the draft of the reply to a request."""
     blocks = (block for message in request.messages for block in message["content"])
     ids = frozenset(block["id"] for block in blocks if block["type"] == "tool_use")
-    return ReplyDraft(
+    return ResponseDraft(
         request.model, ids, {short(tool["name"]): tool["name"] for tool in request.tools}
     )
 
 
-def _thought(item: Item) -> str:
+def _thought(item: ResponseItem) -> str:
     """Return the summary of a reasoning item, else its text."""
     texts = (
         "\n\n".join(_text(part.get("text")) for part in _dicts(item.get(name)))

@@ -9,32 +9,32 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
-from .state import MESSAGE, REASONING, Item
+from .state import MESSAGE, REASONING, ResponseItem
 
 OMITTED_FILE = "[A file is left out here: the server takes no files.]"
 IMAGES_BEHIND = "[What came with this result is in the next message.]"
 
-Body = dict[str, Any]
+_Body = dict[str, Any]
 
 
-def _without(parameter: str) -> Callable[[Body], Body]:
+def _without(parameter: str) -> Callable[[_Body], _Body]:
     return lambda body: {name: value for name, value in body.items() if name != parameter}
 
 
-def _reasoning_without(field: str) -> Callable[[Body], Body]:
+def _reasoning_without(field: str) -> Callable[[_Body], _Body]:
     """Return what leaves out a field of the parameter `reasoning`, and that where it is empty."""
 
-    def fit(body: Body) -> Body:
+    def fit(body: _Body) -> _Body:
         left = {name: value for name, value in body.get("reasoning", {}).items() if name != field}
         return {**body, "reasoning": left} if left else _without("reasoning")(body)
 
     return fit
 
 
-def _effort_at_most(highest: str, above: str) -> Callable[[Body], Body]:
+def _effort_at_most(highest: str, above: str) -> Callable[[_Body], _Body]:
     """Return what asks for the highest effort of a model in place of the one above it."""
 
-    def fit(body: Body) -> Body:
+    def fit(body: _Body) -> _Body:
         asked = body.get("reasoning", {})
         return (
             {**body, "reasoning": {**asked, "effort": highest}}
@@ -45,23 +45,23 @@ def _effort_at_most(highest: str, above: str) -> Callable[[Body], Body]:
     return fit
 
 
-def _without_reasoning(body: Body) -> Body:
+def _without_reasoning(body: _Body) -> _Body:
     """Leave out reasoning, and the IDs by which other items belong to it."""
     kept = [item for item in body["input"] if item["type"] != REASONING]
     return {**body, "input": [*map(_without_id, kept)]}
 
 
-def _without_id(item: Item) -> Item:
+def _without_id(item: ResponseItem) -> ResponseItem:
     out = {name: value for name, value in item.items() if name not in ("id", "status")}
     if item["type"] == MESSAGE and "id" in item:
         out["content"] = item["content"][0]["text"]
     return out
 
 
-def _results_as_text(body: Body) -> Body:
+def _results_as_text(body: _Body) -> _Body:
     """Give results as text alone, and images and files behind the results of one reply."""
-    out: list[Item] = []
-    media: list[Item] = []
+    out: list[ResponseItem] = []
+    media: list[ResponseItem] = []
     for item in (*body["input"], {"type": ""}):
         if item["type"] != "function_call_output":
             out += [{"type": MESSAGE, "role": "user", "content": media}] if media else []
@@ -74,7 +74,7 @@ def _results_as_text(body: Body) -> Body:
     return {**body, "input": out[:-1]}
 
 
-def _without_files(body: Body) -> Body:
+def _without_files(body: _Body) -> _Body:
     def fit(value: Any) -> Any:
         if isinstance(value, dict) and value.get("type") == "input_file":
             return {"type": "input_text", "text": OMITTED_FILE}

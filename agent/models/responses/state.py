@@ -18,37 +18,37 @@ from ..sse import parse_arguments
 MAX_NAME_CHARS = 64  # of a tool, and of the ID of a call: the API takes no more
 REASONING, MESSAGE, CALL = "reasoning", "message", "function_call"  # types of items
 
-Item = dict[str, Any]
+ResponseItem = dict[str, Any]
 
 
-class State(NamedTuple):
+class ReasoningState(NamedTuple):
     """What the signature of a thinking block has."""
 
-    item: Item | None  # the reasoning item, if there is one
-    behind: list[Item]  # of each item behind it: type, id, phase, arguments
+    item: ResponseItem | None  # the reasoning item, if there is one
+    behind: list[ResponseItem]  # of each item behind it: type, id, phase, arguments
 
 
-def pack(state: State) -> str:
+def pack(state: ReasoningState) -> str:
     """Return a state as a signature."""
     told = {"behind": state.behind} if state.item is None else {**state._asdict()}
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
 
-def unpack(signature: str) -> State | None:
+def unpack(signature: str) -> ReasoningState | None:
     """Return the state in a signature; None for that of another protocol."""
     told = parse_arguments(signature) or {}
     item, behind = told.get("item"), told.get("behind")
     if not isinstance(behind, list) or not all(isinstance(each, dict) for each in behind):
         return None
-    return State(item if isinstance(item, dict) else None, behind)
+    return ReasoningState(item if isinstance(item, dict) else None, behind)
 
 
-def is_resendable(item: Item) -> bool:
+def is_resendable(item: ResponseItem) -> bool:
     """Return True if a reasoning item says something to a server that has kept nothing."""
     return bool(item.get("encrypted_content") or item.get("content"))
 
 
-def remembered(item: Item, parsed: Mapping[str, Any] | None) -> Item:
+def remembered(item: ResponseItem, parsed: Mapping[str, Any] | None) -> ResponseItem:
     """Return what is to be sent back of an item that is not reasoning: of a call, whose arguments
     are `parsed`, also their text, unless it is what `arguments_of` makes of them."""
     kept = {name: item[name] for name in ("type", "id", "phase") if item.get(name)}
@@ -69,13 +69,13 @@ def arguments_of(given: Mapping[str, Any]) -> str:
     return json.dumps(given, ensure_ascii=False, separators=(",", ":"))
 
 
-def with_reasoning(items: Iterator[Item | State]) -> Iterator[Item]:
+def with_reasoning(items: Iterator[ResponseItem | ReasoningState]) -> Iterator[ResponseItem]:
     """Yield the items of one reply with what the states among them say: the reasoning items, each
     before the item that followed it, or not at all."""
-    waiting: list[Item] = []
-    behind: list[Item] = []
+    waiting: list[ResponseItem] = []
+    behind: list[ResponseItem] = []
     for item in items:
-        if isinstance(item, State):
+        if isinstance(item, ReasoningState):
             waiting += [item.item] if item.item is not None else []
             behind = [*item.behind]
             continue
@@ -87,9 +87,9 @@ def with_reasoning(items: Iterator[Item | State]) -> Iterator[Item]:
         yield _completed(item, had)
 
 
-def _completed(item: Item, had: Item) -> Item:
+def _completed(item: ResponseItem, had: ResponseItem) -> ResponseItem:
     """Return an item with what it had when it came."""
-    out: Item = {**item, **{name: had[name] for name in ("id", "phase") if name in had}}
+    out: ResponseItem = {**item, **{name: had[name] for name in ("id", "phase") if name in had}}
     if item["type"] == CALL:
         raw = had.get("arguments")
         if isinstance(raw, str) and arguments_of(parse_arguments(raw) or {}) == item["arguments"]:

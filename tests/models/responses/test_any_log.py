@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.models.responses.body import body, parameters
-from ctxagent.agent.models.responses.draft import ReplyDraft
+from ctxagent.agent.models.responses.draft import ResponseDraft
 from ctxagent.agent.session.entries import Assistant, Entry, decode
 
 from ...context.test_request import MODEL, Line, honest, lines
@@ -53,7 +53,7 @@ def over_responses(log: list[Entry]) -> list[Entry]:
             kinds = {block["type"] for block in entry.content}
             if kinds <= {"thinking", "text", "tool_use"}:
                 whole = {"id": f"msg_{number}", "model": MODEL, "content": entry.content}
-                draft = ReplyDraft(MODEL)
+                draft = ResponseDraft(MODEL)
                 [*draft.take_whole({"output": [*items_of(Say(), whole)]})]
                 entry = replace(entry, content=draft.reply().content)
         made.append(entry)

@@ -4,16 +4,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.models.responses.body import body, parameters
-from ctxagent.agent.models.responses.state import MAX_NAME_CHARS, State, pack
+from ctxagent.agent.models.responses.state import MAX_NAME_CHARS
 from ctxagent.agent.models.responses.wire import WIRE
 from ctxagent.agent.models.wire import encode
 
 TOOL = {"name": "Bash", "description": "Runs.", "input_schema": {"type": "object"}}
-REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 PNG = {"type": "base64", "media_type": "image/png", "data": "iVBOR"}
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBER"}
 
@@ -22,11 +19,6 @@ Block = dict[str, Any]
 
 def text(words: str) -> Block:
     return {"type": "text", "text": words}
-
-
-def thinking(state: State | str) -> Block:
-    signature = state if isinstance(state, str) else pack(state)
-    return {"type": "thinking", "thinking": "Hm.", "signature": signature}
 
 
 def call(id: str = "call_1", **given: Any) -> Block:
@@ -150,83 +142,6 @@ def test_ids_of_calls_that_are_too_long_are_shortened_the_same_way_each_time() -
     assert ids[:2] == ids[2:]
     assert len({*ids}) == 2
     assert all(len(id) <= MAX_NAME_CHARS for id in ids)
-
-
-def test_reasoning_stands_before_the_items_it_came_with() -> None:
-    raw = '{"command": "ls", "n": 1}'
-    behind = [
-        {"type": "message", "id": "msg_1", "phase": "commentary"},
-        {"type": "function_call", "id": "fc_1", "arguments": raw},
-        {"type": "function_call", "id": "fc_2"},
-    ]
-    second = {**REASONING, "id": "rs_2"}
-    told = items(
-        HELLO,
-        (
-            "assistant",
-            [
-                thinking(State(REASONING, [])),
-                thinking(State(second, behind)),
-                text("Look."),
-                call("a", command="ls", n=1),
-                call("b"),
-            ],
-        ),
-        ("user", [result("a", ""), result("b", "")]),
-    )
-    assert told[1:3] == [REASONING, second]
-    assert told[3] == {
-        "type": "message",
-        "role": "assistant",
-        "id": "msg_1",
-        "phase": "commentary",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": "Look.", "annotations": []}],
-    }
-    assert [(item["id"], item["arguments"]) for item in told[4:6]] == [
-        ("fc_1", raw),
-        ("fc_2", "{}"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("behind", "blocks"),
-    [
-        ([{"type": "message", "id": "msg_1"}, {"type": "function_call", "id": "fc_1"}], [call()]),
-        ([{"type": "web_search_call", "id": "ws_1"}], [text("Found.")]),
-        ([], [text("Found.")]),
-        ([], []),
-    ],
-    ids=["blank message", "unknown item", "nothing known", "nothing there"],
-)
-def test_reasoning_is_left_out_where_its_follower_is(
-    behind: list[Block], blocks: list[Block]
-) -> None:
-    told = items(HELLO, ("assistant", [thinking(State(REASONING, behind)), *blocks]))
-    assert [item["type"] for item in told[1:]] == [
-        "function_call" if block["type"] == "tool_use" else "message" for block in blocks
-    ]
-    assert all("id" not in item for item in told)
-
-
-def test_changed_arguments_are_sent_as_they_are_now() -> None:
-    behind = [{"type": "function_call", "id": "fc_1", "arguments": '{"command": "ls"}'}]
-    told = items(
-        HELLO, ("assistant", [thinking(State(REASONING, behind)), call(command="[cleared]")])
-    )
-    assert told[2]["arguments"] == '{"command":"[cleared]"}'
-
-
-def test_a_phase_needs_no_reasoning() -> None:
-    behind = [{"type": "message", "id": "msg_1", "phase": "final_answer"}]
-    told = items(HELLO, ("assistant", [thinking(State(None, behind)), text("Done.")]))
-    assert [item.get("phase") for item in told[1:]] == ["final_answer"]
-
-
-@pytest.mark.parametrize("signature", ["EqQBCgIYAhIM", '{"field":"reasoning_content"}', "[]"])
-def test_thinking_of_another_protocol_is_left_out(signature: str) -> None:
-    told = items(HELLO, ("assistant", [thinking(signature), text("Hi.")]))
-    assert told[1:] == [{"type": "message", "role": "assistant", "content": "Hi."}]
 
 
 def test_what_only_the_messages_api_knows_is_told_as_text() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
-from ctxagent.agent.models.responses.draft import ReplyDraft, draft_of
-from ctxagent.agent.models.responses.state import State, unpack
+from ctxagent.agent.models.responses.draft import ResponseDraft, draft_of
+from ctxagent.agent.models.responses.state import ReasoningState, unpack
 from ctxagent.agent.models.wire import StreamError
 from ctxagent.agent.session.entries import Usage
 
@@ -61,12 +61,12 @@ def done(*items: Event, **fields: Any) -> list[Event]:
     return [*events, {"type": "response.completed", "response": response(*items, **fields)}]
 
 
-def draft(*ids: str) -> ReplyDraft:
+def draft(*ids: str) -> ResponseDraft:
     calls = [{"type": "tool_use", "id": id, "name": "Bash", "input": {}} for id in ids]
     return draft_of(Request("openai/m", [], [], [{"role": "assistant", "content": calls}], 100))
 
 
-def taken(events: list[Event], *ids: str) -> tuple[ReplyDraft, list[Delta]]:
+def taken(events: list[Event], *ids: str) -> tuple[ResponseDraft, list[Delta]]:
     made = draft(*ids)
     return made, [delta for event in events for delta in made.take(event)]
 
@@ -109,7 +109,7 @@ def test_a_reply_of_reasoning_text_and_calls() -> None:
     reply = made.reply()
     thinking, *rest = reply.content
     assert thinking["thinking"] == "First.\n\nThen."
-    assert unpack(thinking["signature"]) == State(
+    assert unpack(thinking["signature"]) == ReasoningState(
         REASONING, [{"type": "message", "id": "msg_1"}, {"type": "function_call", "id": "fc_1"}]
     )
     assert rest == [
