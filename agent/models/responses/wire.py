@@ -1,4 +1,4 @@
-"""The Responses API as a wire protocol."""
+"""The Responses API as a `Wire`."""
 
 from ..providers import RESPONSES
 from ..wire import Wire
@@ -6,13 +6,4 @@ from .body import body, parameters
 from .draft import draft_of
 from .gaps import GAPS
 
-WIRE = Wire(
-    name=RESPONSES,
-    title="Responses API",
-    path="/responses",
-    models_path="/models",
-    gaps=GAPS,
-    parameters=parameters,
-    body=body,
-    draft=draft_of,
-)
+WIRE = Wire(RESPONSES, "Responses API", "/responses", "/models", GAPS, parameters, body, draft_of)

@@ -156,7 +156,7 @@ def test_names_of_tools_that_are_too_long(tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_stream(tmp_path: Path) -> None:
     with ResponsesServer([Say("Done.", thinking="Hm.")]) as server:
-        server.streams = False
+        server.can_stream = False
         seen = play(server, tmp_path, ask())
     assert (text_of(seen), text_of(seen, ThinkingDelta)) == ("Done.", "Hm.")
     assert seen[-1].stop_reason == "end_turn"

@@ -1,6 +1,5 @@
 """Reasoning of the Responses API in the signature of thinking, and back in its place."""
 
-
 import pytest
 
 from ctxagent.agent.models.responses.state import ReasoningState, pack
