@@ -11,9 +11,9 @@ from ctxagent.agent.context.request import build_request
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.models.responses.body import body, parameters
 from ctxagent.agent.models.responses.draft import ResponseDraft
-from ctxagent.agent.session.entries import Assistant, Entry, decode
+from ctxagent.agent.session.entries import Assistant, Entry
 
-from ...context.test_request import MODEL, Line, honest, lines
+from ...context.test_request import MODEL, Line, decoded, honest, lines
 from ...support.server.loopback import Say
 from ...support.server.responses import items_of, read_body
 from ...support.server.validator import validate
@@ -26,16 +26,6 @@ def sent(log: list[Entry]) -> list[Line]:
     validate(read_body(made), allow_paused=True)
     items: list[Line] = made["input"]
     return items
-
-
-def decoded(garbage: list[Line]) -> list[Entry]:
-    entries = []
-    for line in garbage:
-        try:
-            entries.append(decode(line))
-        except ValueError:
-            continue
-    return entries
 
 
 @pytest.mark.slow
