@@ -157,7 +157,7 @@ def told_error(answer: object) -> tuple[str, str] | None:
         return "", error
     inner = error if isinstance(error, dict) else answer
     words = next((inner[n] for n in ("message", "detail", "msg") if inner.get(n)), None)
-    if words is None and error is None:
+    if words is None and error is None and answer.get("type") != "error":
         return None
     kinds = (inner.get(name) for name in ("code", "type", "status"))
     kind = next((kind for kind in kinds if isinstance(kind, str) and kind), "")
