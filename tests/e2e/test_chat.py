@@ -180,6 +180,19 @@ def test_a_call_without_reasoning_where_the_server_wants_some(place: Place) -> N
     assert server.bodies[-1]["messages"][2]["reasoning_content"] == " "
 
 
+def test_reasoning_between_tags_is_shown_and_never_sent_back(place: Place) -> None:
+    steps = [
+        Say("<think>Who was it?</think>\n\nI look.", tools=[("Bash", {"command": "pwd"})]),
+        Say("<think>So.</think>A walrus."),
+    ]
+    with ChatServer(Script(steps), dialect="mistral") as server:
+        done = run(place, server, "-p", "go")
+    assert (done.returncode, done.stdout) == (0, "A walrus.\n"), done.stderr
+    assert server.bodies[-1]["messages"][2]["content"] == "I look."
+    (thought, *_) = next(e for e in place.entries() if e["kind"] == "assistant")["content"]
+    assert thought["thinking"] == "Who was it?"
+
+
 def test_images_of_words_and_of_results(place: Place) -> None:
     for name in ("a", "b"):
         (place.project / f"{name}.png").write_bytes(png(40, 30))
