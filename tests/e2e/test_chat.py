@@ -3,6 +3,7 @@
 import asyncio
 from itertools import pairwise
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
 import pytest
@@ -241,6 +242,20 @@ def test_a_filtered_reply_ends_the_turn(place: Place) -> None:
         again = run(place, server, "--continue", "-p", "hi")
     assert (again.returncode, again.stdout) == (0, "Hello.\n"), again.stderr
     assert server.rejected == []
+
+
+def test_a_session_goes_on_after_a_kill_in_mid_stream(place: Place) -> None:
+    steps = [bash("echo a"), Say("word " * 60, deltas=60, pace=0.1), Say("Done.")]
+    with ChatServer(Script(steps), dialect="gemini") as server:
+        command = ("--model", MODEL, "-p", "go")
+        process = place.start(*command, env=env(place, server), stdout=DEVNULL)
+        with process, server.halted_after("word word"):
+            process.kill()
+        again = run(place, server, "--continue", "-p", "on")
+    assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
+    assert server.rejected == []
+    first, _, last = server.requests
+    assert last["messages"][: len(first["messages"])] == first["messages"]
 
 
 def test_an_error_in_mid_stream_is_tried_again(place: Place) -> None:
