@@ -16,7 +16,7 @@ from ..support.server.responses import ResponsesServer
 from .test_images import png
 from .test_model_of_others import call, mock, say
 
-MODEL = ("--model", "azure/gpt-5.5", "--permission-mode", "bypass")
+MODEL, WITH_BREAKPOINTS = "azure/gpt-5.5", "azure/gpt-5.6"
 
 
 @pytest.fixture
@@ -28,8 +28,9 @@ def env(place: Place, url: str) -> dict[str, str]:
     return place.environ({"AZURE_OPENAI_ENDPOINT": url, "AZURE_OPENAI_API_KEY": "test-key-1"})
 
 
-def run(place: Place, url: str, *arguments: str) -> str:
-    done = place.run(*arguments, *MODEL, env=env(place, url))
+def run(place: Place, url: str, *arguments: str, model: str = MODEL) -> str:
+    arguments = (*arguments, "--model", model, "--permission-mode", "bypass")
+    done = place.run(*arguments, env=env(place, url))
     assert done.returncode == 0, done.stderr
     return str(done.stdout)
 
@@ -62,7 +63,7 @@ def test_calls_images_and_a_resume(place: Place) -> None:
               if isinstance(part, dict) and part["type"] == "input_image"]  # fmt: skip
     assert len(images) == 2
     entries = [entry for entry in place.entries() if entry["kind"] == "assistant"]
-    assert {entry["model"] for entry in entries} == {"azure/gpt-5.5"}
+    assert {entry["model"] for entry in entries} == {MODEL}
     assert entries[-1]["usage"]["cache_read"] > 0
 
 
@@ -70,12 +71,18 @@ def test_a_long_session_with_summaries_and_faults(place: Place) -> None:
     steps = Faults(Mixture(40, seed=2), rate=0.15, seed=2)
     small = ("--context-window", "24000", "--max-tokens", "2000")
     with ResponsesServer(steps, bound=True, window=24_000, size_of=uneven(0.4)) as server:
-        done = run(place, server.url, "-p", "Count.", "--output-format", "json", *small)
+        asked = ("-p", "Count.", "--output-format", "json", *small)
+        done = run(place, server.url, *asked, model=WITH_BREAKPOINTS)
         said = rebuilt(place, server.url)
     assert server.rejected == []
     told = json.loads(done)
     assert (told["result"], told["compaction"]["summaries"] > 0) == ("All done.", True)
     assert steps.count.total() > 0
+    modes = {
+        (body["input"][0]["role"], body["prompt_cache_options"]["mode"]) for body in server.bodies
+    }
+    assert modes <= {("developer", "implicit"), ("user", "explicit")}, "a summary of a part"
+    assert ("developer", "implicit") in modes
     calls = told["calls"]
     assert said == f"Our own sessions: {calls} of {calls} requests rebuilt to the byte"
 

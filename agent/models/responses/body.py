@@ -13,7 +13,9 @@ from ...context.request import ADDITION, Request
 from ...context.view import THINKING
 from ...session.entries import Block
 from ...session.searches import search_text
+from ..catalog import cache_terms
 from ..providers import served
+from .gaps import BREAKPOINT, CACHE_OPTIONS
 from .state import (
     CALL,
     MESSAGE,
@@ -43,8 +45,21 @@ def parameters(request: Request) -> dict[str, Any]:
         "store": False,
         "include": [ENCRYPTED],
         "prompt_cache_key": _cache_key(request),
+        **({CACHE_OPTIONS: _cache_options(request)} if _has_breakpoints(request.model) else {}),
         **({"reasoning": reasoning} if reasoning else {}),
     }
+
+
+def _has_breakpoints(model: str) -> bool:
+    """Return True if the prompt cache of a model keeps what ends at a breakpoint only. Those are
+    the models whose cache is paid to be written."""
+    return cache_terms(model).write > 1.0
+
+
+def _cache_options(request: Request) -> dict[str, str]:
+    """Return how the cache is to be written: not at the end of a request that nothing follows."""
+    goes_on = any("cache_control" in block for block in request.messages[-1]["content"])
+    return {"mode": "implicit" if goes_on else "explicit"}
 
 
 def _cache_key(request: Request) -> str:
@@ -55,9 +70,15 @@ def _cache_key(request: Request) -> str:
 
 
 def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of POST /responses."""
+    """Return the body of POST /responses. Where the cache has breakpoints, the API itself sets one
+    at the end of a request. Another one is set behind the instructions, which are a message then:
+    after a summary, in another session and in a subagent nothing else is the same."""
     out = {**parameters, "input": [*_items(request)]}
-    if request.system:
+    if request.system and CACHE_OPTIONS in parameters:
+        text = {"type": "input_text", "text": _text_of(request.system)}
+        part = {**text, BREAKPOINT: {"mode": "explicit"}}
+        out["input"].insert(0, {"type": MESSAGE, "role": "developer", "content": [part]})
+    elif request.system:
         out["instructions"] = _text_of(request.system)
     if tools := [*_tools(request)]:
         out["tools"] = tools

@@ -11,6 +11,7 @@ from typing import Any
 from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
 from .state import MESSAGE, REASONING, ResponseItem
 
+CACHE_OPTIONS, BREAKPOINT = "prompt_cache_options", "prompt_cache_breakpoint"
 OMITTED_FILE = "[A file is left out here: the server takes no files.]"
 IMAGES_BEHIND = "[What came with this result is in the next message.]"
 
@@ -74,6 +75,15 @@ def _results_as_text(body: _Body) -> _Body:
     return {**body, "input": out[:-1]}
 
 
+def _without_breakpoints(body: _Body) -> _Body:
+    out = _without(CACHE_OPTIONS)(body)
+    first, *rest = body["input"]
+    if first.get("role") == "developer":
+        plain = {name: first["content"][0][name] for name in ("type", "text")}
+        out["input"] = [{**first, "content": [plain]}, *rest]
+    return out
+
+
 def _without_files(body: _Body) -> _Body:
     def fit(value: Any) -> Any:
         if isinstance(value, dict) and value.get("type") == "input_file":
@@ -89,6 +99,7 @@ def _names_limit(words: str, body: Mapping[str, Any]) -> bool:
     return "max_output_tokens" in body and bool(re.search("max_(?:output_)?tokens", words))
 
 
+_BREAKPOINTS = re.compile(f"{CACHE_OPTIONS}|{BREAKPOINT}")
 _PARAMETER = r"parameter\W+reasoning\b(?!\.)"
 _EFFORT = re.compile(
     r"\beffort\b|reasoning value|not support thinking|'(?:low|medium|high|xhigh|max)' is not|"
@@ -109,6 +120,7 @@ GAPS = {
     "cache": Gap(
         "no prompt_cache_key", re.compile("prompt_cache_key"), _without("prompt_cache_key"), True
     ),
+    "breakpoints": Gap("no cache breakpoints", _BREAKPOINTS, _without_breakpoints, True),
     "store": Gap("no store", re.compile(r"\bstore\b"), _without("store"), True),
     "include": Gap("no encrypted reasoning", _INCLUDE, _without("include"), True),
     "summary": Gap("no summaries", _SUMMARY, _reasoning_without("summary"), True),

@@ -64,6 +64,24 @@ def test_without_thinking_and_effort_the_model_decides() -> None:
     assert "reasoning" not in parameters(request(HELLO, thinking=False))
 
 
+def test_a_model_with_breakpoints_has_one_behind_the_instructions() -> None:
+    marked = {**text("Hello"), "cache_control": {"type": "ephemeral"}}
+    asked = replace(request(("user", [marked])), model="openai/gpt-5.6")
+    told = parameters(asked)
+    found = body(asked, told)
+    assert told["prompt_cache_options"] == {"mode": "implicit"}
+    assert "instructions" not in found
+    ends = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    part = {"type": "input_text", "text": "Be brief.", **ends}
+    assert found["input"][0] == {"type": "message", "role": "developer", "content": [part]}
+    assert found["input"][1:] == items(HELLO)
+
+
+def test_a_request_that_nothing_follows_is_not_written_to_the_cache() -> None:
+    told = parameters(replace(request(HELLO), model="openai/gpt-5.6"))
+    assert told["prompt_cache_options"] == {"mode": "explicit"}
+
+
 def test_the_cache_key_is_that_of_the_beginning_of_the_conversation() -> None:
     marked = {**text("Hello"), "cache_control": {"type": "ephemeral"}}
     keys = [

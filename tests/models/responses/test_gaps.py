@@ -9,6 +9,7 @@ from ctxagent.agent.errors import RequestRejected
 from ctxagent.agent.models.gaps import ServerGaps
 from ctxagent.agent.models.responses.gaps import GAPS, OMITTED_FILE
 
+MARKED = {"type": "input_text", "text": "Be brief.", "prompt_cache_breakpoint": {}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
 IMAGE = {"type": "input_image", "image_url": "data:", "detail": "auto"}
 FILE = {"type": "input_file", "filename": "a.pdf", "file_data": "data:"}
@@ -43,9 +44,11 @@ WHOLE: Body = {
     "store": False,
     "include": ["reasoning.encrypted_content"],
     "prompt_cache_key": "k",
+    "prompt_cache_options": {"mode": "implicit"},
     "max_output_tokens": 32_000,
     "reasoning": {"effort": "max", "summary": "auto"},
     "input": [
+        {"type": "message", "role": "developer", "content": [MARKED]},
         words(FILE),
         REASONING,
         SAID,
@@ -70,6 +73,7 @@ def fitted(gaps: Sequence[str]) -> Body:
     ("refusal", "learned"),
     [
         ("Unsupported parameter: 'prompt_cache_key'", ["cache"]),
+        ("Unknown parameter: 'input[0].content[0].prompt_cache_breakpoint'.", ["breakpoints"]),
         ("Unknown parameter: 'store'", ["store"]),
         ("stream is not supported", ["stream"]),
         ("Encrypted content is not supported with this model.", ["include", "reasoning"]),
@@ -91,7 +95,8 @@ def fitted(gaps: Sequence[str]) -> Body:
         ("Invalid type for 'input'.", ["results"]),
         ("Output of tool call should be 'Input text'", ["results"]),
         ("'input_file' is not supported by llamacpp at this moment", ["files"]),
-        ("", ["cache", "store", "include", "summary", "effort", "results", "reasoning"]),
+        ("", ["cache", "breakpoints", "store", "include", "summary", "effort", "results",
+              "reasoning"]),
         ("Invalid value for 'temperature'", []),
     ],
 )  # fmt: skip
@@ -120,8 +125,15 @@ def test_an_effort_becomes_the_highest_that_there_is(gaps: list[str], reasoning:
     assert fitted(gaps).get("reasoning") == reasoning
 
 
+def test_instructions_stay_where_they_are_without_a_breakpoint() -> None:
+    found = fitted(["breakpoints"])
+    part = {"type": "input_text", "text": "Be brief."}
+    assert found["input"][0] == {"type": "message", "role": "developer", "content": [part]}
+    assert "prompt_cache_options" not in found
+
+
 def test_without_reasoning_no_id_is_left_that_needs_it() -> None:
-    told = fitted(["reasoning"])["input"]
+    told = fitted(["reasoning"])["input"][1:]
     assert told[1] == {
         "type": "message", "role": "assistant", "phase": "commentary", "content": "Look.",
     }  # fmt: skip
@@ -129,7 +141,7 @@ def test_without_reasoning_no_id_is_left_that_needs_it() -> None:
 
 
 def test_images_in_results_stand_behind_all_results() -> None:
-    told = fitted(["results"])["input"]
+    told = fitted(["results"])["input"][1:]
     assert [item["type"] for item in told[5:]] == [
         "function_call_output", "function_call_output", "message", "message",
     ]  # fmt: skip
@@ -138,6 +150,6 @@ def test_images_in_results_stand_behind_all_results() -> None:
 
 
 def test_a_file_becomes_a_text() -> None:
-    told = fitted(["files"])["input"]
+    told = fitted(["files"])["input"][1:]
     assert told[0] == words({"type": "input_text", "text": OMITTED_FILE})
-    assert told[1:] == WHOLE["input"][1:]
+    assert told[1:] == WHOLE["input"][2:]

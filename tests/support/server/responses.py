@@ -35,7 +35,7 @@ NOISE: tuple[Body, ...] = (
 
 _TOP = {
     "model", "input", "stream", "store", "include", "max_output_tokens", "prompt_cache_key",
-    "instructions", "tools", "reasoning",
+    "instructions", "tools", "reasoning", "prompt_cache_options",
 }  # fmt: skip
 _ITEMS = {
     "message": ({"type", "role", "content"}, {"id", "status", "phase"}),
@@ -253,12 +253,25 @@ def read_body(body: Body) -> Body:
     _check(bool(asked), "reasoning: empty")
     _check(asked.get("effort", "low") in EFFORTS, "reasoning.effort: Invalid value")
     _check(asked.get("summary", "auto") == "auto", "reasoning.summary: Invalid value")
-    messages = _messages(body["input"], body["model"])
+    items, system = body["input"], body.get("instructions")
+    if items and isinstance(items[0], dict) and items[0].get("role") == "developer":
+        first, *items = items
+        _check(system is None, "instructions: said twice")
+        _check_fields(first, "input[0]", {"type", "role", "content"}, set())
+        (part,) = first["content"]
+        _check_fields(part, "input[0].content", _PARTS["input_text"], {"prompt_cache_breakpoint"})
+        system, breakpoint = part["text"], part.get("prompt_cache_breakpoint")
+        _check(breakpoint in (None, {"mode": "explicit"}), "prompt_cache_breakpoint: Invalid value")
+        _check(breakpoint is None or "prompt_cache_options" in body, "prompt_cache_breakpoint: "
+               "not supported with this model")  # fmt: skip
+    options = body.get("prompt_cache_options", {"mode": "implicit"})
+    _check(options in ({"mode": "implicit"}, {"mode": "explicit"}), "prompt_cache_options: Invalid")
+    messages = _messages(items, body["model"])
     last = messages[-1]["content"]
     last[-1] = {**last[-1], "cache_control": {"type": "ephemeral"}}  # what is read is cached
     read = {"model": body["model"], "max_tokens": limit, "messages": messages}
-    if "instructions" in body:
-        read["system"] = [{"type": "text", "text": body["instructions"]}]
+    if system is not None:
+        read["system"] = [{"type": "text", "text": system}]
     if "tools" in body:
         read["tools"] = [_tool(tool) for tool in body["tools"]]
     return read
