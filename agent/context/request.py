@@ -194,7 +194,7 @@ class _Draft:
 
 def build_messages(items: list[Item]) -> list[dict[str, Any]]:
     """Return the messages of a request, without cache marks. There is at least one. The last is a
-    user message, unless the model paused its turn and is to go on by itself."""
+    user message, unless the model that is asked paused its turn and is to go on by itself."""
     return _messages(items, None)[0]
 
 
@@ -203,6 +203,9 @@ def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]
     `place`."""
     draft, stable_end = _Draft(), None
     for index, item in enumerate(items):
+        before = items[index - 1] if index else item
+        if item.role == before.role == "assistant" and item.asked.model != before.asked.model:
+            draft.add_user([_text(GO_ON_PROMPT)])  # another one's pause: see the end
         if index == place:
             # An assistant item closes the messages before it, if any wait.
             closes = draft.waits if item.role == "assistant" else 0
@@ -210,7 +213,8 @@ def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]
         add = draft.add_user if item.role == "user" else draft.add_assistant
         add(_sent_blocks(item))
     draft.close()
-    paused = bool(items) and items[-1].stop_reason == PAUSED_STOP_REASON and not items[-1].stubs
+    last = items[-1] if items else None
+    paused = last and last.stop_reason == PAUSED_STOP_REASON and not (last.stubs or last.foreign)
     if not draft.messages or (draft.messages[-1]["role"] == "assistant" and not paused):
         draft.drop_searches([*draft.searches])
         draft.messages.append({"role": "user", "content": [_text(GO_ON_PROMPT)]})
