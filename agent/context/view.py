@@ -315,12 +315,13 @@ class View:
         if changed:
             told = json.dumps([self.system, self.tools])
             asked = Asked(entry.seq, self.model, hashlib.sha256(told.encode()).hexdigest()[:16])
-            if entry.thinking:
-                self._asked.append(asked)
-            else:  # by an older program, which left out all earlier thinking for ever
-                self._asked = [replace(asked, since=0)]
-            self._edited(0 if not entry.thinking else len(self.items))
+            # An older program left out all earlier thinking for ever, and told no replies apart.
+            is_old = not entry.thinking
+            self._asked = [replace(asked, since=0)] if is_old else [*self._asked, asked]
+            self.edits += 1
             for item in self.items:
+                if is_old:
+                    item.asked, item.edited = asked, True
                 self._show(item)
             self.size_changed = self.size
 

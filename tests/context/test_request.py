@@ -353,7 +353,9 @@ def test_thinking_stays_bound_to_what_stands_before_it(
     for place, entry in enumerate(honest_log):
         entry = replace(entry, thinking="bound") if isinstance(entry, Session) else entry
         if place in calls:
-            if data.draw(st.integers(0, 3)) == 0:
+            last = log[-1]
+            paused = isinstance(last, Assistant) and last.stop_reason == PAUSED_STOP_REASON
+            if not paused and data.draw(st.integers(0, 3)) == 0:
                 log.append(_mask(data.draw(st.integers(1, max(1, place)))))
             if data.draw(st.integers(0, 2)) == 0:
                 log.append(change := replace(data.draw(changes), seq=place))

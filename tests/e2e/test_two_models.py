@@ -1,0 +1,80 @@
+"""Two models in one session, each strict about its own signed thinking: what is sent to one holds
+nothing that the other thought, and who comes back finds all that was sent before."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ..support.command import Place
+from ..support.server.loopback import Body, Say, Server, flat
+
+FIRST, SECOND = "claude-opus-5-5", "claude-sonnet-5-5"
+
+
+def dated(events: list[Body]) -> Sequence[Body | str]:
+    """As of a server that answers under a longer name than it was asked by."""
+    for event in events:
+        if event["type"] == "message_start":
+            event["message"]["model"] += "-20261101"
+    return events
+
+
+def work(body: Body) -> Say:
+    """Think, call a tool once a turn, think again."""
+    name = "Opus" if body["model"] == FIRST else "Sonnet"
+    last = body["messages"][-1]["content"][-1]
+    number = len(body["messages"])
+    if last["type"] == "tool_result":
+        return Say(f"{name} is done.", f"{name} saw it, {number}.", edit=dated)
+    tools = [("Bash", {"command": f"echo {name} {number}"})]
+    return Say("A look.", f"{name} wonders, {number}.", tools=tools, edit=dated)
+
+
+def thoughts(body: Body) -> set[str]:
+    """Who thought what stands in a request."""
+    said = [b["thinking"] for m in body["messages"] for b in m["content"] if "thinking" in b]
+    return {text.partition(" ")[0] for text in said}
+
+
+def cached(place: Place) -> list[tuple[str, int]]:
+    """The model of each reply, as it was asked for, and what it read from its cache."""
+    replies = [entry for entry in place.entries() if entry["kind"] == "assistant"]
+    return [
+        (entry["request"]["parameters"]["model"], entry["usage"]["cache_read"]) for entry in replies
+    ]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_a_model_that_comes_back_finds_its_prefix_and_its_thinking(place: Place) -> None:
+    with Server(work, bound=True) as server:
+        for number, model in enumerate([FIRST, SECOND, FIRST, SECOND]):
+            options = ["--continue"] if number else []
+            done = place.run(
+                *options, "--model", model, "--permission-mode", "bypass", "-p", f"turn {number}",
+                env=place.server(server.url),
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    asked: dict[str, list[Body]] = {FIRST: [], SECOND: []}
+    for body in server.requests:
+        before = asked[body["model"]]
+        if before:  # all of its own last request stands at the beginning
+            told = [*flat(before[-1])]
+            assert [*flat(body)][: len(told)] == told
+        before.append(body)
+    assert [len(bodies) for bodies in asked.values()] == [4, 4]
+    assert [thoughts(body) for body in asked[FIRST]] == [set(), {"Opus"}, {"Opus"}, {"Opus"}]
+    assert thoughts(asked[SECOND][-1]) == {"Sonnet"}
+    (*_, (model, read)) = cached(place)
+    assert model == SECOND
+    assert read > 0
+
+    checked = place.run("replay", "--model", FIRST)
+    assert "Our own sessions: 8 of 8 requests rebuilt to the byte\n" in checked.stdout, checked
+    examined = place.run("doctor", env=place.server(server.url))
+    assert examined.returncode == 0, examined.stdout
