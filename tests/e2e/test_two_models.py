@@ -2,27 +2,39 @@
 nothing that the other thought, and who comes back finds all that was sent before."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from ..support.command import Place
+from ..support.server.chat import ChatServer
 from ..support.server.loopback import Body, Say, Server, flat
 
 FIRST, SECOND = "claude-opus-5-5", "claude-sonnet-5-5"
+OTHER = "openai/walrus"
+ROW = f"""\
+["{OTHER}"]
+window = 100_000
+output = 4_000
+input_price = 1
+output_price = 2
+"""
+NAMES = {FIRST: "Opus", SECOND: "Sonnet", "walrus": "Walrus"}
 
 
 def dated(events: list[Body]) -> Sequence[Body | str]:
     """As of a server that answers under a longer name than it was asked by."""
     for event in events:
-        if event["type"] == "message_start":
-            event["message"]["model"] += "-20261101"
+        named = event.get("message", event)
+        if "model" in named:
+            named["model"] += "-20261101"
     return events
 
 
 def work(body: Body) -> Say:
     """Think, call a tool once a turn, think again."""
-    name = "Opus" if body["model"] == FIRST else "Sonnet"
+    name = NAMES[body["model"]]
     last = body["messages"][-1]["content"][-1]
     number = len(body["messages"])
     if last["type"] == "tool_result":
@@ -47,7 +59,11 @@ def cached(place: Place) -> list[tuple[str, int]]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+    place = Place(tmp_path)
+    own = tmp_path / "home" / ".config" / "ctxagent"
+    own.mkdir(parents=True)
+    (own / "models.toml").write_text(ROW)
+    return place
 
 
 def test_a_model_that_comes_back_finds_its_prefix_and_its_thinking(place: Place) -> None:
@@ -78,3 +94,31 @@ def test_a_model_that_comes_back_finds_its_prefix_and_its_thinking(place: Place)
     assert "Our own sessions: 8 of 8 requests rebuilt to the byte\n" in checked.stdout, checked
     examined = place.run("doctor", env=place.server(server.url))
     assert examined.returncode == 0, examined.stdout
+
+
+def test_two_protocols_in_one_session(place: Place) -> None:
+    """Each server refuses thinking that is not its own; the second one wants its own back."""
+    with Server(work, bound=True) as claude, ChatServer(work, dialect="deepseek") as walrus:
+        keys = {"OPENAI_BASE_URL": f"{walrus.url}/v1", "OPENAI_API_KEY": "test-key-1"}
+        env = {**place.server(claude.url), **keys}
+        for number, model in enumerate([FIRST, OTHER, FIRST, OTHER, FIRST]):
+            options = ["--continue"] if number else []
+            done = place.run(
+                *options, "--model", model, "--permission-mode", "bypass", "-p", f"turn {number}",
+                env=env,
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+    assert (claude.rejected, walrus.rejected) == ([], [])
+    assert len(walrus.refused) <= 1, "it says once that all calls need a thought"
+    for server, count in ((claude, 6), (walrus, 4)):
+        assert len(server.requests) == count
+        for before, after in pairwise(server.requests):
+            told = [*flat(before)]
+            assert [*flat(after)][: len(told)] == told
+    assert thoughts(claude.requests[-1]) == {"Opus"}
+    said = [m.get("reasoning_content") for m in walrus.bodies[-1]["messages"]]
+    assert {text.partition(" ")[0] for text in said if text and text.strip()} >= {"Walrus"}
+    assert "Opus" not in {text.partition(" ")[0] for text in said if text}
+
+    checked = place.run("replay", "--model", FIRST, env=env)
+    assert "Our own sessions: 10 of 10 requests rebuilt to the byte\n" in checked.stdout, checked
