@@ -1,5 +1,5 @@
-"""Two models in one session, each strict about its own signed thinking: what is sent to one holds
-nothing that the other thought, and who comes back finds all that was sent before."""
+"""Several models in one session, each strict about its own signed thinking: what one is sent holds
+nothing that another thought, and who comes back finds all that was sent before."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -10,17 +10,15 @@ import pytest
 from ..support.command import Place
 from ..support.server.chat import ChatServer
 from ..support.server.loopback import Body, Say, Server, flat
+from ..support.server.responses import ResponsesServer
 
 FIRST, SECOND = "claude-opus-5-5", "claude-sonnet-5-5"
-OTHER = "openai/walrus"
-ROW = f"""\
-["{OTHER}"]
-window = 100_000
-output = 4_000
-input_price = 1
-output_price = 2
-"""
-NAMES = {FIRST: "Opus", SECOND: "Sonnet", "walrus": "Walrus"}
+CHAT, RESPONSES = "openai/walrus", "azure/seal"
+ROWS = "\n".join(
+    f'["{id}"]\nwindow = 100_000\noutput = 4_000\ninput_price = 1\noutput_price = 2'
+    for id in (CHAT, RESPONSES)
+)
+NAMES = {FIRST: "Opus", SECOND: "Sonnet", "walrus": "Walrus", "seal": "Seal"}
 
 
 def dated(events: list[Body]) -> Sequence[Body | str]:
@@ -62,7 +60,7 @@ def place(tmp_path: Path) -> Place:
     place = Place(tmp_path)
     own = tmp_path / "home" / ".config" / "ctxagent"
     own.mkdir(parents=True)
-    (own / "models.toml").write_text(ROW)
+    (own / "models.toml").write_text(ROWS)
     return place
 
 
@@ -96,29 +94,36 @@ def test_a_model_that_comes_back_finds_its_prefix_and_its_thinking(place: Place)
     assert examined.returncode == 0, examined.stdout
 
 
-def test_two_protocols_in_one_session(place: Place) -> None:
-    """Each server refuses thinking that is not its own; the second one wants its own back."""
-    with Server(work, bound=True) as claude, ChatServer(work, dialect="deepseek") as walrus:
-        keys = {"OPENAI_BASE_URL": f"{walrus.url}/v1", "OPENAI_API_KEY": "test-key-1"}
-        env = {**place.server(claude.url), **keys}
-        for number, model in enumerate([FIRST, OTHER, FIRST, OTHER, FIRST]):
+def test_three_protocols_in_one_session(place: Place) -> None:
+    """Each server refuses thinking that is not its own; that of chat wants its own back."""
+    with (
+        Server(work, bound=True) as claude,
+        ChatServer(work, dialect="deepseek") as walrus,
+        ResponsesServer(work) as seal,
+    ):
+        env = {
+            **place.server(claude.url),
+            "OPENAI_BASE_URL": f"{walrus.url}/v1", "OPENAI_API_KEY": "test-key-1",
+            "AZURE_OPENAI_ENDPOINT": seal.url, "AZURE_OPENAI_API_KEY": "test-key-2",
+        }  # fmt: skip
+        for number, model in enumerate([FIRST, CHAT, RESPONSES, FIRST, RESPONSES, CHAT, FIRST]):
             options = ["--continue"] if number else []
             done = place.run(
                 *options, "--model", model, "--permission-mode", "bypass", "-p", f"turn {number}",
                 env=env,
             )  # fmt: skip
             assert done.returncode == 0, done.stderr
-    assert (claude.rejected, walrus.rejected) == ([], [])
     assert len(walrus.refused) <= 1, "it says once that all calls need a thought"
-    for server, count in ((claude, 6), (walrus, 4)):
+    for server, count in ((claude, 6), (walrus, 4), (seal, 4)):
+        assert server.rejected == []
         assert len(server.requests) == count
         for before, after in pairwise(server.requests):
             told = [*flat(before)]
             assert [*flat(after)][: len(told)] == told
     assert thoughts(claude.requests[-1]) == {"Opus"}
-    said = [m.get("reasoning_content") for m in walrus.bodies[-1]["messages"]]
-    assert {text.partition(" ")[0] for text in said if text and text.strip()} >= {"Walrus"}
-    assert "Opus" not in {text.partition(" ")[0] for text in said if text}
+    assert thoughts(seal.requests[-1]) == {"Seal"}
+    said = [m.get("reasoning_content", "").strip() for m in walrus.bodies[-1]["messages"]]
+    assert {text.partition(" ")[0] for text in said if text} == {"Walrus"}
 
     checked = place.run("replay", "--model", FIRST, env=env)
-    assert "Our own sessions: 10 of 10 requests rebuilt to the byte\n" in checked.stdout, checked
+    assert "Our own sessions: 14 of 14 requests rebuilt to the byte\n" in checked.stdout, checked
