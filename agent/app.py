@@ -168,5 +168,4 @@ def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:
     """Continue with another model. Raises UsageError for a script that cannot be read."""
     settings = replace(launch.settings, model=with_model(launch.settings.model, id))
     agent.model.change(model_of(launch, settings))
-    if agent.log.last_seq:  # recorded, because thinking is bound to the model that thought
-        agent.record(agent.handle.opening.model_entry(agent.model.id))
+    agent.handle.record_model()

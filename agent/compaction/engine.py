@@ -199,6 +199,7 @@ class CompactionEngine:
         beside lists of files; one that nobody asked for `must_halve` the context. With
         `newest_only` just the newest exchange stays. Raises CompactionFailed with the reason; then
         nothing has changed."""
+        self.host.record_model()  # a resumed session may have another one
         self._layers.bound_images()  # the request for the summary holds them too
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
@@ -243,6 +244,7 @@ class CompactionEngine:
     ) -> tuple[SummaryDraft, str]:
         """Write the summary that `compact` would apply, and return it with its text. Raises
         CompactionFailed."""
+        self.host.record_model()
         self._background.discard()
         cut, before = self._find_cut(newest_only=newest_only), self.host.current_window()
         draft = await self._writer().write(cut, instructions, emit=self.host.emit, by_api=False)

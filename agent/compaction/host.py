@@ -64,6 +64,9 @@ class EngineHost(Protocol):
     def record(self, entry: Entry) -> Entry:
         """Append an entry to the log and fold it into the view and the ledger."""
 
+    def record_model(self) -> None:
+        """Record the model where the log has another one. Raises RecordError."""
+
     def rebuild_view(self) -> None:
         """Fold the view again from the whole log."""
 

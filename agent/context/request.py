@@ -80,6 +80,7 @@ class _Draft:
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
+    speaker: str = ""  # the model of the last reply
     open: list[tuple[str, str]] = field(default_factory=list)  # recorded id, id on the wire
     results: dict[str, Block] = field(default_factory=dict)  # by id on the wire
     later: list[Block] = field(default_factory=list)  # user blocks that wait for the results
@@ -105,9 +106,12 @@ class _Draft:
                     self.results[wired] = {**block, "tool_use_id": wired}
                     break
 
-    def add_assistant(self, blocks: list[Block]) -> None:
+    def add_assistant(self, blocks: list[Block], model: str) -> None:
         if not blocks:
             return
+        if self.speaker not in ("", model) and not self.waits:  # behind another one's pause
+            self.later.append(_text(GO_ON_PROMPT))
+        self.speaker = model
         if self.waits:
             self.close()
         if not self.messages:
@@ -194,7 +198,7 @@ class _Draft:
 
 def build_messages(items: list[Item]) -> list[dict[str, Any]]:
     """Return the messages of a request, without cache marks. There is at least one. The last is a
-    user message, unless the model paused its turn and is to go on by itself."""
+    user message, unless the model that is asked paused its turn and is to go on by itself."""
     return _messages(items, None)[0]
 
 
@@ -207,10 +211,13 @@ def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]
             # An assistant item closes the messages before it, if any wait.
             closes = draft.waits if item.role == "assistant" else 0
             stable_end = len(draft.messages) - 1 + closes
-        add = draft.add_user if item.role == "user" else draft.add_assistant
-        add(_sent_blocks(item))
+        if item.role == "user":
+            draft.add_user(_sent_blocks(item))
+        else:
+            draft.add_assistant(_sent_blocks(item), item.asked.model)
     draft.close()
-    paused = bool(items) and items[-1].stop_reason == PAUSED_STOP_REASON and not items[-1].stubs
+    last = items[-1] if items else None
+    paused = last and last.stop_reason == PAUSED_STOP_REASON and not (last.stubs or last.foreign)
     if not draft.messages or (draft.messages[-1]["role"] == "assistant" and not paused):
         draft.drop_searches([*draft.searches])
         draft.messages.append({"role": "user", "content": [_text(GO_ON_PROMPT)]})

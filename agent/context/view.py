@@ -4,11 +4,15 @@
 the same however long the log is. Nothing here looks at the clock, the disk or the settings, so a
 view in a fresh process equals the live one.
 
-An edit of history (a mask, a summary, a changed system prompt) leaves out all thinking that comes
-after it, because newer models bind each thinking block to everything before it. A summary by the
-API's own block (`compaction_block`) need not.
+A request has the thinking and the signed calls of the model that gets it, and of no other: those of
+another one stand again once that one is asked. Newer models bind each thinking block to everything
+before it. So an edit of history (a mask, a summary) leaves out the thinking that comes after it,
+but for a summary by the API's own block (`compaction_block`); and what was thought behind another
+system prompt or other tools stands only behind those.
 """
 
+import hashlib
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
@@ -16,6 +20,7 @@ from typing import Any, Literal
 
 from ..session.entries import (
     ATTACHMENT,
+    FREE,
     LOADED_TOOLS,
     PLAN,
     SKILL,
@@ -52,6 +57,18 @@ INTERRUPTED = "interrupted"  # a stop reason of ours, of a reply that was cut sh
 _MAIN_ARGUMENTS = ("command", "pattern", "path", "description", "query", "tool")
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What requests begin with from an entry on, and who gets them."""
+
+    since: int = 0  # seq of the entry
+    model: str = ""
+    prompt: str = ""  # digest of system prompt and tools
+
+    def begins_as(self, other: "Asked") -> bool:
+        return (self.model, self.prompt) == (other.model, other.prompt)
+
+
 @dataclass(slots=True)
 class Item:
     """One entry as it stands in the view."""
@@ -62,7 +79,12 @@ class Item:
     size: int  # in unscaled tokens, as it stands now; of a reply what its usage says, if it can
     stop_reason: str | None = None
     source: str = ""  # of a user's words: the entry's, or SUMMARY_SOURCE; "" for all else
-    thinking: bool = True  # False once something before this item was edited
+    thinking: bool = True  # whether it is shown
+    # Of a reply: what it answers, and whether something before it was edited since.
+    asked: Asked = Asked()
+    edited: bool = False
+    foreign: bool = False  # a reply of another model than is asked now
+    measured: int = 0  # its whole size by its usage; 0 where that says nothing
     # In place of results, by tool_use id; in place of a search and its result in a reply, too, ""
     # for none.
     stubs: dict[str, str] = field(default_factory=dict)
@@ -124,6 +146,7 @@ class View:
     """
 
     model: str = ""
+    binds: bool = True  # whether it binds its thinking to all that stands before it
     system: str = ""
     tools: list[dict[str, Any]] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
@@ -139,6 +162,8 @@ class View:
     summary: Summary | None = None  # the newest one; the first item of the view is of it
     # Calls whose masks the person took back: they are not masked again.
     unmasked_calls: set[str] = field(default_factory=set)
+    _asked: list[Asked] = field(default_factory=lambda: [Asked()])  # oldest first
+    _ratios: dict[str, float] = field(default_factory=dict)  # of models that were asked before
     _positions: dict[int, int] = field(default_factory=dict)
     _facts: dict[int, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
     # Asked for several times before each call: only what is new since is gone through.
@@ -146,8 +171,9 @@ class View:
         default_factory=lambda: _Listed(), init=False, compare=False, repr=False
     )
 
-    def add(self, entry: Entry) -> None:
-        """Fold one more entry. Raises ValueError for a `revert`: that needs `fold` over the log."""
+    def add(self, entry: Entry, *, edited: bool = False) -> None:
+        """Fold one more entry; `edited` tells that what stood before it then is not what stands
+        there now. Raises ValueError for a `revert`: that needs `fold` over the log."""
         self.last_seq = max(self.last_seq, entry.seq)
         if isinstance(entry, User):
             self._append(entry.seq, "user", self._user_blocks(entry)).source = entry.source
@@ -163,7 +189,7 @@ class View:
             self._append(entry.seq, "user", [block])
             self._facts[entry.seq] = (entry.details, entry.offloaded)
         elif isinstance(entry, Assistant):
-            self._add_assistant(entry)
+            self._add_assistant(entry, edited)
         elif isinstance(entry, Session):
             self._add_session(entry)
         elif isinstance(entry, Mask):
@@ -237,14 +263,16 @@ class View:
             return [{"type": "tool_result", "tool_use_id": call.id, "content": content}]
         return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
-    def _add_assistant(self, entry: Assistant) -> None:
+    def _add_assistant(self, entry: Assistant, edited: bool) -> None:
         # A refused reply stays in the log only: in the context it makes the next one refuse too.
         if entry.purpose != "turn" or entry.stop_reason == REFUSAL:
             return
         before, (expected, estimated) = max(self.size, 1), self.prompt_tokens()
         item = self._append(entry.seq, "assistant", entry.content)
-        if any(block.get("altered") for block in entry.content):
-            self._leave_out_thinking()
+        item.asked, item.edited = self._asked_at(entry.request.get("upto")), edited
+        self._show(item)
+        if not edited and any(block.get("altered") for block in entry.content):
+            self._leave_out_thinking(item.asked)
         item.stop_reason = entry.stop_reason
         for block in entry.content:
             arguments = block.get("input")
@@ -255,7 +283,7 @@ class View:
                 self.calls[call.id] = call
                 if call.id in self._listed.ids:  # its result is there already
                     self._listed = _Listed()
-        usage = Usage.from_json(entry.usage)
+        usage = Usage() if edited or item.foreign else Usage.from_json(entry.usage)
         if any(block.get("type") == FOUND for block in entry.content):
             return  # what was found counts as prompt, and the prompt once for each search
         if 1 / MAX_CREDIBLE_FACTOR <= usage.prompt / before <= MAX_CREDIBLE_FACTOR:
@@ -266,13 +294,17 @@ class View:
             if entry.stop_reason == INTERRUPTED:  # how much was said and kept is not known
                 self.size_changed = item.size
                 return
-            item.size, self.size_changed = round(usage.output / self.ratio), 0
+            item.size = item.measured = round(usage.output / self.ratio)
+            self.size_changed = 0
             self.size = before + item.size
             self.ratio = usage.total / self.size
 
     def _add_session(self, entry: Session) -> None:
-        changed = bool(self.model) and entry.model != self.model  # thinking is its model's own
-        self.model = entry.model
+        binds = entry.thinking != FREE
+        changed = (entry.model, binds) != (self.model, self.binds)
+        self._ratios[self.model] = self.ratio
+        self.ratio = self._ratios.get(entry.model, self.ratio)
+        self.model, self.binds = entry.model, binds
         if entry.system is not None and entry.system != self.system:
             self.size += tokens.estimate(entry.system) - tokens.estimate(self.system)
             self.system, changed = entry.system, True
@@ -281,7 +313,16 @@ class View:
             self.size -= tokens.estimate_content(self.tools)
             self.tools, changed = entry.tools, True
         if changed:
-            self._edited(0)
+            told = json.dumps([self.system, self.tools])
+            asked = Asked(entry.seq, self.model, hashlib.sha256(told.encode()).hexdigest()[:16])
+            # An older program left out all earlier thinking for ever, and told no replies apart.
+            is_old = not entry.thinking
+            self._asked = [replace(asked, since=0)] if is_old else [*self._asked, asked]
+            self.edits += 1
+            for item in self.items:
+                if is_old:
+                    item.asked, item.edited = asked, True
+                self._show(item)
             self.size_changed = self.size
 
     def _add_mask(self, entry: Mask) -> None:
@@ -331,29 +372,49 @@ class View:
         left = {item.seq for item in self.items}
         self.calls = {id: call for id, call in self.calls.items() if call.seq in left}
         self._facts = {seq: facts for seq, facts in self._facts.items() if seq in left}
-        if not entry.keeps_thinking:
-            self._edited(1)
+        self._edited(1, keeps_shown=entry.keeps_thinking)
         self.size_changed = self.size
 
-    def _leave_out_thinking(self) -> None:
-        """Leave out all thinking so far: what comes later stays bound to what stands before it."""
-        for item in self.items:
-            if item.role == "assistant" and item.thinking:
-                item.thinking = False
-                self._resize(item)
+    def _asked_at(self, upto: object) -> Asked:
+        """Return what a request asked that was made when the entry `upto` was the newest."""
+        newest = self._asked[-1]
+        if not isinstance(upto, int):
+            return newest
+        return next((asked for asked in reversed(self._asked) if asked.since <= upto), newest)
 
-    def _edited(self, start: int) -> None:
-        """Note that history changed before the item `start`: later thinking is left out."""
-        self.edits += 1
+    def _leave_out_thinking(self, asked: Asked) -> None:
+        """Leave out all thinking so far that the same requests have: what comes later stays bound
+        to what stands before it."""
+        for item in self.items:
+            if item.asked.begins_as(asked):
+                item.edited = True
+                self._show(item)
+
+    def _edited(self, start: int, *, keeps_shown: bool = False) -> None:
+        """Note that history changed before the item `start`: later thinking is left out, but with
+        `keeps_shown` not what the model is shown now."""
+        self.edits += not keeps_shown
         for item in self.items[start:]:
-            if item.role == "assistant" and item.thinking:
-                item.thinking = False
-                if any(block.get("type") in THINKING for block in item.blocks):
-                    self._resize(item)
+            if not (keeps_shown and item.thinking):
+                item.edited = True
+                self._show(item)
+
+    def _show(self, item: Item) -> None:
+        """See to it that an item shows what the model that is asked now can take back of it."""
+        if item.role == "user":
+            return
+        foreign = item.asked.model != self.model
+        bound = item.edited or not item.asked.begins_as(self._asked[-1])
+        thinking = not foreign and not (self.binds and bound)
+        changed, item.foreign, item.thinking = thinking != item.thinking, foreign, thinking
+        if changed and any(block.get("type") in THINKING for block in item.blocks):
+            self._resize(item)
 
     def _resize(self, item: Item) -> None:
-        before = item.size
-        item.size = sum(tokens.estimate_block(b) for b in shown_blocks(item))
+        before, shown = item.size, shown_blocks(item)
+        item.size = sum(tokens.estimate_block(b) for b in shown)
+        if item.measured and shown == item.blocks:
+            item.size = item.measured
         self.size += item.size - before
         self.size_changed += abs(item.size - before)
 
@@ -461,7 +522,7 @@ def start_folding(entries: Iterable[Entry]) -> Folding:
                     str(t.get("tool_use_id")) for t in entry.targets if isinstance(t, dict)
                 }
         elif isinstance(entry, Assistant) and changed is not None and entry.seq > changed:
-            view.add(_without_prompt_bound(entry))
+            view.add(entry, edited=True)
         else:
             view.add(entry)
     folding.dropping_reinserted = dropping
@@ -472,16 +533,9 @@ def _is_reinserted(entry: Entry) -> bool:
     return isinstance(entry, User) and entry.source in REINSERTED_SOURCES
 
 
-def _without_prompt_bound(entry: Assistant) -> Assistant:
-    """Return a reply to another prompt than the view has now, without what that prompt alone
-    explains: its thinking, which is bound to it, and its usage, which measured it."""
-    kept = [block for block in entry.content if block.get("type") not in THINKING]
-    return replace(entry, content=kept, usage={})
-
-
 def shown_blocks(item: Item) -> list[Block]:
     """Return the item's blocks as they are sent: with stubs and shortened inputs in place, and
-    without thinking where it may no longer stand."""
+    without thinking and signatures where they may not stand."""
     if item.source == LOADED_TOOLS and item.stubs:
         return [{"type": "text", "text": text} for text in item.stubs.values()]
     out = []
@@ -502,6 +556,8 @@ def shown_blocks(item: Item) -> list[Block]:
             continue
         if kind == "tool_use" and (call := str(block.get("id"))) in item.inputs:
             block = {**block, "input": item.inputs[call]}
+        if kind == "tool_use" and item.foreign and "signature" in block:
+            block = {name: value for name, value in block.items() if name != "signature"}
         out.append(block)
     return out
 

@@ -30,6 +30,7 @@ class CompactionHost:
         self._agent, model, features = agent, agent.model, agent.features
         self.ledger, self.folder = agent.ledger, agent.folder
         self.record, self.rebuild_view = agent.record, agent.handle.session.rebuild_view
+        self.record_model = agent.handle.record_model
         self.sync, self.recall = agent.log.sync_all, agent.context.recall
         self.current_window, self.ask_model = model.current_window, model.ask
         self.takes_images, self.has_compaction = model.takes_images, model.has_compaction

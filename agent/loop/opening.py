@@ -7,7 +7,8 @@ from typing import Any
 
 from ...tools.base import Tool
 from ..context.view import View
-from ..session.entries import Session
+from ..models.base import Model
+from ..session.entries import BOUND, FREE, Session
 from ..version import __version__
 from ..worktree.git import current_branch
 
@@ -22,22 +23,23 @@ class SessionOpening:
     own_prompt: str = ""  # the part that replaces the built-in prompt
     parent: Mapping[str, Any] | None = None  # ID and entry of the session that this one forks
 
-    def model_entry(self, model_id: str) -> Session:
+    def model_entry(self, model: Model) -> Session:
         """Return the entry for a change of the model."""
         return Session(
             id=self.log_path.parent.name,
             cwd=str(self.cwd),
             branch=current_branch(self.cwd),
             version=__version__,
-            model=model_id,
+            model=model.id,
+            thinking=BOUND if model.abilities.binds_thinking else FREE,
         )
 
-    def session_entry(self, view: View, model_id: str, tools: Sequence[Tool[Any]]) -> Session:
+    def session_entry(self, view: View, model: Model, tools: Sequence[Tool[Any]]) -> Session:
         """Return the entry, with the system prompt and the tools where the view has others."""
         schemas = [tool.schema() for tool in tools]
         is_same = self.system == view.system
         return replace(
-            self.model_entry(model_id),
+            self.model_entry(model),
             system=None if is_same else self.system,
             own_prompt=None if is_same else self.own_prompt or None,
             tools=None if schemas == view.tools else schemas,

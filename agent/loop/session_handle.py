@@ -79,7 +79,13 @@ class SessionHandle:
     def record_opening(self) -> None:
         """Record the model, the system prompt and the tools, as far as they have changed. Raises
         RecordError."""
-        self.record(self.opening.session_entry(self.view, self.model.id, self.tools))
+        self.record(self.opening.session_entry(self.view, self.model.client, self.tools))
+
+    def record_model(self) -> None:
+        """Record the model where the log has another one: only the model that thought is sent its
+        thinking. Raises RecordError."""
+        if self.session.log.last_seq and self.view.model != self.model.id:
+            self.record(self.opening.model_entry(self.model.client))
 
     async def snapshot(self) -> None:
         """Record the state of the files, once a turn. Raises RecordError."""

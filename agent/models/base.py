@@ -61,6 +61,7 @@ class Abilities:
     # By itself, in the middle of a reply. None: the protocol has it, and the server may not.
     searches_web: bool | None = False
     slots: int = 0  # how many requests its server answers at a time; 0 for many
+    binds_thinking: bool = True  # to all that stands before it, so that no edit may come before
 
 
 def abilities_of(id: str) -> Abilities:

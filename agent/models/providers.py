@@ -38,6 +38,9 @@ class Provider:
     local: bool = False  # runs on this machine or in its network, and asks for no key by itself
     first_byte: float = 120.0  # seconds that a reply may take to begin
     slots: int = 0  # how many requests it answers at a time, 0 for many
+    # Whether thinking is refused once anything before it is another. It always is by the Messages
+    # API, and so by a gateway to Claude.
+    binds_thinking: bool = False
     # The terms of its prompt cache, where the prices of a model do not say: shares of the input
     # price, and seconds that a prefix is kept after its last use. Where nothing is known, 0.25 does
     # the least harm: clearing by it saves money with a cache and without.
@@ -100,7 +103,8 @@ _BUILT_IN = (
         cache_read=0.1,
         prices="azure",
     ),
-    _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY",
+            binds_thinking=True),
     _hosted(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -126,7 +130,8 @@ _BUILT_IN = (
     _local("llamacpp", 8080, "LLAMA_API_KEY", slots=1),
     _local("vllm", 8000, "VLLM_API_KEY"),
     # A gateway to models that cost something: their prices are found by their names.
-    replace(_local("litellm", 4000, "LITELLM_API_KEY"), cache_read=0.25, prices="litellm"),
+    replace(_local("litellm", 4000, "LITELLM_API_KEY"), cache_read=0.25, prices="litellm",
+            binds_thinking=True),
     replace(_local(LOCAL, 0, "LOCAL_API_KEY", slots=1), address=""),
 )  # fmt: skip
 _BY_NAME = {provider.name: provider for provider in _BUILT_IN}

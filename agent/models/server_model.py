@@ -84,10 +84,12 @@ class ServerModel:
 
     @property
     def abilities(self) -> Abilities:
+        provider = self.access.endpoint.provider
         return Abilities(
             cache_terms(self.id),
             images=IMAGES not in self.gaps.names,
-            slots=self.access.endpoint.provider.slots,
+            slots=provider.slots,
+            binds_thinking=provider.binds_thinking,
         )
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:

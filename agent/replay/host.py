@@ -69,6 +69,9 @@ class ReplayHost:
         self.ledger.add(recorded)
         return recorded
 
+    def record_model(self) -> None:
+        """Do nothing: a replay has one model."""
+
     def rebuild_view(self) -> None:
         self.view = fold(self.log.entries())
 

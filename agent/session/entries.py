@@ -21,6 +21,7 @@ LOADED_TOOLS = "loaded tools"
 # Purpose of a request that asked for no answer and kept the prompt in the cache. Only older logs
 # have such entries: none is written any more.
 WARMING = "warm"
+BOUND, FREE = "bound", "free"  # what `Session.thinking` can be
 PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
 SKILL_LIST = "skill list"  # source of what there is of skills
 
@@ -93,6 +94,9 @@ class Session(Entry):
     branch: str = ""  # of git at `cwd`, "" for none
     version: str
     model: str
+    # How the model's thinking holds: BOUND to all that stands before it, or FREE. "" in older logs,
+    # where another model, prompt or list of tools left out all earlier thinking for ever.
+    thinking: str = ""
     system: str | None = None  # None where it is as before
     own_prompt: str | None = None  # the part of it that the person wrote in place of ours
     tools: list[dict[str, Any]] | None = None  # None where they are as before
@@ -371,7 +375,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("id", "cwd", "version", "model", "source", "purpose", "tool_use_id", "layer", "trigger",
          "text", "reason", "path", "topic", "type", "prompt", "log", "status", "answer",
-         "description", "branch", "repository"),
+         "description", "branch", "repository", "thinking"),
         _TEXT,
     ),
     **dict.fromkeys(

@@ -42,7 +42,7 @@ from ctxagent.agent.session.entries import (
 from ..support.server.loopback import check_bound, flat, sign
 from ..support.server.validator import validate
 
-MODEL = "claude-sonnet-5-5"
+MODEL, OTHER = "claude-sonnet-5-5", "claude-opus-5-5"
 TOOLS = [{"name": "Bash", "description": "Runs.", "input_schema": {"type": "object"}}]
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"\0" * 8).decode()
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
@@ -54,11 +54,11 @@ DOCUMENT = {
 Line = dict[str, Any]
 
 
-def request(entries: list[Entry], **options: Any) -> dict[str, Any]:
+def request(entries: list[Entry], model: str = MODEL, **options: Any) -> dict[str, Any]:
     """The body for a log, held against the rules."""
     view = fold(entries)
     paused = bool(view.items) and view.items[-1].stop_reason == PAUSED_STOP_REASON
-    built = build_request(view, model=MODEL, max_tokens=1000, **options)
+    built = build_request(view, model=model, max_tokens=1000, **options)
     sent = body(built)
     validate(sent, allow_paused=paused)
     validate(body(with_question(built, "What was it?")))
@@ -346,18 +346,36 @@ def test_a_request_begins_with_the_one_before(case: tuple[list[Entry], list[int]
 def test_thinking_stays_bound_to_what_stands_before_it(
     case: tuple[list[Entry], list[int]], data: st.DataObject
 ) -> None:
+    """Also where models and lists of tools change, one of them while a reply is written."""
     honest_log, calls = case
     log: list[Entry] = []
+    model = MODEL
     for place, entry in enumerate(honest_log):
+        entry = replace(entry, thinking="bound") if isinstance(entry, Session) else entry
         if place in calls:
-            if data.draw(st.integers(0, 3)) == 0:
+            last = log[-1]
+            paused = isinstance(last, Assistant) and last.stop_reason == PAUSED_STOP_REASON
+            if not paused and data.draw(st.integers(0, 3)) == 0:
                 log.append(_mask(data.draw(st.integers(1, max(1, place)))))
-            sent = request(log)
+            if data.draw(st.integers(0, 2)) == 0:
+                log.append(change := replace(data.draw(changes), seq=place))
+                model = change.model
+            sent = request(log, model)
             check_bound(sent)
             assert isinstance(entry, Assistant)
-            entry = replace(entry, content=_signed(entry.content, sent))
+            content = _signed(entry.content, sent)
+            entry = replace(entry, content=content, request={"upto": place})
+            if data.draw(st.integers(0, 5)) == 0:
+                log.append(change := replace(data.draw(changes), seq=place + 1))
+                model = change.model
         log.append(entry)
-    check_bound(request(log))
+    check_bound(request(log, model))
+
+
+changes = st.builds(
+    Session, id=st.just("s"), cwd=st.just("/"), version=st.just("1"), thinking=st.just("bound"),
+    model=st.sampled_from([MODEL, OTHER]), tools=st.sampled_from([None, TOOLS, []]),
+)  # fmt: skip
 
 
 def _signed(content: list[Line], sent: dict[str, Any]) -> list[Line]:
@@ -367,7 +385,7 @@ def _signed(content: list[Line], sent: dict[str, Any]) -> list[Line]:
         if block["type"] == "thinking":
             said = [{k: v for k, v in b.items() if k != "citations" or v} for b in out]
             before = [*flat(sent), *(("assistant", b) for b in said)]
-            block = {**block, "signature": sign(before, block["thinking"])}
+            block = {**block, "signature": sign(before, block["thinking"], sent["model"])}
         out.append(block)
     return out
 

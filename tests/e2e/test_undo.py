@@ -29,8 +29,9 @@ class Session(History):
     def reply_to_request(self, *blocks: dict[str, Any]) -> None:
         if self.view().items[-1].role == "assistant":
             self.say("Go on.")
-        sent = list(flat(self.request()))
-        signature = sign(sent, "Hm.")
+        request = self.request()
+        sent = list(flat(request))
+        signature = sign(sent, "Hm.", request["model"])
         thought = {"type": "thinking", "thinking": "Hm.", "signature": signature}
         usage = {"input": size(sent), "output": tokens.estimate_content([thought, *blocks])}
         self.reply(thought, *blocks, usage=usage)

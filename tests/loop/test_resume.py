@@ -206,8 +206,9 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
         )
     )
     more.append(
-        Session(id="s", cwd="/p", version="1", model="m", own_prompt="P", tools=[{"name": "Bash"}])
-    )
+        Session(id="s", cwd="/p", version="1", model="m", own_prompt="P", tools=[{"name": "Bash"}],
+                thinking="free")
+    )  # fmt: skip
     pytest_ran = "FAILED tests/test_a.py::test_{} - no\n1 failed in 0.1s"
     results: list[tuple[str, str, dict[str, Any], bool]] = [
         ("b0", "make: *** Error", {"command": "make all", "exit_code": 2}, True),

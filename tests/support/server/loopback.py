@@ -122,10 +122,10 @@ Step = Say | Fail
 class Server:
     """Another protocol overrides the methods from `refusal` on, and `answer`.
 
-    `bound` makes thinking bound to all that stands before it, as newer models have it. `window`
-    answers "prompt is too long" above that many tokens; with `strict` the room that is asked for
-    the reply counts too, and a request for more is `rejected`. `size_of` counts the tokens of a
-    block. `models` is what GET /v1/models knows: id to (window, output).
+    `bound` makes thinking bound to its model and all that stands before it, as newer ones have
+    it. `window` answers "prompt is too long" above that many tokens; with `strict` the room that is
+    asked for the reply counts too, and a request for more is `rejected`. `size_of` counts the
+    tokens of a block. `models` is what GET /v1/models knows: id to (window, output).
     With `lenient` contents may be strings."""
 
     def __init__(
@@ -165,7 +165,7 @@ class Server:
         self._steps = steps if callable(steps) else list(steps)
         self._lock = threading.Lock()
         self._paused = False
-        self._before: list[str] = []
+        self._before: dict[str, list[str]] = {}  # what each model was told last
         self._sizes: dict[str, int] = {}
         self._http = _Http(("127.0.0.1", 0), _Exchange)
         self._http.owner = self
@@ -332,15 +332,15 @@ class Server:
         return self._steps[number - 1]
 
     def _usage(self, body: Body) -> Body:
-        """The prompt's tokens, priced as the cache would: what equals the request before is read,
-        the rest is written when the request has breakpoints."""
+        """The prompt's tokens, priced as the cache would: what equals the model's request before is
+        read, the rest is written when the request has breakpoints."""
         parts = list(flat(body))
         plain = [json.dumps(part, sort_keys=True) for part in parts]
-        same = 0
-        while same < min(len(plain), len(self._before)) and plain[same] == self._before[same]:
+        same, before = 0, self._before.get(body["model"], [])
+        while same < min(len(plain), len(before)) and plain[same] == before[same]:
             same += 1
         caches = "cache_control" in json.dumps(body)
-        self._before = plain if caches else []
+        self._before[body["model"]] = plain if caches else []
         for text, (_, block) in zip(plain, parts, strict=True):
             if text not in self._sizes:  # counting is most of the work of a long session
                 self._sizes[text] = self.size_of(block)
@@ -381,7 +381,8 @@ def message(
     content: list[Body] = [dict(block) for block in say.blocks]
     if say.thinking:
         before = [*(flat(body) if told is None else told)]
-        signature = sign([*before, *(("assistant", b) for b in content)], say.thinking)
+        before += (("assistant", b) for b in content)
+        signature = sign(before, say.thinking, body["model"])
         block = {"type": "thinking", "thinking": say.thinking, "signature": signature}
         content.append(block)
     if say.text:
@@ -469,21 +470,21 @@ def _parts(text: str, count: int) -> list[str]:
     return [text[a:b] for a, b in pairwise(cuts) if b > a]
 
 
-def sign(before: Sequence[tuple[str, Body]], thinking: str) -> str:
-    """A signature over a thought and everything that stands before it."""
+def sign(before: Sequence[tuple[str, Body]], thinking: str, model: str) -> str:
+    """A model's signature over a thought and everything that stands before it."""
     told = hashlib.sha256()
     for part in before:
         _tell(told, part)
-    return _signature(told, thinking)
+    return _signature(told, thinking, model)
 
 
 def _tell(told: "hashlib._Hash", part: tuple[str, Body]) -> None:
     told.update(json.dumps(part, sort_keys=True).encode() + b"\n")
 
 
-def _signature(told: "hashlib._Hash", thinking: str) -> str:
+def _signature(told: "hashlib._Hash", thinking: str, model: str) -> str:
     whole = told.copy()
-    whole.update(json.dumps(thinking).encode())
+    whole.update(json.dumps([thinking, model]).encode())
     return "sig" + whole.hexdigest()
 
 
@@ -527,13 +528,13 @@ def check_betas(headers: Mapping[str, str]) -> None:
 
 
 def check_bound(body: Body, told: Sequence[tuple[str, Body]] | None = None) -> None:
-    """Raises Invalid when a thought no longer stands where it was signed: behind what the model was
-    `told`, by default what stands in the body."""
+    """Raises Invalid when a thought is another model's, or no longer stands where it was signed:
+    behind what the model was `told`, by default what stands in the body."""
     before = hashlib.sha256()
     for part in flat(body) if told is None else told:
         _, block = part
         if block.get("type") == "thinking" and (
-            block["signature"] != _signature(before, block["thinking"])
+            block["signature"] != _signature(before, block["thinking"], body["model"])
         ):
             raise Invalid(
                 "Invalid `signature` in `thinking` block. The block is bound to a different "

@@ -1,13 +1,14 @@
 """Features whose behaviour a test sets, and the parts of a conversation around them."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ctxagent.agent.assembly import base_tools
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.config.settings import PermissionMode
+from ctxagent.agent.context.view import View
 from ctxagent.agent.events import Emit
 from ctxagent.agent.features.attachments import AttachmentsFeature
 from ctxagent.agent.features.drift import DriftFeature
@@ -28,6 +29,7 @@ from ctxagent.agent.loop.resume import create_session
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.loop.session_record import SessionRecord
 from ctxagent.agent.loop.tool_calls import ToolRunner
+from ctxagent.agent.models.base import Model
 from ctxagent.agent.models.scripted import ScriptedModel
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.security.planted import PlantedWatch
@@ -51,8 +53,8 @@ class FixedOpening:
 
     session: Callable[[], Session]
 
-    def session_entry(self, *given: Any) -> Session:
-        return self.session()
+    def session_entry(self, view: View, model: Model, *given: Any) -> Session:
+        return replace(self.session(), model=model.id)
 
 
 class FixedEnvironment(Feature):
