@@ -58,11 +58,22 @@ class PartialReply:
 
     def stopped(self, repeated: str) -> Reply:
         """Return the reply that was stopped because it repeated a text. The text is kept once."""
-        end = len(self.text)
-        while self.text.endswith(repeated, 0, end - len(repeated)):
-            end -= len(repeated)
-        reply = self.reply(self.text[:end])
-        return replace(reply, stop_reason=REPEATED, repeats=repeated)
+        in_text = self.text.endswith(repeated)
+        begin = _repetition_start(self.text if in_text else self.thinking, len(repeated))
+        end = begin + len(repeated)
+        reply = self.reply(self.text[:end] if in_text else self.text)
+        repeats = (self.text if in_text else self.thinking)[begin:end]
+        return replace(reply, stop_reason=REPEATED, repeats=repeats)
+
+
+def _repetition_start(text: str, period: int) -> int:
+    """Return where the repetition at the end of a text begins."""
+    start = len(text) - period
+    while start >= period and text[start - period : start] == text[start : start + period]:
+        start -= period
+    while start and text[start - 1] == text[start - 1 + period]:
+        start -= 1
+    return start
 
 
 def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:

@@ -18,7 +18,8 @@ async def end_unless_allowed(handle: SessionHandle, error: CtxagentError) -> Non
     asked."""
     if handle.ask is None:
         raise error
-    form = FormQuestion(f"The model is stuck: {error.message}. Go on?", _CHOICES)
+    why = f"{error.message[:1].upper()}{error.message[1:]}"
+    form = FormQuestion(f"{why}. Go on?", _CHOICES)
     answer = await handle.ask(Question("AskUser", form.text, {}, "", "", form=[form]))
     said = answer.words[0] if answer and answer.allow and answer.words else STOP
     if said == STOP:
