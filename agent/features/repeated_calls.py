@@ -14,10 +14,12 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
+from ..context.request import PAUSED_STOP_REASON
 from ..loop.stuck import LOOP_TOPIC
 from ..models.base import text_of
 from ..permissions.rules import TOOL_NAMES
 from ..session.entries import Assistant, Block, End, Entry, Note, ToolResult, User
+from ..session.searches import SEARCH_TOOL, is_search, query_of
 
 MAX_PERIOD = 4  # calls of a cycle
 TIMES_UNTIL_NOTICE = 3  # that the calls were made when the model is told
@@ -77,6 +79,10 @@ class RepeatedCalls:
             self._newest.clear()
         elif isinstance(entry, Assistant) and entry.purpose == "turn":
             self._open = {call["id"]: call for call in _calls(entry)}
+            if entry.stop_reason != PAUSED_STOP_REASON:  # a pause: odd replies are counted
+                for block in filter(is_search, entry.content):
+                    query = json.dumps({"query": query_of(block)})
+                    self._push(CallMade(SEARCH_TOOL, query, "", waits=False))
         elif isinstance(entry, ToolResult):
             self._add_result(entry)
         elif isinstance(entry, User) and isinstance(told := entry.details.get(DETAIL), Mapping):

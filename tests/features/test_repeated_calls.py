@@ -233,3 +233,16 @@ def test_the_newest_part_of_a_log() -> None:
     assert newest_part(reversed([*old, ANSWER, *new]), 99) == new
     assert newest_part(reversed([*old, *new]), 2) == new[-2:]
     assert newest_part([], 9) == []
+
+
+def test_searches_of_the_server_are_calls() -> None:
+    def searched(number: int, query: str) -> list[Entry]:
+        call = reply(("Bash", {"command": "echo one"}), number=number)
+        block = {"type": "server_tool_use", "id": f"s{number}", "name": "web_search"}
+        call.content.insert(0, {**block, "input": {"query": query}})
+        return [call, result(f"{number}.0", "one")]
+
+    assert found([e for n in range(9) for e in searched(n, f"walrus {n}")]) is None
+    repetition = found([e for n in range(3) for e in searched(n, "walrus")])
+    assert repetition is not None
+    assert [call.tool for call in repetition.calls] == ["WebSearch", "Bash"]
