@@ -35,7 +35,8 @@ def full_window(view: View, window: Window, policy: Policy, why: str) -> LimitRe
     hint = HINT_OFF if policy.mode == "off" else HINT_FULL
     return LimitReached(
         f"the context holds {window.tokens:,} of {window.size:,} tokens and cannot be made to "
-        f"fit{why}. The largest parts: {named}",
+        f"fit{why}. The largest parts: {named}. A reply needs {MIN_OUTPUT_TOKENS:,} tokens, and "
+        f"{window.reserve:,} stay free for errors of the estimate",
         limit="context",
         hint=HINT_FIXED if fixed > LARGE_FIXED_SHARE * window.size else hint,
     )

@@ -66,6 +66,7 @@ class RepeatedCalls:
     """The newest calls of a conversation, and how often they were repeated."""
 
     _open: dict[str, Block | CallMade] = field(default_factory=dict)  # of the newest reply, by id
+    _unanswered: int = 0  # of these
     _newest: deque[CallMade] = field(default_factory=lambda: deque(maxlen=MAX_PERIOD))
     # By period: how many calls in a row equal the call that many calls before them.
     _equal: list[int] = field(default_factory=lambda: [0] * (MAX_PERIOD + 1))
@@ -79,6 +80,7 @@ class RepeatedCalls:
             self._newest.clear()
         elif isinstance(entry, Assistant) and entry.purpose == "turn":
             self._open = {call["id"]: call for call in _calls(entry)}
+            self._unanswered = len(self._open)
             if entry.stop_reason != PAUSED_STOP_REASON:  # a pause: odd replies are counted
                 for block in filter(is_search, entry.content):
                     query = json.dumps({"query": query_of(block)})
@@ -86,7 +88,9 @@ class RepeatedCalls:
         elif isinstance(entry, ToolResult):
             self._add_result(entry)
         elif isinstance(entry, User) and isinstance(told := entry.details.get(DETAIL), Mapping):
-            self._told = (int(told.get("period", 1)), int(told.get("times", 0)))
+            period, times = told.get("period"), told.get("times")
+            if isinstance(times, int) and isinstance(period, int) and 0 < period <= MAX_PERIOD:
+                self._told = period, times
         self._at = entry.at
 
     def _add_result(self, entry: ToolResult) -> None:
@@ -94,14 +98,16 @@ class RepeatedCalls:
         if not isinstance(call, dict):
             return
         name, arguments = str(call.get("name")), json.dumps(call.get("input"), sort_keys=True)
-        waits = bool(entry.details.get("running")) or name not in TOOL_NAMES or name == "Mcp"
+        is_foreign = name == "Mcp" or name not in TOOL_NAMES
+        waits = bool(entry.details.get("running")) or (is_foreign and not entry.is_error)
         waits = waits or _seconds_between(self._at, entry.at) >= WAIT_SECONDS
         self._open[entry.tool_use_id] = CallMade(name, arguments, _digest(entry), waits)
-        made = [each for each in self._open.values() if isinstance(each, CallMade)]
-        if len(made) == len(self._open):  # in the order of the reply, whichever ended first
-            self._open = {}
-            for each in made:
-                self._push(each)
+        self._unanswered -= 1
+        if not self._unanswered:  # in the order of the reply, whichever ended first
+            made, self._open = self._open, {}
+            for each in made.values():
+                if isinstance(each, CallMade):
+                    self._push(each)
 
     def _push(self, call: CallMade) -> None:
         for period in range(1, MAX_PERIOD + 1):

@@ -170,6 +170,19 @@ def test_a_tool_of_others_may_be_repeated_more_often(name: str) -> None:
     assert found(steps([press] * (PATIENCE * TIMES_UNTIL_NOTICE))) is not None
 
 
+def test_a_tool_that_does_not_exist_is_no_tool_of_others() -> None:
+    entries = steps([("Foo", {}, "There is no tool Foo.")] * TIMES_UNTIL_NOTICE, is_error=True)
+    assert found(entries) is not None
+
+
+@pytest.mark.parametrize("told", [{}, {"period": 9, "times": 3}, {"period": 1, "times": "x"}])
+def test_a_damaged_notice_is_none(told: dict[str, Any]) -> None:
+    notice = User(content="", source="notice", details={"repeats": told})
+    repetition = found([*steps([FAILS] * 2), notice, *steps([FAILS] * 2)])
+    assert repetition is not None
+    assert not repetition.is_told
+
+
 def test_calls_of_one_reply_count_in_its_order() -> None:
     calls = [("Read", {"path": "a"}), ("Read", {"path": "b"})]
     entries = list[Entry]()
