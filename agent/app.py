@@ -21,7 +21,8 @@ from .loop.open_log import open_log, warnings_on_resume
 from .loop.resume import OpenedLog, create_session, resume_session
 from .models.base import Model
 from .models.catalog import check_price
-from .models.factory import unencrypted_warnings
+from .models.factory import unencrypted_warnings, with_model
+from .models.providers import canonical_id
 from .permissions.approval import Approval
 from .security.sandbox import agent_paths, make_sandbox, sandbox_warnings
 from .session.search import SearchIndex
@@ -149,10 +150,10 @@ def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, bef
 
     Another model has the window that is its own, not the one of the settings.
     """
-    wanted = spec.model or before or parent.model.id
+    wanted = canonical_id(spec.model or before or parent.model.id)
     if wanted == parent.model.id:
         return parent.model.client
-    chosen = replace(launch.settings.model, id=wanted, context_window=None)
+    chosen = replace(with_model(launch.settings.model, wanted), context_window=None)
     model = model_of(launch, replace(launch.settings, model=chosen))
     _check_price(launch, model)
     return model
@@ -165,7 +166,7 @@ def _check_price(launch: LaunchOptions, model: Model) -> None:
 
 def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:
     """Continue with another model. Raises UsageError for a script that cannot be read."""
-    settings = replace(launch.settings, model=replace(launch.settings.model, id=id))
+    settings = replace(launch.settings, model=with_model(launch.settings.model, id))
     agent.model.change(model_of(launch, settings))
     if agent.log.last_seq:  # recorded, because thinking is bound to the model that thought
-        agent.record(agent.handle.opening.model_entry(id))
+        agent.record(agent.handle.opening.model_entry(agent.model.id))

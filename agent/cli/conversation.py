@@ -133,4 +133,5 @@ def _models() -> list[tuple[str, str, str]]:
     return [
         (id, f"{limits.window:,} tokens", f"${price.input:g} in, ${price.output:g} out per million")
         for id, (limits, price, *_) in known_models().items()
+        if limits
     ]

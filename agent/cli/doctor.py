@@ -79,13 +79,15 @@ def doctor(
 async def _ask_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
     """Return what the server of the settings takes. Raises UsageError for a scripted model."""
     from ..doctor import Finding
-    from ..models.factory import protocol_of
+    from ..models.factory import make_model
+    from ..models.probe import check_server
+    from ..models.server_model import ServerModel
 
-    chosen = loaded.settings.model
-    provider = protocol_of(chosen).load()
-    model = provider.make(chosen, provider.environment(chosen.server, os.environ), state)
+    model = make_model(loaded.settings, os.environ, state)
+    if not isinstance(model, ServerModel):
+        raise UsageError(f"{model.id} is scripted and has no server")
     try:
-        return [Finding(*answer) async for answer in provider.check_server(model)]
+        return [Finding(*answer) async for answer in check_server(model)]
     finally:
         await model.close()
 

@@ -83,6 +83,11 @@ class Columns:
                 f"no price is known for the model {id}",
                 hint=f"Name one with a price by --model: {', '.join(known_models())}.",
             )
+        window = base.model.context_window or (row.limits.window if row.limits else None)
+        if window is None:
+            raise UsageError(
+                f"the context window of {id} is not known", hint="Give it by --context-window."
+            )
         writer = None
         if self.ask_model:
             launch = launch_of(dict(self.options))
@@ -92,7 +97,7 @@ class Columns:
             label=label,
             policy=policy_of(settings),
             model=id,
-            window=base.model.context_window or row.limits.window,
+            window=window,
             system=system_prompt(),
             tools=tuple(tool.schema() for tool in (*base_tools(), AskUserTool(), PlanTool())),
             writer=writer,

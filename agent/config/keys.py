@@ -204,8 +204,12 @@ def loosens_if_turned(to: bool) -> Callable[[Any, Any], bool]:
     return lambda new, current: bool(new) is to and bool(current) is not to
 
 
-def loosens_if_scripted(new: Any, current: Any) -> bool:
-    return str(new).startswith(SCRIPTED)  # such a model says what the project wrote for it
+def loosens_if_elsewhere(new: Any, current: Any) -> bool:
+    """Tell whether a model says what the project wrote for it, or is asked at another provider."""
+    first, slash, _ = str(new).partition("/")
+    usual, with_provider, _ = str(current).partition("/")
+    elsewhere = (slash and first) != (with_provider and usual)
+    return str(new).startswith(SCRIPTED) or bool(elsewhere)
 
 
 def loosens_if_later(strict_to_lax: Any) -> Callable[[Any, Any], bool]:
@@ -243,7 +247,6 @@ class SettingKey(NamedTuple):
     help: str  # one sentence or two for people
     adds: bool = False  # a list that adds up over the layers instead of being replaced
     loosens: Callable[[Any, Any], bool] = loosens_never  # called with the new and the current value
-    alias: str = ""  # a variable with a name of its own that sets this key too
     name: str = ""  # such as "compact.at"
     default: Any = None
 

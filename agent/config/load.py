@@ -245,10 +245,9 @@ def _fields(at: tuple[str, ...], table: dict[str, Any]) -> Iterator[tuple[tuple[
 
 def _read_variables(environ: Mapping[str, str]) -> list[_LayerValue]:
     """Return the values that the environment gives; an empty variable counts as not set."""
-    keys = {name: key for key in KEYS.values() for name in (key.alias, key.env) if name}
+    keys = {key.env: key for key in KEYS.values()}
     given = []
-    # A variable with the prefix overrides one with a name of its own.
-    for variable in sorted(environ, key=lambda name: (name.startswith(ENV_PREFIX), name)):
+    for variable in sorted(environ):
         if not environ[variable] or variable == USER_FILE_VARIABLE:
             continue
         if variable in keys:
@@ -299,6 +298,9 @@ def _wrong_value(key: SettingKey, raw: object, where: str) -> ConfigError:
     return ConfigError(message, where=where, hint=f"Did you mean {near}?" if near else key.help)
 
 
+_REPLACED = {"model.server": "Name the server with the model: --model ollama/NAME."}
+
+
 def _find_key(name: str, where: str) -> SettingKey:
     if _EXTENSION_KEY.fullmatch(name):
         help = "A setting of an extension; `ctxagent extensions list` names all."
@@ -309,6 +311,8 @@ def _find_key(name: str, where: str) -> SettingKey:
 
 
 def _unknown_key(name: str, where: str) -> ConfigError:
+    if name in _REPLACED:
+        return ConfigError(f"there is no {name} any more", where=where, hint=_REPLACED[name])
     same = [known for known in KEYS if known.partition(".")[2] == name.rpartition(".")[2]]
     near = next(iter(same), None) or _nearest(name, [*KEYS, *SECTIONS])
     hint = f"Did you mean {near}?" if near else LISTING_HINT

@@ -20,10 +20,10 @@ from .keys import (
     list_including,
     list_of,
     loosens_if_different,
+    loosens_if_elsewhere,
     loosens_if_larger,
     loosens_if_later,
     loosens_if_longer,
-    loosens_if_scripted,
     loosens_if_shorter,
     loosens_if_turned,
     loosens_never,
@@ -44,7 +44,6 @@ CompactMode = Literal["auto", "remind", "off"]
 Summarizer = Literal["model", "api", "mechanical"]
 ClearingMode = Literal["auto", "every-call", "from", "off"]
 Threshold = int | float | Preset | None  # tokens, share of the window, or off
-ServerName = Literal["ollama", "lmstudio", "llamacpp", "vllm", "litellm", "openrouter"]
 ImagesMode = Literal["auto", "on", "off"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 # Both from the strictest on.
@@ -99,10 +98,9 @@ def _setting(
     *,
     adds: bool = False,
     loosens: Callable[[Any, Any], bool] = loosens_never,
-    alias: str = "",
 ) -> T:
     """Return a dataclass field that holds its SettingKey; for the type checker, its default."""
-    key = SettingKey(value_type, help, adds, loosens, alias, default=default)
+    key = SettingKey(value_type, help, adds, loosens, default=default)
     return field(default=default, metadata={"key": key})
 
 
@@ -120,7 +118,10 @@ class ModelSettings:
 
     # The same id as `DEFAULT_MODEL` of the models, which are not loaded for it.
     id: str = _setting(
-        "claude-sonnet-5-5", MODEL_ID, "The model that answers.", loosens=loosens_if_scripted
+        "claude-sonnet-5-5",
+        MODEL_ID,
+        "The model that answers: a name, or provider/name.",
+        loosens=loosens_if_elsewhere,
     )
     context_window: int | None = _setting(
         None, TOKENS_OR_AUTO, 'The context window of the model. "auto": what is known of the model.'
@@ -133,18 +134,11 @@ class ModelSettings:
         or_none("auto", one_of(Effort)),
         'How hard the model thinks. "auto": the model\'s own default.',
     )
-    server: ServerName | None = _setting(
-        None,
-        or_none("auto", one_of(ServerName)),
-        'A server by its name, for its address and its key. "auto": the one of model.base_url.',
-        loosens=loosens_if_different,
-    )
     base_url: str | None = _setting(
         None,
         or_none("auto", ADDRESS),
-        'The server that gets the requests and the API key. "auto": the public API.',
+        'The server that gets the requests and the key. "auto": that of the provider.',
         loosens=loosens_if_different,
-        alias="ANTHROPIC_BASE_URL",
     )
     images: ImagesMode = _setting(
         "auto",
@@ -198,7 +192,7 @@ class CompactSettings:
         None,
         or_none("auto", MODEL_ID),
         'The model that summarises. "auto": the one that answers.',
-        loosens=loosens_if_scripted,
+        loosens=loosens_if_elsewhere,
     )
     summarizer: Summarizer | Preset = _by_preset(
         one_of(Summarizer),

@@ -24,7 +24,7 @@ from ..library.command_files import command_files_of
 from ..library.launching import launch_options
 from ..library.mcp_servers import configured
 from ..models.address import UNENCRYPTED, unencrypted_host
-from ..models.factory import address_of, protocol_of
+from ..models.factory import address_of, find_key
 from ..security import landlock, seatbelt
 from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
@@ -77,8 +77,7 @@ def download_vocabulary() -> Finding:
 
 
 def _server(chosen: ModelSettings) -> Finding:
-    environ = protocol_of(chosen).load().environment(chosen.server, os.environ)
-    url = address_of(chosen, environ)
+    url = address_of(chosen, os.environ)
     if host := unencrypted_host(url):
         return Finding("server", f"{conceal(url)}: {UNENCRYPTED.format(host=host)}", note=True)
     return Finding("server", conceal(url or "the public API"))
@@ -87,8 +86,7 @@ def _server(chosen: ModelSettings) -> Finding:
 def _credentials(chosen: ModelSettings) -> Finding:
     """Return what the model is asked with, and the ways on if there is nothing."""
     try:
-        provider = protocol_of(chosen).load()
-        found = provider.find_key(provider.environment(chosen.server, os.environ))
+        found = find_key(chosen, os.environ)
         return Finding("credentials", found or "none needed")
     except NoCredentials as error:
         return Finding("credentials", str(error), ok=False)

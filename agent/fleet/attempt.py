@@ -25,7 +25,7 @@ from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import CtxagentError
 from ..library.launching import as_flags
-from ..models.factory import is_of_protocol
+from ..models.factory import is_of_provider
 from . import places
 from .ledger import FLEET_BUDGET, REFUSED, AttemptOutcome, FleetFolder, SessionSums, TaskFolder
 from .manifest import Task
@@ -219,7 +219,7 @@ def _container(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list
     engine, task, home = _remove_container(order), order.task, order.folder.path / "home"
     home.mkdir(mode=0o700, exist_ok=True)
     order.fleet.wait_file.touch(mode=0o600)
-    given = [name for name in env if is_of_protocol(name)]
+    given = [name for name in env if is_of_provider(name)]
     user = (
         "--userns=keep-id"
         if Path(engine).name == "podman"

@@ -49,7 +49,7 @@ class Task:
     @property
     def has_own_model(self) -> bool:
         """Whether its settings name a model or a server, which others need not have."""
-        return any(f"model.{name}" in self.settings for name in ("id", "server", "base_url"))
+        return any(f"model.{name}" in self.settings for name in ("id", "base_url"))
 
     @property
     def digest(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ..errors import CtxagentError
-from ..models.factory import is_of_protocol
+from ..models.factory import is_of_provider
 from ..session.store import new_session_id
 from .attempt import LOST, AttemptOrder, outcome_of_log, run_attempt
 from .ledger import (
@@ -187,7 +187,7 @@ class FleetRun:
     ) -> AttemptOrder:
         task, manifest = self._manifest.task(line.id), self._manifest
         directory = None if task.dir is None else str(manifest.directory(task))
-        names = [*(name for name in os.environ if is_of_protocol(name)), *task.env]
+        names = [*(name for name in os.environ if is_of_provider(name)), *task.env]
         return AttemptOrder(
             task=replace(task, dir=directory, git=manifest.source(task)),
             fleet=self._ledger.folder,

@@ -24,10 +24,15 @@ def load(
     from ..config.places import config_home
     from ..permissions.rules import add_tool_names, parse_rule
 
-    if os.access(models := config_home(environ) / "models.toml", os.R_OK):
+    own = config_home(environ)
+    if os.access(own / "providers.toml", os.R_OK):
+        from ..models.providers import add_providers
+
+        add_providers(own / "providers.toml")
+    if os.access(own / "models.toml", os.R_OK):  # whose rows leave out what providers have
         from ..models.catalog import add_models
 
-        add_models(models)
+        add_models(own / "models.toml")
     try:
         return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
     except ConfigError:  # perhaps because a rule names the tool of an extension
@@ -80,7 +85,6 @@ def launch_options(
     from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.plugins import InstalledPlugins
-    from ..models.factory import protocol_of
     from ..security.folders import distrust_writable_folders
 
     settings, own = loaded.settings, config_home(environ)
@@ -93,7 +97,7 @@ def launch_options(
         state=state_dir(settings, environ),
         config_home=own,
         cwd=cwd,
-        environ=protocol_of(settings.model).load().environment(settings.model.server, environ),
+        environ=environ,
         own_prompt=own_prompt,
         append_prompt=append_prompt,
         budget=budget or Budget(),
@@ -110,12 +114,12 @@ def launch_options(
 
 def check_key(launch: LaunchOptions) -> None:
     """Raise NoCredentials, before anything is recorded, if the model needs a key and has none."""
-    from ..models.factory import protocol_of
+    from ..models.factory import find_key
 
     if launch.model is not None:
         return
     try:
-        protocol_of(launch.settings.model).load().find_key(launch.environ)
+        find_key(launch.settings.model, launch.environ)
     except NoCredentials:
         from ..features.from_outside import has_provider
 
@@ -142,7 +146,7 @@ def check_start(launch: LaunchOptions) -> None:
 
 def warm(launch: LaunchOptions) -> None:
     """Start to import what the first request needs."""
-    from ..models.factory import protocol_of
+    from ..models.factory import protocol_for
 
     if launch.model is None:
-        protocol_of(launch.settings.model).load().start_import()
+        protocol_for(launch.settings.model, launch.environ).start_import()

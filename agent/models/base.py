@@ -4,7 +4,7 @@ Requests and replies have the blocks of the Messages API, which are what the log
 protocol translates them where it sends and receives.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -16,7 +16,8 @@ from ..session.searches import FOUND
 from .catalog import CacheTerms, Limits, cache_terms
 
 if TYPE_CHECKING:
-    from ..config.settings import ModelSettings, ServerName
+    from ..config.settings import ModelSettings
+    from .providers import Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Abilities:
     takes_blocks: bool = False  # takes such a block in later requests
     # By itself, in the middle of a reply. None: the protocol has it, and the server may not.
     searches_web: bool | None = False
-    slots: int = 0  # requests that its server answers at the same time; 0: many
+    slots: int = 0  # how many requests its server answers at a time; 0 for many
 
 
 def abilities_of(id: str) -> Abilities:
@@ -106,7 +107,7 @@ class ServerAnswer(NamedTuple):
     note: bool = False  # worth knowing, though nothing is wrong
 
 
-class Provider(Protocol):
+class ProtocolModule(Protocol):
     """A wire protocol, as far as it is needed beside a model: a module with these functions, which
     imports nothing heavy by itself."""
 
@@ -115,15 +116,9 @@ class Provider(Protocol):
         `state`. Raises UsageError."""
         ...
 
-    def find_key(self, environ: Mapping[str, str]) -> str:
+    def find_key(self, endpoint: "Endpoint", environ: Mapping[str, str]) -> str:
         """Return the name of what requests are authenticated with, "" where they need nothing.
         Raises NoCredentials."""
-        ...
-
-    def environment(
-        self, server: "ServerName | None", environ: Mapping[str, str]
-    ) -> Mapping[str, str]:
-        """Return the environment by which a server that is named is found, with its key."""
         ...
 
     def start_import(self) -> None:
@@ -134,9 +129,4 @@ class Provider(Protocol):
         """Return the bytes of a request that was sent before, by its `Reply.sent`. The parameters
         of `request` are not set. Raises LookupError, TypeError or ValueError where `sent` makes no
         sense."""
-        ...
-
-    def check_server(self, model: Model) -> AsyncIterator[ServerAnswer]:
-        """Ask the server of a model what it takes. Raises NoCredentials, and UsageError where there
-        is no server to ask."""
         ...

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import httpx2
 
-MAX_BODY_BYTES = 1 << 18  # unpacked; what is longer is cut off there
+MAX_BODY_BYTES = 1 << 18  # of an error, unpacked; what is longer is cut off there
+MAX_ANSWER_BYTES = 1 << 23  # of a reply that is not streamed, or a list of models
 _PACKED = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 
@@ -26,10 +27,11 @@ async def bound_body(response: "httpx2.Response") -> None:
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
     whole: httpx2.AsyncByteStream = stream
+    limit = MAX_ANSWER_BYTES if response.status_code < 300 else MAX_BODY_BYTES
 
     class Bounded(httpx2.AsyncByteStream):
         def __aiter__(self) -> AsyncIterator[bytes]:
-            return _bounded(whole.__aiter__(), packing)
+            return _bounded(whole.__aiter__(), packing, limit)
 
         async def aclose(self) -> None:
             await whole.aclose()
@@ -37,13 +39,12 @@ async def bound_body(response: "httpx2.Response") -> None:
     response.stream = Bounded()
 
 
-async def _bounded(chunks: AsyncIterator[bytes], packing: str) -> AsyncIterator[bytes]:
-    """Yield the chunks unpacked, as far as they are within bounds. What is packed in a way that was
+async def _bounded(chunks: AsyncIterator[bytes], packing: str, left: int) -> AsyncIterator[bytes]:
+    """Yield the chunks unpacked, at most `left` bytes. What is packed in a way that was
     not asked for is left out."""
     if packing not in ("", "identity", *_PACKED):
         return
     unpack = zlib.decompressobj(_PACKED[packing]) if packing in _PACKED else None
-    left = MAX_BODY_BYTES
     async for chunk in chunks:
         try:
             part = unpack.decompress(chunk, left) if unpack else chunk[:left]

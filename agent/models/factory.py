@@ -2,73 +2,117 @@
 model is looked for before the prompt is painted."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..config.keys import SCRIPTED
-from ..errors import UsageError
-from .address import UNENCRYPTED, unencrypted_host
-from .catalog import MESSAGES, known_model
-from .messages.servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
+from .address import UNENCRYPTED, check_address, unencrypted_host
+from .providers import (
+    CHAT,
+    MESSAGES,
+    RESPONSES,
+    Endpoint,
+    canonical_id,
+    endpoint_of,
+    served,
+    variables,
+)
 
 if TYPE_CHECKING:
     from ..config.settings import ModelSettings, Settings
-    from .base import Model, Provider
+    from .base import Model, ProtocolModule
+    from .wire import Wire
+
+# Begins the names of all variables of the `anthropic` SDK, more than the table of providers has.
+_SDK_PREFIX = "ANTHROPIC_"
 
 
-class WireProtocol(NamedTuple):
-    """A protocol, and the environment variables that belong to it."""
+def _messages() -> "ProtocolModule":
+    from .messages import protocol
 
-    load: "Callable[[], Provider]"  # imports it
-    keys: tuple[str, ...] = ()  # the variables with a key; the first is the usual one
-    address: str = ""  # the variable that names the server
-    prefix: str = ""  # begins the names of all its variables
+    return protocol
 
 
-def _messages() -> "Provider":
-    from .messages import provider
+def _responses() -> "ProtocolModule":
+    from .http_protocol import HttpProtocol
 
-    return provider
+    return HttpProtocol(_responses_wire)
 
 
-def _scripted() -> "Provider":
+def _responses_wire() -> "Wire":
+    from .responses.wire import WIRE
+
+    return WIRE
+
+
+def _chat() -> "ProtocolModule":
+    from .http_protocol import HttpProtocol
+
+    return HttpProtocol(_chat_wire)
+
+
+def _chat_wire() -> "Wire":
+    from .chat.wire import WIRE
+
+    return WIRE
+
+
+def _scripted() -> "ProtocolModule":
     from . import scripted
 
     return scripted
 
 
-# By the name that the log and `models.toml` have.
-PROTOCOLS = {
-    MESSAGES: WireProtocol(_messages, (KEY_VAR, TOKEN_VAR), BASE_URL_VAR, "ANTHROPIC_"),
-    "scripted": WireProtocol(_scripted),
+# By the name that the log has; each is imported when it is needed.
+PROTOCOLS: "dict[str, Callable[[], ProtocolModule]]" = {
+    MESSAGES: _messages,
+    RESPONSES: _responses,
+    CHAT: _chat,
+    "scripted": _scripted,
 }
 
 
-def protocol_of(chosen: "ModelSettings") -> WireProtocol:
+def endpoint_for(chosen: "ModelSettings", environ: Mapping[str, str]) -> Endpoint:
+    """Return where the requests for the model of the settings go."""
+    return endpoint_of(canonical_id(chosen.id), chosen.base_url, environ)
+
+
+def protocol_for(chosen: "ModelSettings", environ: Mapping[str, str]) -> "ProtocolModule":
     """Return the protocol of the model that the settings name: `scripted:FILE` plays the steps of
-    that file, others have it in the table of models. Raises UsageError for an unknown protocol."""
-    row = known_model(chosen.id)
-    name = row.protocol if row else MESSAGES
-    name = "scripted" if chosen.id.startswith(SCRIPTED) else name
-    if name not in PROTOCOLS:
-        raise UsageError(
-            f"models.toml gives {chosen.id} the protocol {name!r}, which is unknown",
-            hint=f"Known are: {', '.join(PROTOCOLS)}.",
-        )
-    return PROTOCOLS[name]
+    that file, all others are asked at their provider."""
+    if chosen.id.startswith(SCRIPTED):
+        return _scripted()
+    return PROTOCOLS[endpoint_for(chosen, environ).protocol]()
 
 
 def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) -> "Model":
     """Return the model that the settings name; what is learned of its server is kept in the
     directory `state`. Raises UsageError for a script that cannot be read."""
-    return protocol_of(settings.model).load().make(settings.model, environ, state)
+    chosen = replace(settings.model, id=canonical_id(settings.model.id))
+    return protocol_for(chosen, environ).make(chosen, environ, state)
+
+
+def find_key(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
+    """Return the name of what requests are authenticated with, "" where they need nothing. Raises
+    NoCredentials, and RequestRejected for an address that no request can go to."""
+    protocol, endpoint = protocol_for(chosen, environ), endpoint_for(chosen, environ)
+    if endpoint.address and not chosen.id.startswith(SCRIPTED):
+        check_address(endpoint.address, endpoint.provider.address_variable)
+    return protocol.find_key(endpoint, environ)
+
+
+def with_model(chosen: "ModelSettings", id: str) -> "ModelSettings":
+    """Return the settings with another model. The address and the window are those of the model
+    that the settings name, so that a model of another provider is asked at its own."""
+    if served(canonical_id(id)).provider == served(canonical_id(chosen.id)).provider:
+        return replace(chosen, id=id)
+    return replace(chosen, id=id, base_url=None, context_window=None)
 
 
 def address_of(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
-    """Return the base URL that requests go to; "" for that of the public API, or for none. Raises
-    UsageError for an unknown protocol."""
-    variable = protocol_of(chosen).address
-    return (chosen.base_url or environ.get(variable) or "") if variable else ""
+    """Return the base URL that requests go to; "" for that of the public API, or for none."""
+    return "" if chosen.id.startswith(SCRIPTED) else endpoint_for(chosen, environ).address
 
 
 def unencrypted_warnings(chosen: "ModelSettings", environ: Mapping[str, str]) -> list[str]:
@@ -77,6 +121,6 @@ def unencrypted_warnings(chosen: "ModelSettings", environ: Mapping[str, str]) ->
     return [UNENCRYPTED.format(host=host)] if host else []
 
 
-def is_of_protocol(variable: str) -> bool:
-    """Return True for an environment variable that belongs to a protocol."""
-    return any(wire.prefix and variable.startswith(wire.prefix) for wire in PROTOCOLS.values())
+def is_of_provider(variable: str) -> bool:
+    """Return True for an environment variable by which a provider is found, or with its key."""
+    return variable.startswith(_SDK_PREFIX) or variable in {*variables()}

@@ -15,6 +15,19 @@ from .retry import RATE_LIMITED, Fault, requested_wait
 _OVERLOADED = (503, 529)
 _OVERLOADED_KIND = "overloaded_error"
 _RETRIED = (408, 409, 425, RATE_LIMITED)
+# Names of errors for which a retry is useless. In mid-stream they come with status 200.
+_STATUS = {
+    "invalid_request_error": 400,
+    "context_length_exceeded": 400,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "billing_error": 402,
+    "insufficient_quota": 402,  # comes with 429, as if it would pass
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "request_too_large": 413,
+}
 _NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even when the server advises it
 _TOO_LONG = (
     re.compile(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
@@ -22,6 +35,10 @@ _TOO_LONG = (
     re.compile(
         r"maximum context length is (?P<maximum>\d+) tokens\b.*?(?P<tokens>\d+) tokens", re.S
     ),
+    # Mistral, xAI, Gemini
+    re.compile(r"contains (?P<tokens>\d+) tokens.*with (?P<maximum>\d+) maximum context", re.S),
+    re.compile(r"prompt length is (?P<maximum>\d+) but.*?contains (?P<tokens>\d+) tokens", re.S),
+    re.compile(r"token count \((?P<tokens>\d+)\) exceeds the maximum.*?\((?P<maximum>\d+)\)"),
     # llama.cpp's server
     re.compile(r"\((?P<tokens>\d+) tokens\) exceeds .*?context size \((?P<maximum>\d+) tokens"),
     re.compile(
@@ -67,8 +84,13 @@ def classify_answer(
     request_id: str | None = None,
     hints: ServerHints,
 ) -> Fault | RequestRejected:
-    """Return what an error answer means. `kind` is the name that the server gave the error."""
+    """Return what an error answer means. `kind` is the name that the server gave the error.
+    `status` is 200 for an error in mid-stream, where the kind alone decides."""
     words = " ".join(words.split())
+    if status == 200 and kind.isdecimal() and len(kind) == 3:  # some servers name it so
+        status = int(kind)
+    elif status == 200 or kind == "insufficient_quota":
+        status = _STATUS.get(kind, 500)
     if status >= 400 and says_no_images(words):  # some servers say so with 404 or 500
         return _rejection(status, words, model, request_id, hints)
     advice = headers.get("x-should-retry")
@@ -82,7 +104,7 @@ def classify_answer(
             request_id=request_id,
             overloaded=status in _OVERLOADED or kind == _OVERLOADED_KIND,
         )
-    return _rejection(status, words, model, request_id, hints)
+    return _rejection(status, words, model, request_id, hints, kind)
 
 
 def _fault_reason(status: int, kind: str) -> str:
@@ -96,7 +118,12 @@ def _fault_reason(status: int, kind: str) -> str:
 
 
 def _rejection(
-    status: int, words: str, model: str, request_id: str | None, hints: ServerHints
+    status: int,
+    words: str,
+    model: str,
+    request_id: str | None,
+    hints: ServerHints,
+    kind: str = "",
 ) -> RequestRejected:
     if status == 413:
         return PromptTooLong(
@@ -105,14 +132,15 @@ def _rejection(
             request_id=request_id,
         )
     found = next((m for p in _TOO_LONG if (m := p.search(words.replace(",", "")))), None)
-    if status == 400 and found:
-        figures = {name: int(value) for name, value in found.groupdict().items()}
+    if status == 400 and (found or kind == "context_length_exceeded"):
+        told = found.groupdict() if found else {}
+        figures = {name: int(value) for name, value in told.items()}
         if not all(_MIN_WINDOW <= value <= _MAX_WINDOW for value in figures.values()):
             figures = {}
         return PromptTooLong(words, status=status, request_id=request_id, **figures)
     what, hint = _advice(status, model, hints)
-    kind = KeyRefused if status in (401, 402, 403) else RequestRejected
-    return kind(f"{what} ({status}): {words}", hint=hint, status=status, request_id=request_id)
+    error = KeyRefused if status in (401, 402, 403) else RequestRejected
+    return error(f"{what} ({status}): {words}", hint=hint, status=status, request_id=request_id)
 
 
 def _advice(status: int, model: str, hints: ServerHints) -> tuple[str, str]:

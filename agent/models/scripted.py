@@ -7,7 +7,7 @@ it is. When the script has no step left it raises an error instead of making som
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import zip_longest
@@ -22,14 +22,16 @@ from ..errors import ModelError, ScriptExhausted, UsageError
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ..prompts import prompt_text
 from ..session.entries import Block, Usage
-from .base import Abilities, Model, Reply, ServerAnswer, abilities_of
+from .base import Abilities, Model, Reply, abilities_of
 from .catalog import DEFAULT_LIMITS, Limits
-from .messages.body import body, encode, sent_of
-from .messages.body import rebuild as rebuild  # as the model of that protocol
+from .messages.body import WIRE
+from .wire import encode
 
 if TYPE_CHECKING:
-    from ..config.settings import ModelSettings, ServerName
+    from ..config.settings import ModelSettings
+    from .providers import Endpoint
 
+rebuild = WIRE.rebuild  # as the model of that protocol
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _MAX_OUTPUT_TOKENS = 32_000
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -111,10 +113,10 @@ class ScriptedModel:
         """Play the next step. Raises ScriptExhausted, the step's error, and what `check` raises."""
         kept = self._copy(request)
         self.requests.append(kept)
-        asked = body(request)
+        asked = WIRE.body(request, WIRE.parameters(request))
         if self.check is not None:
             self.check(asked)
-        sent = sent_of(request, encode(asked))
+        sent = WIRE.sent_of(request, encode(asked), ())
         step, number = self._next(request), len(self.requests)
         await asyncio.sleep(step.delay)
         if step.error is not None and not step.text:
@@ -180,29 +182,18 @@ class ScriptedModel:
 
 
 def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> Model:
-    """Return the model that plays the file of the settings. See `base.Provider`, also below."""
+    """Return the model that plays the file of the settings. See `base.ProtocolModule`."""
     window = chosen.context_window or DEFAULT_LIMITS.window
     return ScriptedModel.from_file(Path(chosen.id.removeprefix(SCRIPTED)), window=window)
 
 
-def find_key(environ: Mapping[str, str]) -> str:
+def find_key(endpoint: "Endpoint", environ: Mapping[str, str]) -> str:
     """Return "": no key is needed."""
     return ""
 
 
-def environment(server: "ServerName | None", environ: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment as it is."""
-    return environ
-
-
 def start_import() -> None:
     """Do nothing: there is nothing to import."""
-
-
-async def check_server(model: Model) -> AsyncIterator[ServerAnswer]:
-    """Raise UsageError: there is no server."""
-    raise UsageError(f"{model.id} is scripted and has no server")
-    yield
 
 
 def _asks_for_summary(request: Request) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .catalog import DEFAULT_LIMITS, Limits
+from .catalog import Limits
 
 # Of the API and gateways, vLLM, OpenRouter and others, llama.cpp (in `meta`).
 _WINDOW_FIELDS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "n_ctx")
@@ -14,7 +14,7 @@ def told_limits(model: object) -> Limits | None:
     meta = described.get("meta")
     fields: dict[str, Any] = {**(meta if isinstance(meta, dict) else {}), **described}
     window = next(filter(None, (_tokens(fields.get(name)) for name in _WINDOW_FIELDS)), 0)
-    output = _tokens(fields.get("max_tokens")) or DEFAULT_LIMITS.output
+    output = _tokens(fields.get("max_tokens")) or None
     return Limits(window, output, "server") if window else None
 
 

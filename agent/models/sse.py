@@ -1,8 +1,7 @@
 """Reads a stream of server-sent events: bytes become JSON objects, within bounds.
 
 `limit_silence` bounds the silence between chunks of bytes, and `parse_events` makes JSON objects of
-them. Arguments of a tool are parsed by `parse_arguments`, once they are complete. No server is
-trusted: what it sends is bounded in size and depth.
+them. `parse_arguments` parses the whole arguments of a tool. What a server sends is bounded.
 """
 
 import asyncio
@@ -13,6 +12,7 @@ from typing import Any, NoReturn
 
 from ..context.request import MAX_JSON_DEPTH, is_too_deep
 
+_END = b"[DONE]"  # that some protocols end a stream with
 MAX_REPLY_BYTES = 64 * 1024 * 1024  # bytes of a streamed reply; the longest real ones have a fifth
 
 
@@ -33,10 +33,10 @@ async def limit_silence(
 
 
 async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the events of a `text/event-stream`, each as its JSON object; skip pings and comments.
-    One that is an error by its name alone is given the API's form. Raises ValueError for data that
-    is not a JSON object in UTF-8, or that could not be written down again, and for a stream that is
-    too large."""
+    """Yield the events of a `text/event-stream`, each as its JSON object, up to a `[DONE]`;
+    skip pings and comments. One that is an error by its name alone is given the API's form. Raises
+    ValueError for data that is not a JSON object in UTF-8, or that could not be written down again,
+    and for a stream that is too large."""
     data: list[bytes] = []
     name = b""
     async with aclosing(_lines(chunks)) as lines:
@@ -46,6 +46,8 @@ async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str,
             elif line.startswith(b"event:"):
                 name = line[6:].strip()
             elif not line and data:
+                if data == [_END]:
+                    return
                 event = _event(b"\n".join(data))
                 if not isinstance(event, dict):
                     raise ValueError(f"an event that is {event!r:.80}, not an object")

@@ -24,8 +24,8 @@ from ..compaction.summary.request import rebuild_chunk_messages
 from ..context.compaction_block import COMPACTION
 from ..context.request import Request, build_request, with_question
 from ..context.view import Folding, View, start_folding
-from ..models.catalog import MESSAGES
 from ..models.factory import PROTOCOLS
+from ..models.providers import MESSAGES
 from ..session.entries import Assistant, Entry, Session
 from ..session.log import LOG_NAME, Entries
 from ..session.store import AGENTS
@@ -199,7 +199,7 @@ class _ViewAt:
 def _rebuilt_digest(view: View, sent: _Sent) -> str:
     """Return the digest of the request rebuilt from a view; "" if the recipe makes no sense."""
     try:
-        rebuilt = PROTOCOLS[sent.protocol].load().rebuild(_request(view, sent.recipe), sent.recipe)
+        rebuilt = PROTOCOLS[sent.protocol]().rebuild(_request(view, sent.recipe), sent.recipe)
         return hashlib.sha256(rebuilt).hexdigest()
     except (LookupError, RecursionError, TypeError, ValueError):  # anything may stand in a file
         return ""

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from ...tools.redaction_marks import mark
 from ...tools.system.environment import is_secret
 from ..context.compaction_block import COMPACTION
-from ..models.factory import PROTOCOLS
+from ..models.providers import variables
 from ..session.entries import (
     ATTACHMENT,
     SKILL,
@@ -109,7 +109,7 @@ def redaction_for(
     environ: Mapping[str, str], *addresses: str | None, shapes: bool = False
 ) -> Redaction:
     """Return the redaction of secrets in an environment, and of passwords in addresses."""
-    named = [environ.get(wire.address) for wire in PROTOCOLS.values()]
+    named = [environ.get(name) for name in variables()]
     known = dict(_known_secrets(environ, (*addresses, *named)))
     longest_first = sorted(known.items(), key=lambda item: -len(item[0]))
     return Redaction(dict(longest_first), shapes)
@@ -119,7 +119,7 @@ def _known_secrets(
     environ: Mapping[str, str], addresses: tuple[str | None, ...]
 ) -> Iterator[tuple[str, str]]:
     """Yield each secret value with its name."""
-    keys = {key for wire in PROTOCOLS.values() for key in wire.keys}
+    keys = {*variables()}
     for name, value in environ.items():
         min_chars = _MIN_KEY_CHARS if name in keys else _MIN_SECRET_CHARS
         is_place = _PATH_OR_URL.match(value)

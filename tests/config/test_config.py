@@ -142,7 +142,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "permissions.mode": "plan", "permissions.sandboxed": "allow",
         "permissions.allow": "Read", "permissions.ask": "Bash", "permissions.deny": "Edit",
         "bash.keep_env": "X", "model.id": "m", "ui.theme": "dark",
-        "model.max_tokens": "7", "model.images": "off", "model.server": "ollama",
+        "model.max_tokens": "7", "model.images": "off",
         "model.overload_wait": "0", "model.wait_file": "/tmp/wait",
         "demote.preview_chars": "0", "ui.editing_mode": "vi",
         "ui.enter_while_working": "after-turn",
@@ -181,19 +181,13 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
 
 
 def test_an_empty_variable_is_not_set(place: Place) -> None:
-    loaded = place.load(CTXAGENT_MODEL_ID="", ANTHROPIC_BASE_URL="", CTXAGENT_CONFIG="")
+    loaded = place.load(CTXAGENT_MODEL_ID="", CTXAGENT_CONFIG="")
     assert loaded.settings == DEFAULTS
 
 
-def test_the_servers_own_variable_counts_as_its_key(place: Place) -> None:
-    place.user('[model]\nbase_url = "http://file.example"\n')
-    loaded = place.load(ANTHROPIC_BASE_URL="http://sdk.example")
-    assert loaded.settings.model.base_url == "http://sdk.example"
-    assert loaded.origins["model.base_url"] == "ANTHROPIC_BASE_URL"
-    both = place.load(
-        ANTHROPIC_BASE_URL="http://sdk.example", CTXAGENT_MODEL_BASE_URL="http://ours.example"
-    )
-    assert both.settings.model.base_url == "http://ours.example"
+def test_a_setting_that_was_replaced_names_what_came_for_it(place: Place) -> None:
+    error = place.fails("model.server=ollama")
+    assert "--model ollama/NAME" in error.hint
 
 
 def test_a_word_takes_a_value_back(place: Place) -> None:
@@ -487,7 +481,7 @@ def test_a_byte_order_mark_and_windows_lines_do_no_harm(place: Place) -> None:
         ([], {"CTXAGENT_DEMOTE_ABOVE": "x"}, "CTXAGENT_DEMOTE_ABOVE", "demote.above is 'x'"),
         ([], {"CTXAGENT_MODEL_IDD": "x"}, "CTXAGENT_MODEL_IDD", "CTXAGENT_MODEL_ID?"),
         ([], {"CTXAGENT_UI_PLAIN": "maybe"}, "CTXAGENT_UI_PLAIN", "true or false"),
-        ([], {"ANTHROPIC_BASE_URL": "host:80"}, "ANTHROPIC_BASE_URL", "http:// or https://"),
+        ([], {"CTXAGENT_MODEL_BASE_URL": "h:80"}, "CTXAGENT_MODEL_BASE_URL", "http:// or https://"),
     ],
 )
 def test_a_bad_flag_or_variable_is_named(

@@ -45,8 +45,9 @@ from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.messages.abilities import abilities_of
-from ctxagent.agent.models.messages.body import betas, body, encode, sent_of
+from ctxagent.agent.models.messages.body import WIRE, betas, body
 from ctxagent.agent.models.messages.gaps import ServerGaps
+from ctxagent.agent.models.wire import encode
 from ctxagent.agent.replay.player import scratch_folder
 from ctxagent.agent.session.checkpoints import rewind_points
 from ctxagent.agent.session.entries import (
@@ -293,7 +294,7 @@ class StrictModel:
         if isinstance(said, ModelError):
             raise said
         usage = Usage(cache_read=prompt // 2, cache_creation=prompt - prompt // 2)
-        yield Accepted(usage.to_json(), sent_of(request, encoded))
+        yield Accepted(usage.to_json(), WIRE.sent_of(request, encoded, ()))
         await asyncio.sleep(0)
         whole = message(said, asked, f"msg_{self.script.mark('')}", {}, told=told)
         if "compaction" in asked:
@@ -305,7 +306,7 @@ class StrictModel:
         if self.script.chance.random() < 0.02:
             raise ModelUnavailable("the connection broke")
         output = Usage(output=tokens.estimate_content(whole["content"]))
-        sent = sent_of(request, encoded)
+        sent = WIRE.sent_of(request, encoded, ())
         yield Reply(
             whole["content"], whole["stop_reason"], usage + output, self.id, whole["id"], {}, sent
         )

@@ -32,8 +32,7 @@ LIBRARY_USERS = {
     "prompt_toolkit": ("agent.ui",),
     "anthropic": ("agent.models.messages.model", "agent.models.messages.lazy_sdk"),
     "httpx2": (
-        "agent.models.messages.model",
-        "agent.models.bounded_body",
+        "agent.models",
         "agent.extensions.mcp",
     ),
     "mcp": ("agent.extensions.mcp",),

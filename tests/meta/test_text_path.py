@@ -12,7 +12,7 @@ from ..support.server.loopback import Body, Say, Server
 from ..support.text_path import TextPath
 
 VIEW = "agent/context/view.py:View._append"
-BODY = "agent/models/messages/body.py:encode"
+BODY = "agent/models/wire.py:encode"
 ASK = "agent/loop/model_session.py:ModelSession.ask"
 
 TEXT = "a marble compass"

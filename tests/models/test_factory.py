@@ -1,38 +1,23 @@
-"""Which wire protocol a model has, and which variables belong to it."""
-
-from collections.abc import Iterator
-from pathlib import Path
+"""Which wire protocol a model has, and which variables belong to a provider."""
 
 import pytest
 
 from ctxagent.agent.config.settings import ModelSettings
-from ctxagent.agent.errors import NoCredentials, UsageError
+from ctxagent.agent.errors import NoCredentials, RequestRejected
 from ctxagent.agent.models import factory
-from ctxagent.agent.models.catalog import add_models
-
-ROW = "window = 32_000\noutput = 4_000\ninput_price = 0\noutput_price = 0\n"
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Path]:
-    """A user's file, which counts for nothing afterwards."""
-    path = tmp_path / "models.toml"
-    yield path
-    path.write_text("")
-    add_models(path)
-
-
-@pytest.mark.parametrize("id", ["claude-opus-5-5", "unheard-of"])
+@pytest.mark.parametrize("id", ["claude-opus-5-5", "unheard-of", "anthropic/claude-opus-5-5"])
 def test_the_messages_api_needs_a_key(id: str) -> None:
-    wire = factory.protocol_of(ModelSettings(id=id))
-    assert wire is factory.PROTOCOLS["messages"]
+    chosen = ModelSettings(id=id)
+    assert factory.protocol_for(chosen, {}) is factory.PROTOCOLS["messages"]()
     with pytest.raises(NoCredentials):
-        wire.load().find_key({})
+        factory.find_key(chosen, {})
 
 
 def test_a_script_needs_neither_key_nor_address() -> None:
     chosen = ModelSettings(id="scripted:steps.json", base_url="http://models.example")
-    assert factory.protocol_of(chosen).load().find_key({}) == ""
+    assert factory.find_key(chosen, {}) == ""
     assert factory.address_of(chosen, {"ANTHROPIC_BASE_URL": "http://models.example"}) == ""
 
 
@@ -44,13 +29,27 @@ def test_the_address_is_that_of_the_setting_else_of_the_environment() -> None:
     assert factory.address_of(chosen, environ) == "http://here.example"
 
 
-def test_an_unknown_protocol_is_bad_usage(own: Path) -> None:
-    own.write_text(f'[walrus]\n{ROW}protocol = "telex"\n')
-    add_models(own)
-    with pytest.raises(UsageError, match="gives walrus the protocol 'telex', which is unknown"):
-        factory.protocol_of(ModelSettings(id="walrus"))
+def test_an_address_that_is_none_is_told_before_anything_is_sent() -> None:
+    environ = {"ANTHROPIC_BASE_URL": "host:80", "ANTHROPIC_API_KEY": "key-1"}
+    with pytest.raises(RequestRejected, match="'host:80' is not an http or https address") as e:
+        factory.find_key(ModelSettings(), environ)
+    assert "ANTHROPIC_BASE_URL" in e.value.hint
 
 
-def test_variables_belong_to_a_protocol_by_their_prefix() -> None:
-    assert factory.is_of_protocol("ANTHROPIC_CUSTOM_HEADERS")
-    assert not factory.is_of_protocol("HOME")
+def test_a_model_of_another_provider_is_not_asked_at_the_same_address() -> None:
+    chosen = ModelSettings(id="ollama/qwen3", base_url="http://here.example/v1", context_window=9)
+    same = factory.with_model(chosen, "ollama/gemma")
+    assert (same.base_url, same.context_window) == ("http://here.example/v1", 9)
+    other = factory.with_model(chosen, "claude-opus-5-5")
+    assert (other.base_url, other.context_window) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "name", ["ANTHROPIC_CUSTOM_HEADERS", "OPENAI_API_KEY", "OPENAI_BASE_URL", "OLLAMA_API_KEY"]
+)
+def test_variables_belong_to_a_provider(name: str) -> None:
+    assert factory.is_of_provider(name)
+
+
+def test_other_variables_belong_to_none() -> None:
+    assert not factory.is_of_provider("HOME")

@@ -462,7 +462,7 @@ assert "anthropic" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ctxagent models"):
         assert name in done.stdout
     assert "ctxagent demo" in done.stdout
 
@@ -551,7 +551,7 @@ def test_limits_come_from_settings_table_server_or_default() -> None:
     with Server([], models={"house/model": (50_000, 4_000)}) as server:
         assert limits(connect(server.url)) == Limits(1_000_000, 128_000, "table")
         assert limits(connect(server.url, context_window=9_000)) == Limits(9_000, 9_000, "setting")
-        assert limits(connect(server.url, "own", context_window=90_000)).output == 32_000
+        assert limits(connect(server.url, "own", context_window=90_000)).output is None
         assert connect(server.url, context_window=9_000).assumed_limits().window == 9_000
         assert connect(server.url, "house/model").assumed_limits() == DEFAULT_LIMITS
         assert server.paths == []
@@ -592,7 +592,7 @@ def test_only_models_that_take_it_are_asked_to_think(
 
 def test_no_system_and_no_tools_are_left_out() -> None:
     request = Request("m", [], [], ask().messages, 10)
-    assert set(body(request)) == {"model", "max_tokens", "messages"}
+    assert set(body(request)) == {"model", "max_tokens", "messages", "stream"}
 
 
 # Streams, by themselves

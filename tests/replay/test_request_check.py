@@ -35,11 +35,12 @@ from ctxagent.agent.launch import LaunchOptions, SessionChoice
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Reply
-from ctxagent.agent.models.messages.body import body, encode
+from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import RetryPolicy
 from ctxagent.agent.models.scripted import ScriptedModel
 from ctxagent.agent.models.scripted import Step as Scripted
+from ctxagent.agent.models.wire import encode
 from ctxagent.agent.replay.request_check import (
     RequestCheck,
     RequestCounts,

@@ -1,38 +1,44 @@
 """The JSON body of a request to the Messages API, and what the log keeps of it."""
 
-import hashlib
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...context.compaction_block import COMPACTION, begins_with_block
 from ...context.request import Request, adds_tools
-from ..catalog import MESSAGES, known_model
-from .gaps import fitted
+from ...session.entries import Block
+from .. import wire
+from ..catalog import known_model
+from ..providers import MESSAGES, served
+from .draft import draft_of
+from .gaps import GAPS
 
 # Betas for tools that a system message adds: only sessions with older logs need them.
 LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 COMPACTION_BETA = "compact-2026-09-04"
 
 
-def body(
-    request: Request, gaps: Collection[str] = (), given: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the body of POST /v1/messages, without `stream`, for a server with these gaps. The
-    parameters are those of the request, unless others are `given`. It shares the request's
-    blocks."""
-    out = {**(parameters(request) if given is None else given)}
-    out["messages"] = [*map(_without_signatures, request.messages)]
+def body(request: Request, gaps: Collection[str] = ()) -> dict[str, Any]:
+    """Return the body of POST /v1/messages for a server with these gaps."""
+    return WIRE.fitted_body(request, gaps)
+
+
+def _whole(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    messages = [
+        _without_signatures(message) if any(map(_is_signed, message["content"])) else message
+        for message in request.messages
+    ]
+    out = {**parameters, "messages": messages}
     if request.system:
         out["system"] = request.system
     if request.tools:
         out["tools"] = request.tools
-    return fitted(out, gaps) if gaps else out
+    # Older logs have requests that ask for no answer (purpose WARMING): they went without `stream`.
+    return {**out, "stream": True} if parameters["max_tokens"] else out
 
 
 def parameters(request: Request) -> dict[str, Any]:
     """Return what a body has beside the words: the model, and how it is to answer."""
-    out: dict[str, Any] = {"model": request.model, "max_tokens": request.max_tokens}
+    out: dict[str, Any] = {"model": served(request.model).name, "max_tokens": request.max_tokens}
     if takes_thinking(request.model, request.effort):
         if request.thinking:
             out["thinking"] = {"type": "adaptive"}
@@ -43,27 +49,19 @@ def parameters(request: Request) -> dict[str, Any]:
     return out
 
 
+def _is_signed(block: Block) -> bool:
+    """Tell whether a block is a call with the signature that another protocol gave it."""
+    return block["type"] == "tool_use" and "signature" in block
+
+
 def _without_signatures(message: dict[str, Any]) -> dict[str, Any]:
-    """Return a message without the signatures that another protocol gave its calls."""
-    content = message["content"]
-    if not any(block["type"] == "tool_use" and "signature" in block for block in content):
-        return message
     kept = [
         {name: value for name, value in block.items() if name != "signature"}
-        if block["type"] == "tool_use"
+        if _is_signed(block)
         else block
-        for block in content
+        for block in message["content"]
     ]
     return {**message, "content": kept}
-
-
-def encode(body: Mapping[str, Any]) -> bytes:
-    """Return a body as the bytes that the SDK sends. Raises ValueError for what is not JSON."""
-    # Older logs have requests that ask for no answer (purpose WARMING): they went without `stream`.
-    sent = {**body, "stream": True} if body["max_tokens"] else body
-    whole = dict(sorted(sent.items()))
-    text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.encode()
 
 
 def betas(request: Request, body: Mapping[str, Any]) -> list[str]:
@@ -74,23 +72,27 @@ def betas(request: Request, body: Mapping[str, Any]) -> list[str]:
     return needed
 
 
-def sent_of(request: Request, data: bytes, gaps: Collection[str] = ()) -> dict[str, Any]:
-    """Return how a request was sent, as the log keeps it: `data` are its bytes."""
-    sent = {
-        "protocol": MESSAGES,
-        "parameters": parameters(request),
-        "sha256": hashlib.sha256(data).hexdigest(),
-    }
-    return {**sent, "gaps": [*gaps]} if gaps else sent
-
-
-def rebuild(request: Request, sent: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a request that was sent so. See `base.Provider`."""
-    return encode(body(request, tuple(sent.get("gaps", ())), {**sent["parameters"]}))
+def _headers(request: Request, body: Mapping[str, Any]) -> dict[str, str]:
+    needed = betas(request, body)
+    return {"anthropic-beta": ",".join(needed)} if needed else {}
 
 
 def takes_thinking(model: str, effort: str | None = None) -> bool:
-    """Return whether a model takes adaptive thinking and an effort. A model that is not in the
-    table may stand behind any server: then only if an effort was set."""
+    """Return whether a model takes adaptive thinking and an effort. A model of which this is not
+    known may stand behind any server: then only if an effort was set."""
     row = known_model(model)
-    return effort is not None if row is None else row.thinking
+    return effort is not None if row is None or row.thinking is None else row.thinking
+
+
+WIRE = wire.Wire(
+    name=MESSAGES,
+    title="Messages API",
+    path="/v1/messages",
+    models_path="/v1/models",
+    gaps=GAPS,
+    parameters=parameters,
+    body=_whole,
+    draft=draft_of,
+    headers=_headers,
+    takes_whole=False,
+)

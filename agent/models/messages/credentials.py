@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import NoCredentials
-from .servers import BASE_URL_VAR, KEY_VAR, TOKEN_VAR, key_variables_of
+from ..keys import check_key
 
+KEY_VAR, TOKEN_VAR = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
+BASE_URL_VAR = "ANTHROPIC_BASE_URL"
 _PROFILE_VAR, _FOLDER_VAR = "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR"
 _HEADERS_VAR = "ANTHROPIC_CUSTOM_HEADERS"
 _FEDERATION_VARS = ("ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID")
@@ -15,8 +17,7 @@ _IDENTITY_VARS = ("ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE")
 WAYS_WITHOUT_KEY = f"""\
 Three ways on:
 - export {KEY_VAR}=… (or {TOKEN_VAR}=…)
-- a server of your own that speaks the Messages API: {BASE_URL_VAR} or model.base_url names it, \
-{TOKEN_VAR} has its token, any word where it wants none
+- the model of another provider, or of this machine: `ctxagent models` lists them
 - `ctxagent demo` shows everything without a key"""
 
 
@@ -24,34 +25,15 @@ def find_credentials(environ: Mapping[str, str]) -> str:
     """Return the name of what the SDK would authenticate with, which it looks for in this order.
     Raises NoCredentials when there is nothing, or a key that cannot be sent."""
     if name := next((name for name in (KEY_VAR, TOKEN_VAR) if environ.get(name)), ""):
-        _check_key(name, environ[name])
+        check_key(name, environ[name], WAYS_WITHOUT_KEY)
         return name
     if found := _other_source(environ):
         return found
     states = [
         f"{name} is {'set but empty' if name in environ else 'not set'}"
-        for name in key_variables_of(environ)
+        for name in (KEY_VAR, TOKEN_VAR)
     ]
     raise NoCredentials(f"No key for the model: {', '.join(states)}.", hint=WAYS_WITHOUT_KEY)
-
-
-def _check_key(name: str, value: str) -> None:
-    """Raise NoCredentials for a key that cannot be sent as it is."""
-    if not value.strip():
-        raise NoCredentials(
-            f"No key for the model: {name} is set but blank.", hint=WAYS_WITHOUT_KEY
-        )
-    if value != value.strip():
-        what = "a line break" if set("\r\n") & {value[0], value[-1]} else "a blank"
-        raise NoCredentials(
-            f"{name} begins or ends with {what}, which is no part of a key.",
-            hint=f"Set it again without: export {name}=…",
-        )
-    if not (value.isascii() and value.isprintable()):
-        raise NoCredentials(
-            f"{name} holds a line break or a character that no key has.",
-            hint=f"Set it again: export {name}=…",
-        )
 
 
 def _other_source(environ: Mapping[str, str]) -> str:

@@ -122,6 +122,10 @@ class ReplyDraft:
         elif kind == "message_stop":
             self.stopped = True
 
+    def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
+        """Raise ValueError: every server of this API streams."""
+        raise ValueError("an answer that is not streamed")
+
     def reply(self) -> Reply:
         """Return what was gathered. Calls whose arguments were cut off are in `broken`."""
         for index in list(self._open):
@@ -256,6 +260,11 @@ class ReplyDraft:
             yield ToolFinished(
                 id, SEARCH_TOOL, query, is_error, listing(block), now - began, details
             )
+
+
+def draft_of(request: Request) -> ReplyDraft:
+    """Return the draft of the reply to a request."""
+    return ReplyDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
 
 
 def call_ids(request: Request) -> Iterator[str]:

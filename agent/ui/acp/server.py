@@ -46,7 +46,7 @@ from acp.schema import (
 )
 
 from ...errors import CtxagentError, NoCredentials, SessionError, UsageError
-from ...models.messages.servers import KEY_VAR
+from ...models.messages.credentials import KEY_VAR
 from .. import signals
 from .prompt import PromptBlock
 from .session import EditorSession, SessionPlace

@@ -1,7 +1,6 @@
 """Commands that show and change what the session runs with."""
 
 import asyncio
-import re
 
 from ...errors import UsageError
 from ..conversation.open_session import MODES
@@ -10,7 +9,6 @@ from . import completions
 from .command_context import CommandContext
 from .registry import command
 
-_DATE = re.compile(r"-\d{8}$")  # at the end of a model's id
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
@@ -45,13 +43,14 @@ def _models(repl: CommandContext) -> Menu:
 
 
 def _unknown_model(repl: CommandContext, id: str) -> str:
-    """Return a warning about a model that is not in our table, which a server may have; or ""."""
+    """Return a warning about a model of which nothing is known, which a server may have; or ""."""
     from difflib import get_close_matches
 
-    known = [row[0] for row in repl.services.models()]
-    if _DATE.sub("", id) in known or id.startswith("scripted:"):
+    from ...models.catalog import known_model
+
+    if known_model(id) or id.startswith("scripted:"):
         return ""
-    near = get_close_matches(id, known, 1)
+    near = get_close_matches(id, [row[0] for row in repl.services.models()], 1)
     meant = f": did you mean {near[0]}?" if near else "."
     return f"{id} is not a known model{meant} It will be used anyway."
 

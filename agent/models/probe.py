@@ -1,4 +1,4 @@
-"""Ask a server of the Messages API what it takes, with nine small requests.
+"""Ask the server of a model what it takes, with a few small requests.
 
 Each asks for one thing and does without all else that servers are known to lack. What is found is
 kept, so that no session asks for it in vain.
@@ -11,20 +11,16 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from ...context.compaction_block import COMPACTION, compaction_in
-from ...context.request import Request
-from ...errors import ModelError, RequestRejected
-from ...session.entries import Block
-from ..base import Reply, ServerAnswer
-from ..catalog import known_model
-from .body import body
-from .gaps import GAPS, IMAGES
-from .model import MAX_WHY_CHARS, MessagesModel
+from ..context.compaction_block import COMPACTION, compaction_in
+from ..context.request import Request
+from ..errors import ModelError, RequestRejected
+from ..session.entries import Block
+from .base import Reply, ServerAnswer
+from .catalog import known_model
+from .gaps import IMAGES
+from .server_model import MAX_WHY_CHARS, ServerModel
 
 MAX_REPLY_TOKENS = 512
-
-# That ask for it.
-_PARAMETERS = {"thinking": "thinking", "effort": "output_config", COMPACTION: COMPACTION}
 _TOOL = {
     "name": "ping",
     "description": "Answers with a word.",
@@ -47,15 +43,18 @@ class _Probe:
     before: Sequence[dict[str, Any]] = ()  # messages
 
 
-async def check_server(model: MessagesModel) -> AsyncIterator[ServerAnswer]:
+async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
     """Yield what the server takes, as it is found. Raises NoCredentials."""
     first: Reply | None = None
-    for probe in _probes():
+    table = model.wire.gaps
+    probes = [probe for probe in _probes() if not probe.gap or probe.gap in table]
+    for probe in probes:
         request = _request(model, probe)
         # Marks of the cache stand in blocks.
         wanted = {probe.gap, IMAGES, *({"blocks"} if probe.gap == "cache" else ())}
-        gaps = [name for name in GAPS if name not in wanted]
-        if probe.gap in _PARAMETERS and _PARAMETERS[probe.gap] not in body(request, gaps):
+        gaps = [name for name in table if name not in wanted]
+        content = model.wire.fitted_body(request, gaps)
+        if probe.gap not in ("", IMAGES) and table[probe.gap].fit(dict(content)) == content:
             yield ServerAnswer(probe.what, "not asked of this model")
             continue
         try:
@@ -116,7 +115,7 @@ def _probes() -> list[_Probe]:
     ]
 
 
-def _request(model: MessagesModel, probe: _Probe) -> Request:
+def _request(model: ServerModel, probe: _Probe) -> Request:
     message: dict[str, Any] = {"role": "user", "content": [*probe.content]}
     if probe.gap == "cache":
         message["content"] = [{**probe.content[0], "cache_control": {"type": "ephemeral"}}]
@@ -134,7 +133,7 @@ def _request(model: MessagesModel, probe: _Probe) -> Request:
     )
 
 
-async def _ask(model: MessagesModel, request: Request, gaps: Sequence[str]) -> Reply:
+async def _ask(model: ServerModel, request: Request, gaps: Sequence[str]) -> Reply:
     async with aclosing(model.send(request, gaps)) as stream:
         async for delta in stream:
             if isinstance(delta, Reply):

@@ -1,24 +1,23 @@
-"""The Messages API as `base.Provider`. Imports nothing heavy."""
+"""The Messages API as `base.ProtocolModule`. Imports nothing heavy."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .credentials import find_credentials as find_key
-from .servers import server_environment as environment
+from ..keys import find_key as key_of_provider
+from ..providers import DEFAULT_PROVIDER, Endpoint
+from .credentials import find_credentials
 
 if TYPE_CHECKING:
     from ...config.settings import ModelSettings
     from ...context.request import Request
-    from ..base import Model, ServerAnswer
-
-__all__ = ["check_server", "environment", "find_key", "make", "rebuild", "start_import"]
+    from ..base import Model
 
 
 def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> "Model":
     """Return a model behind the server of the settings or the environment."""
+    from ..gaps import FILE_NAME
     from ..shared_wait import SharedWait
-    from .gaps import FILE_NAME
     from .model import MessagesModel
 
     return MessagesModel(
@@ -31,6 +30,13 @@ def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> "M
     )
 
 
+def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    """Return the name of what requests are authenticated with. Raises NoCredentials."""
+    if endpoint.provider.name == DEFAULT_PROVIDER:
+        return find_credentials(environ)
+    return key_of_provider(endpoint, environ)
+
+
 def start_import() -> None:
     """Start to import the SDK in a thread."""
     from .model import start_import
@@ -40,15 +46,6 @@ def start_import() -> None:
 
 def rebuild(request: "Request", sent: Mapping[str, Any]) -> bytes:
     """Return the bytes of a request that was sent before."""
-    from .body import rebuild
+    from .body import WIRE
 
-    return rebuild(request, sent)
-
-
-def check_server(model: "Model") -> "AsyncIterator[ServerAnswer]":
-    """Yield what the server takes, as it is found. Raises NoCredentials."""
-    from .model import MessagesModel
-    from .probe import check_server
-
-    assert isinstance(model, MessagesModel)
-    return check_server(model)
+    return WIRE.rebuild(request, sent)

@@ -1,0 +1,63 @@
+"""A protocol whose servers want nothing but a key in a header, as `base.ProtocolModule`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import keys
+
+if TYPE_CHECKING:
+    from ..config.settings import ModelSettings
+    from ..context.request import Request
+    from .base import Model
+    from .providers import Endpoint
+    from .wire import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class HttpProtocol:
+    """The functions of a protocol. `wire` imports its translation."""
+
+    wire: "Callable[[], Wire]"
+
+    def make(self, chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> "Model":
+        """Return the model of the settings."""
+        from .gaps import FILE_NAME, ServerGaps
+        from .providers import endpoint_of
+        from .refusals import ServerHints
+        from .server_model import ServerAccess, ServerModel
+        from .shared_wait import SharedWait
+        from .transport import HttpTransport
+
+        endpoint, wire = endpoint_of(chosen.id, chosen.base_url, environ), self.wire()
+        provider = endpoint.provider
+        hints = ServerHints(
+            provider.address_variable or "model.base_url",
+            " or ".join(provider.keys) or "the key in providers.toml",
+        )
+        secrets = tuple(environ[name] for name in provider.keys if environ.get(name))
+        access = ServerAccess(endpoint, HttpTransport(endpoint, environ), hints, secrets)
+        return ServerModel(
+            chosen.id,
+            wire,
+            access,
+            ServerGaps(state / FILE_NAME, endpoint.address, chosen.id, wire.gaps),
+            context_window=chosen.context_window,
+            shared_wait=SharedWait(chosen.wait_file),
+        )
+
+    def find_key(self, endpoint: "Endpoint", environ: Mapping[str, str]) -> str:
+        """Return the name of the variable with the key, "" where none is needed. Raises
+        NoCredentials."""
+        return keys.find_key(endpoint, environ)
+
+    def start_import(self) -> None:
+        """Start to import the client in a thread."""
+        from .transport import start_import
+
+        start_import()
+
+    def rebuild(self, request: "Request", sent: Mapping[str, Any]) -> bytes:
+        """Return the bytes of a request that was sent before."""
+        return self.wire().rebuild(request, sent)

@@ -1,0 +1,55 @@
+"""The key of a provider, found in the environment. Nothing is imported for it, so that a missing
+key is told before the prompt is painted."""
+
+from collections.abc import Mapping
+
+from ..errors import NoCredentials
+from .providers import Endpoint
+
+ANY_TOKEN = "none"  # for a server that takes any word
+
+
+def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    """Return the name of the variable with the key for a server, "" where it needs none. Raises
+    NoCredentials when there is nothing, or a key that cannot be sent."""
+    provider = endpoint.provider
+    if name := next((name for name in provider.keys if environ.get(name)), ""):
+        check_key(name, environ[name])
+        return name
+    if not endpoint.needs_key or provider.key_header in map(str.lower, provider.headers):
+        return ""
+    states = [
+        f"{name} is {'set but empty' if name in environ else 'not set'}" for name in provider.keys
+    ]
+    raise NoCredentials(
+        f"No key for {provider.name}: {', '.join(states)}.",
+        hint=f"export {provider.keys[0]}=…" if provider.keys else "",
+    )
+
+
+def check_key(name: str, value: str, hint: str = "") -> None:
+    """Raise NoCredentials for a key that cannot be sent as it is."""
+    if not value.strip():
+        hint = hint or f"Set it: export {name}=…"
+        raise NoCredentials(f"No key for the model: {name} is set but blank.", hint=hint)
+    if value != value.strip():
+        what = "a line break" if set("\r\n") & {value[0], value[-1]} else "a blank"
+        raise NoCredentials(
+            f"{name} begins or ends with {what}, which is no part of a key.",
+            hint=f"Set it again without: export {name}=…",
+        )
+    if not (value.isascii() and value.isprintable()):
+        raise NoCredentials(
+            f"{name} holds a line break or a character that no key has.",
+            hint=f"Set it again: export {name}=…",
+        )
+
+
+def key_headers(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of each request to a server, with its key. Raises what `find_key` does."""
+    provider, name = endpoint.provider, find_key(endpoint, environ)
+    headers = dict(provider.headers)
+    if name:
+        bearer = "Bearer " if provider.key_header == "authorization" else ""
+        headers[provider.key_header] = f"{bearer}{environ[name]}"
+    return headers

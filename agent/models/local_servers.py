@@ -1,0 +1,53 @@
+"""Finds the servers of models that run on this machine, on their usual ports."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from .providers import LOCAL, Provider, endpoint_of, providers
+
+TIMEOUT_S = 1.0  # for a server on this machine to list its models
+MAX_MODELS = 200  # of one server
+
+
+class LocalServer(NamedTuple):
+    """A server that answered."""
+
+    provider: Provider
+    address: str
+    models: tuple[str, ...]  # their names
+
+
+async def find_local_servers(environ: Mapping[str, str]) -> list[LocalServer]:
+    """Return the servers on this machine that answer, with their models."""
+    from .transport import start_import
+
+    await asyncio.wrap_future(start_import())
+    local = [p for p in providers().values() if p.local and p.name != LOCAL]
+    found = await asyncio.gather(*(_ask(provider, environ) for provider in local))
+    return [server for server in found if server is not None]
+
+
+async def _ask(provider: Provider, environ: Mapping[str, str]) -> LocalServer | None:
+    import httpx2
+
+    from .transport import client_options
+
+    address = endpoint_of(f"{provider.name}/any", None, environ).address
+    key = next((environ[name] for name in provider.keys if environ.get(name)), "")
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with suppress(httpx2.HTTPError, ValueError, KeyError, TypeError):
+        async with httpx2.AsyncClient(timeout=TIMEOUT_S, **client_options(address)) as client:
+            answer = await client.get(f"{address}/models", headers=headers)
+            rows = answer.json()["data"] if answer.status_code == 200 else None
+            if isinstance(rows, list):
+                names = [row["id"] for row in rows[:MAX_MODELS] if isinstance(row["id"], str)]
+                return LocalServer(provider, address, tuple(names))
+    return None
+
+
+async def address_of_local(environ: Mapping[str, str]) -> str:
+    """Return the address of the first server on this machine that answers, "" for none."""
+    found = await find_local_servers(environ)
+    return found[0].address if found else ""

@@ -1,0 +1,242 @@
+"""Who serves models: the protocol, the address and the key of each provider, as data.
+
+A model ID is `provider/name`, such as `openrouter/qwen/qwen3-coder`; `name` is what the server is
+sent. An ID whose first part is no provider is a name of the default provider. The rows are those of
+each provider's own documents in November 2026. A person's `providers.toml` adds rows and changes
+fields of these.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...tools.system.files import read_below
+from ..errors import ConfigError
+from .address import LOOPBACK_HOSTS, host_of
+
+MESSAGES, RESPONSES, CHAT = "messages", "responses", "chat"  # wire protocols
+DEFAULT_PROVIDER = "anthropic"
+LOCAL = "local"  # the provider that is looked for on this machine
+FILE_NAME = "providers.toml"
+MAX_FILE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """Someone who serves models."""
+
+    name: str
+    protocol: str = CHAT
+    address: str = ""  # the base URL; "" for the one that the SDK knows, or for none
+    address_variable: str = ""  # the environment variable that names another one
+    address_end: str = ""  # what that variable leaves out
+    protocol_elsewhere: str = ""  # the protocol at another address, "" for the same
+    keys: tuple[str, ...] = ()  # variables with a key, the first that is set counts
+    key_header: str = "authorization"  # the header with the key; this one has `Bearer`, too
+    headers: Mapping[str, str] = field(default_factory=dict)  # that every request has
+    local: bool = False  # runs on this machine or in its network, and asks for no key by itself
+    first_byte: float = 120.0  # seconds that a reply may take to begin
+    slots: int = 0  # how many requests it answers at a time, 0 for many
+    # The terms of its prompt cache, where the prices of a model do not say: shares of the input
+    # price, and seconds that a prefix is kept after its last use. Where nothing is known, 0.25 does
+    # the least harm: clearing by it saves money with a cache and without.
+    cache_read: float = 0.25
+    cache_write: float = 1.0
+    cache_life: float = 300.0
+    prices: str = ""  # its ID in genai-prices
+
+
+_HOUR = 3600.0
+
+
+def _local(name: str, port: int, key: str, slots: int = 0) -> Provider:
+    return Provider(
+        name,
+        address=f"http://127.0.0.1:{port}/v1",
+        address_variable=f"{name.upper()}_BASE_URL",
+        keys=(key,),
+        local=True,
+        first_byte=600.0,
+        slots=slots,
+        cache_read=0.05,
+        cache_life=_HOUR,
+    )
+
+
+def _hosted(name: str, address: str, key: str, **more: Any) -> Provider:
+    return Provider(name, address=address, keys=(key,), **{"prices": name, **more})
+
+
+_BUILT_IN = (
+    Provider(
+        DEFAULT_PROVIDER,
+        MESSAGES,
+        address_variable="ANTHROPIC_BASE_URL",
+        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        cache_read=0.1,
+        cache_write=1.25,
+        prices="anthropic",
+    ),
+    Provider("bedrock", MESSAGES, cache_read=0.1, cache_write=1.25, prices="aws"),
+    Provider("vertex", MESSAGES, cache_read=0.1, cache_write=1.25, prices="google"),
+    Provider(
+        "openai",
+        RESPONSES,
+        address="https://api.openai.com/v1",
+        address_variable="OPENAI_BASE_URL",
+        protocol_elsewhere=CHAT,
+        keys=("OPENAI_API_KEY",),
+        cache_read=0.1,
+        prices="openai",
+    ),
+    Provider(
+        "azure",
+        RESPONSES,
+        address_variable="AZURE_OPENAI_ENDPOINT",
+        address_end="/openai/v1",
+        keys=("AZURE_OPENAI_API_KEY",),
+        key_header="api-key",
+        cache_read=0.1,
+        prices="azure",
+    ),
+    _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    _hosted(
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "GEMINI_API_KEY",
+        cache_read=0.1,
+        prices="google",
+    ),
+    _hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", cache_read=0.1),
+    _hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", cache_read=0.1),
+    _hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", cache_read=1.0),
+    _hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai"),
+    _hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    _hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    _hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", cache_read=1.0),
+    _hosted("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY",
+            prices="moonshotai"),
+    _hosted("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", cache_read=0.2),
+    _hosted("qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY",
+            cache_read=0.2, prices=""),
+    _hosted("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", prices=""),
+    _local("ollama", 11434, "OLLAMA_API_KEY", slots=1),
+    _local("lmstudio", 1234, "LM_API_TOKEN", slots=1),
+    _local("llamacpp", 8080, "LLAMA_API_KEY", slots=1),
+    _local("vllm", 8000, "VLLM_API_KEY"),
+    # A gateway to models that cost something: their prices are found by their names.
+    replace(_local("litellm", 4000, "LITELLM_API_KEY"), cache_read=0.25, prices="litellm"),
+    replace(_local(LOCAL, 0, "LOCAL_API_KEY", slots=1), address=""),
+)  # fmt: skip
+_BY_NAME = {provider.name: provider for provider in _BUILT_IN}
+_changed: dict[str, Provider] = {}  # by the person's file
+
+
+def providers() -> Mapping[str, Provider]:
+    """Return all providers by their names."""
+    return {**_BY_NAME, **_changed}
+
+
+def add_providers(path: Path) -> None:
+    """Know from now on what a person's file says of providers, if there is one. Raises
+    ConfigError."""
+    import tomllib
+
+    try:
+        data = read_below(path.parent, path.name, MAX_FILE_BYTES)
+    except OSError:
+        return
+    try:
+        rows = tomllib.loads(data.decode())
+        found = {name: _row(name, row) for name, row in rows.items()}
+    except (ValueError, TypeError) as error:
+        hint = f"Fields of a provider: {', '.join(_FIELDS)}."
+        raise ConfigError(f"{error}", where=str(path), hint=hint) from None
+    _changed.clear()
+    _changed.update(found)
+
+
+_FIELDS = tuple(each.name for each in fields(Provider))[1:]
+
+
+def _row(name: str, row: Any) -> Provider:
+    """Raises ValueError, saying which field is wrong."""
+    if not isinstance(row, dict):
+        raise ValueError(f"{name} is no table, as in [{name}]")
+    known = _BY_NAME.get(name, Provider(name))
+    given = dict(row)
+    for field_name, value in row.items():
+        if field_name not in _FIELDS:
+            raise ValueError(f"[{name}]: {field_name} is no field of a provider")
+        sample = getattr(known, field_name)
+        if isinstance(sample, tuple) and isinstance(value, list):
+            given[field_name] = tuple(map(str, value))
+        elif isinstance(sample, float) and type(value) in (int, float) and value >= 0:
+            given[field_name] = float(value)
+        elif type(value) is not type(sample) or (type(value) is int and value < 0):
+            raise ValueError(f"[{name}]: {field_name} cannot be {value!r}")
+    if given.get("protocol", CHAT) not in (MESSAGES, RESPONSES, CHAT):
+        raise ValueError(f"[{name}]: protocol is one of {MESSAGES}, {RESPONSES}, {CHAT}")
+    if "address" in given:  # which is the person's own: nothing is known of it but this file
+        given.setdefault("protocol", known.protocol_elsewhere or known.protocol)
+    return replace(known, **given)
+
+
+class Served(NamedTuple):
+    """A model at its provider."""
+
+    provider: Provider
+    name: str  # of the model, as the server knows it
+
+
+def served(id: str) -> Served:
+    """Return who serves a model, and under which name."""
+    first, slash, rest = id.partition("/")
+    if slash and rest and (found := _changed.get(first) or _BY_NAME.get(first)):
+        return Served(found, rest)
+    return Served(_changed.get(DEFAULT_PROVIDER) or _BY_NAME[DEFAULT_PROVIDER], id)
+
+
+def canonical_id(id: str) -> str:
+    """Return the ID of a model without the default provider, as logs and tables have it."""
+    return id.removeprefix(f"{DEFAULT_PROVIDER}/")
+
+
+class Endpoint(NamedTuple):
+    """Where the requests for a model go."""
+
+    provider: Provider
+    name: str  # of the model, as the server knows it
+    protocol: str
+    address: str  # without a slash at its end; "" for the one that the SDK knows, or for none
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this is the address that the provider has by itself."""
+        return self.address == self.provider.address
+
+    @property
+    def needs_key(self) -> bool:
+        return not (self.provider.local or host_of(self.address) in LOOPBACK_HOSTS)
+
+
+def endpoint_of(id: str, base_url: str | None, environ: Mapping[str, str]) -> Endpoint:
+    """Return where requests for a model go: to `base_url`, else to what the provider's variable
+    says, else to the provider's own address."""
+    provider, name = served(id)
+    told = environ.get(provider.address_variable, "").strip() if provider.address_variable else ""
+    if told and provider.address_end and not told.rstrip("/").endswith(provider.address_end):
+        told = told.rstrip("/") + provider.address_end
+    address = (base_url or told or provider.address).rstrip("/")
+    own = address == provider.address
+    protocol = provider.protocol if own else provider.protocol_elsewhere or provider.protocol
+    return Endpoint(provider, name, protocol, address)
+
+
+def variables() -> Iterator[str]:
+    """Yield the environment variables that providers are found by, and those with their keys."""
+    for provider in providers().values():
+        yield from provider.keys
+        if provider.address_variable:
+            yield provider.address_variable

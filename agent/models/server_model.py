@@ -1,0 +1,302 @@
+"""A model behind a server: retries, limits on silence, and what the server was found not to take.
+
+A wire protocol gives a `Wire` (bytes and replies) and a `Transport` (connections). Reading the
+stream, the limits on silence and the retries are the same for all, because SDKs retry only before
+the first byte, obey any retry-after, and take a stream that broke off for a finished one.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Collection, Iterator
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from ..context.request import Request
+from ..errors import RequestRejected, conceal
+from ..events import Accepted, Delta, Notice, Retrying
+from .base import Abilities, Reply
+from .catalog import DEFAULT_LIMITS, Limits, cache_terms, known_limits
+from .gaps import IMAGES, ServerGaps
+from .refusals import ServerHints, classify_answer
+from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
+from .server_limits import in_list, told_limits
+from .shared_wait import OTHERS_WAIT, SharedWait
+from .sse import limit_silence, parse_events
+from .transport import (
+    ErrorAnswer,
+    NotConnected,
+    Timeouts,
+    Transport,
+    address_shown,
+    told_error,
+)
+from .wire import Draft, StreamError, Wire, encode
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from .providers import Endpoint
+
+MAX_WHY_CHARS = 200  # of a refusal, where a notice says what was learned from it
+_MAX_ERROR_CHARS = 500
+_MAX_READ_CHARS = 20_000  # of an error's text that is looked through for keys
+_LIMITS_TIMEOUT_S = 5.0  # for the server to say what it knows of a model
+_DRAIN_TIMEOUT_S = 0.5  # to read to the end of the stream, so that its connection is used again
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAccess:
+    """The server of a model, and what is needed to ask it."""
+
+    endpoint: "Endpoint"
+    transport: Transport
+    hints: ServerHints
+    secrets: tuple[str, ...] = ()  # keys, which some servers repeat in an error's text
+
+
+class ServerModel:
+    """A model behind a server. See `base.Model`."""
+
+    def __init__(
+        self,
+        id: str,
+        wire: Wire,
+        access: ServerAccess,
+        gaps: ServerGaps,
+        *,
+        context_window: int | None = None,
+        max_output: int | None = None,
+        timeouts: Timeouts | None = None,
+        retry: RetryPolicy | None = None,
+        shared_wait: SharedWait | None = None,
+    ) -> None:
+        """Set the model up without connecting. `context_window` and `max_output` come from the
+        settings and win over what the server says. `shared_wait` is what other agents were told to
+        wait."""
+        self.id, self.wire, self.access, self.gaps = id, wire, access, gaps
+        self.context_window, self.max_output = context_window, max_output
+        provider = access.endpoint.provider
+        self.timeouts = timeouts or Timeouts(first_byte=provider.first_byte)
+        self.retry = retry or RetryPolicy()
+        self._shared_wait = shared_wait or SharedWait(None)
+
+    @property
+    def abilities(self) -> Abilities:
+        return Abilities(
+            cache_terms(self.id),
+            images=IMAGES not in self.gaps.names,
+            slots=self.access.endpoint.provider.slots,
+        )
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
+        """Yield deltas, a `Retrying` before each wait, a `Notice` of what the server refuses, and
+        the reply. A request is repeated without what is refused, except for images and a
+        compaction block. Raises what `send` does."""
+        while True:
+            gaps, has_output = self._gaps_for(request), False
+            try:
+                async with aclosing(self.send(request, gaps)) as deltas:
+                    async for delta in deltas:
+                        has_output = has_output or not isinstance(delta, Retrying)
+                        if isinstance(delta, Reply):
+                            self._learn_from_reply(request, delta)
+                        yield delta
+                return
+            except RequestRejected as error:
+                refusal = error
+            gap = self.gaps.learn(refusal, self.wire.fitted_body(request, gaps))
+            if (
+                not gap or gap == IMAGES
+            ):  # images are left out of the context, so that the log has it
+                raise refusal
+            why, what = refusal.message[:MAX_WHY_CHARS], self.wire.gaps[gap].what
+            yield Notice("info", f"{self.id} takes {what}: requests go without from now on ({why})")
+            if request.compaction is not None:
+                raise refusal
+            if has_output:
+                yield Retrying(1, None, 0.0, why)
+
+    def _gaps_for(self, request: Request) -> tuple[str, ...]:
+        """Return what a request must do without on this server."""
+        return self.gaps.names
+
+    def _learn_from_reply(self, request: Request, reply: Reply) -> None:
+        """Note that the server took a request."""
+        self.gaps.prove()
+
+    async def send(
+        self, request: Request, gaps: Collection[str]
+    ) -> AsyncGenerator[Delta | Reply, None]:
+        """Yield what `stream` does for one request without these parts, and learn nothing from it.
+        Raises NoCredentials and RequestRejected (PromptTooLong) at once, ModelUnavailable when the
+        attempts are used up."""
+        plan = RetryPlan(self.retry, self.access.hints.address, request.overload_wait)
+        while True:
+            has_output = False
+            if (told := self._shared_wait.left()) > 0:
+                yield Retrying(plan.tried + 1, None, round(told, 3), OTHERS_WAIT)
+                await asyncio.sleep(told)
+                continue
+            try:
+                async with aclosing(self._attempt(request, gaps)) as deltas:
+                    async for delta in deltas:
+                        has_output = has_output or not isinstance(delta, Accepted)
+                        yield delta
+                return
+            except Fault as fault:
+                retrying = plan.next_attempt(fault, has_output=has_output)
+                if fault.overloaded or fault.status == RATE_LIMITED:
+                    self._shared_wait.extend(retrying.seconds)
+            yield retrying
+            await asyncio.sleep(retrying.seconds)
+
+    def assumed_limits(self) -> Limits:
+        """Return the limits by the settings, else by the table, else the stated default."""
+        return self._with_settings(known_limits(self.id) or DEFAULT_LIMITS)
+
+    async def limits(self) -> Limits:
+        """Return `assumed_limits`, or ask the server about a model that is nowhere described."""
+        if known_limits(self.id) is None and self.context_window is None:
+            return self._with_settings(await self._ask_limits())
+        return self.assumed_limits()
+
+    def _with_settings(self, found: Limits) -> Limits:
+        window = self.context_window or found.window
+        source = "setting" if self.context_window else found.source
+        output = self.max_output or found.output
+        return Limits(window, min(output, window) if output else None, source)
+
+    async def close(self) -> None:
+        await self.access.transport.close()
+
+    async def _attempt(
+        self, request: Request, gaps: Collection[str]
+    ) -> AsyncGenerator[Delta | Reply, None]:
+        """Make one attempt. Raises Fault when another may succeed."""
+        wire, transport = self.wire, self.access.transport
+        await transport.connect()
+        data = encode(content := wire.fitted_body(request, gaps))
+        deadline = asyncio.get_running_loop().time() + self.timeouts.first_byte
+        draft = wire.draft(request)
+        with self._translated(draft):
+            async with asyncio.timeout_at(deadline):
+                response = await transport.post(wire.path, data, wire.headers(request, content))
+            draft.sent = wire.sent_of(request, data, gaps)
+            try:
+                async with aclosing(self._read(response, draft, deadline)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            finally:
+                await response.aclose()
+        if not draft.complete:
+            raise Fault("the stream ended before the reply was finished")
+        yield draft.reply()
+
+    async def _read(
+        self, response: "httpx2.Response", draft: Draft, deadline: float
+    ) -> AsyncGenerator[Delta, None]:
+        """Yield the deltas of a response and gather them in `draft`."""
+        kind = response.headers.get("content-type", "")
+        limited = limit_silence(
+            response.aiter_bytes(), deadline=deadline, between=self.timeouts.between
+        )
+        async with aclosing(limited) as chunks:
+            try:
+                if "event-stream" not in kind:
+                    for delta in draft.take_whole(await self._whole(chunks, kind)):
+                        yield delta
+                    return
+                async with aclosing(parse_events(chunks)) as events:
+                    async for event in events:
+                        if event.get("type") == "error" or event.get("error"):
+                            raise StreamError(*(told_error(event) or ("", "")))
+                        for delta in draft.take(event):
+                            yield delta
+                        if draft.stopped:
+                            break
+            except ValueError as error:
+                raise Fault(f"the stream cannot be read: {error}") from error
+            except StreamError as error:
+                raise self._classify(200, error.kind, error.words, {}, _id_of(response)) from error
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_DRAIN_TIMEOUT_S):
+                    async for _ in chunks:
+                        pass
+
+    async def _whole(self, chunks: AsyncGenerator[bytes, None], kind: str) -> dict[str, Any]:
+        """Return an answer that is no stream of events. Raises RequestRejected and StreamError."""
+        data, answer = bytearray(), None
+        if self.wire.takes_whole:
+            async for chunk in chunks:
+                data += chunk
+            with suppress(ValueError, RecursionError):
+                answer = json.loads(data.decode())
+        if isinstance(answer, dict) and answer.get("error"):
+            raise StreamError(*(told_error(answer) or ("", "")))
+        if isinstance(answer, dict):
+            return answer
+        raise RequestRejected(
+            f"{address_shown(self.access.endpoint)} answered with {kind or 'nothing known'}, "
+            f"not with a stream of events: this is no {self.wire.title} server.",
+            hint=f"Check {self.access.hints.address}.",
+        )
+
+    @contextmanager
+    def _translated(self, draft: Draft) -> Iterator[None]:
+        """Raise a transport's errors as ours, except those that come when the reply is complete."""
+        import httpx2
+
+        try:
+            yield
+        except ErrorAnswer as error:
+            raise self._classify(
+                error.status, error.kind, error.words, error.headers, error.request_id
+            ) from error
+        except (TimeoutError, NotConnected, httpx2.HTTPError) as error:
+            if not draft.complete:
+                raise Fault(self._describe(error, draft)) from error
+
+    def _classify(
+        self, status: int, kind: str, words: str, headers: Any, request_id: str | None
+    ) -> Fault | RequestRejected:
+        return classify_answer(
+            status,
+            self._cleaned(words),
+            kind=kind,
+            model=self.id,
+            headers=headers,
+            request_id=request_id,
+            hints=self.access.hints,
+        )
+
+    def _cleaned(self, said: object) -> str:
+        """Return the beginning of an error's text, without the key, which some servers repeat."""
+        beginning = str(said)[:_MAX_READ_CHARS]
+        return conceal(beginning, *self.access.secrets)[:_MAX_ERROR_CHARS]
+
+    def _describe(self, error: Exception, draft: Draft) -> str:
+        if isinstance(error, TimeoutError):
+            silence = self.timeouts.between if draft.began else self.timeouts.first_byte
+            return f"the server was silent for {silence:g} s"
+        cause = error.__cause__ or error
+        what = self._cleaned(cause) or type(cause).__name__
+        return f"the connection broke: {what}" if draft.began else f"no connection: {what}"
+
+    async def _ask_limits(self) -> Limits:
+        """Return what the server knows of the model, or the default when it knows nothing."""
+        transport, name = self.access.transport, self.access.endpoint.name
+        await transport.connect()
+        models = self.wire.models_path
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LIMITS_TIMEOUT_S):
+                if found := told_limits(await transport.get(f"{models}/{quote(name, safe='')}")):
+                    return found
+                found = told_limits(in_list(await transport.get(models), name))
+                return found or DEFAULT_LIMITS
+        return DEFAULT_LIMITS
+
+
+def _id_of(response: "httpx2.Response") -> str | None:
+    return response.headers.get("request-id") or response.headers.get("x-request-id")

@@ -1,0 +1,145 @@
+"""Who serves a model, where and by which protocol; the person's own providers; keys."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.errors import ConfigError, NoCredentials
+from ctxagent.agent.models.keys import find_key, key_headers
+from ctxagent.agent.models.providers import (
+    add_providers,
+    canonical_id,
+    endpoint_of,
+    providers,
+    served,
+)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Path]:
+    """A person's file, which counts for nothing afterwards."""
+    path = tmp_path / "providers.toml"
+    yield path
+    path.write_text("")
+    add_providers(path)
+
+
+@pytest.mark.parametrize(
+    ("id", "provider", "name"),
+    [
+        ("claude-sonnet-5-5", "anthropic", "claude-sonnet-5-5"),
+        ("anthropic/claude-sonnet-5-5", "anthropic", "claude-sonnet-5-5"),
+        ("openrouter/anthropic/claude-sonnet-5", "openrouter", "anthropic/claude-sonnet-5"),
+        ("local/openai/gpt-oss-20b", "local", "openai/gpt-oss-20b"),
+        ("meta-llama/Llama-4", "anthropic", "meta-llama/Llama-4"),  # a name with a slash
+        ("openai/", "anthropic", "openai/"),
+    ],
+)
+def test_the_first_part_of_an_id_is_the_provider(id: str, provider: str, name: str) -> None:
+    found = served(id)
+    assert (found.provider.name, found.name) == (provider, name)
+
+
+def test_the_default_provider_is_left_out_of_an_id() -> None:
+    assert canonical_id("anthropic/claude-opus-5-5") == "claude-opus-5-5"
+    assert canonical_id("openai/gpt-5.5") == "openai/gpt-5.5"
+
+
+@pytest.mark.parametrize(
+    ("id", "environ", "protocol", "address"),
+    [
+        ("openai/gpt", {}, "responses", "https://api.openai.com/v1"),
+        ("openai/gpt", {"OPENAI_BASE_URL": ""}, "responses", "https://api.openai.com/v1"),
+        (
+            "openai/gpt",
+            {"OPENAI_BASE_URL": "https://api.openai.com/v1/"},
+            "responses",
+            "https://api.openai.com/v1",
+        ),
+        ("openai/gpt", {"OPENAI_BASE_URL": "http://gate/v1"}, "chat", "http://gate/v1"),
+        (
+            "azure/gpt",
+            {"AZURE_OPENAI_ENDPOINT": "https://a.openai.azure.com/"},
+            "responses",
+            "https://a.openai.azure.com/openai/v1",
+        ),
+        ("claude-opus-5-5", {"ANTHROPIC_BASE_URL": " "}, "messages", ""),
+        ("ollama/qwen3", {}, "chat", "http://127.0.0.1:11434/v1"),
+    ],
+)
+def test_where_requests_go(id: str, environ: dict[str, str], protocol: str, address: str) -> None:
+    found = endpoint_of(id, None, environ)
+    assert (found.protocol, found.address) == (protocol, address)
+
+
+def test_a_setting_counts_more_than_a_variable() -> None:
+    environ = {"OPENAI_BASE_URL": "http://there/v1"}
+    assert endpoint_of("openai/gpt", "http://here/v1", environ).address == "http://here/v1"
+
+
+def test_own_providers_are_added_and_fields_of_known_ones_changed(own: Path) -> None:
+    own.write_text(
+        '[corp]\naddress = "https://llm.example/v1"\nkeys = ["CORP_KEY"]\nfirst_byte = 300\n'
+        'headers = { "x-team" = "a" }\n[openai]\nkeys = ["OTHER_KEY"]\n[ollama]\nslots = 4\n'
+        '[openrouter]\nprotocol = "messages"\naddress = "https://openrouter.ai/api"\n'
+    )
+    add_providers(own)
+    corp = endpoint_of("corp/m", None, {})
+    assert (corp.protocol, corp.address, corp.provider.first_byte) == (
+        "chat",
+        "https://llm.example/v1",
+        300.0,
+    )
+    assert key_headers(corp, {"CORP_KEY": "key-1"}) == {
+        "x-team": "a",
+        "authorization": "Bearer key-1",
+    }
+    assert endpoint_of("openai/gpt", None, {}).protocol == "responses"
+    assert providers()["openai"].keys == ("OTHER_KEY",)
+    assert providers()["ollama"].slots == 4
+    assert endpoint_of("openrouter/m", None, {}).protocol == "messages"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("corp = 1\n", "corp is no table"),
+        ("[corp]\nport = 1\n", r"\[corp\]: port is no field of a provider"),
+        ("[corp]\nslots = -1\n", r"\[corp\]: slots cannot be -1"),
+        ('[corp]\nkeys = "A"\n', r"\[corp\]: keys cannot be 'A'"),
+        ('[corp]\nprotocol = "telex"\n', "protocol is one of messages, responses, chat"),
+        ("[corp\n", "providers.toml"),
+    ],
+)
+def test_a_broken_file_is_named_with_its_field(own: Path, text: str, why: str) -> None:
+    own.write_text(text)
+    with pytest.raises(ConfigError, match=why) as caught:
+        add_providers(own)
+    assert "Fields of a provider: protocol, address" in caught.value.hint
+
+
+def test_a_key_is_found_by_its_variables_and_sent_in_its_header() -> None:
+    openai, azure = endpoint_of("openai/g", None, {}), endpoint_of("azure/g", "https://a/v1", {})
+    assert key_headers(openai, {"OPENAI_API_KEY": "k-1"}) == {"authorization": "Bearer k-1"}
+    assert key_headers(azure, {"AZURE_OPENAI_API_KEY": "k-2"}) == {"api-key": "k-2"}
+
+
+def test_a_server_on_this_machine_needs_no_key() -> None:
+    assert find_key(endpoint_of("ollama/q", None, {}), {}) == ""
+    assert find_key(endpoint_of("openai/q", "http://127.0.0.1:9/v1", {}), {}) == ""
+    assert find_key(endpoint_of("ollama/q", None, {}), {"OLLAMA_API_KEY": "k"}) == "OLLAMA_API_KEY"
+
+
+def test_a_missing_key_is_named_with_the_next_step() -> None:
+    with pytest.raises(NoCredentials, match="No key for openai: OPENAI_API_KEY is not set") as e:
+        find_key(endpoint_of("openai/gpt", None, {}), {})
+    assert e.value.hint == "export OPENAI_API_KEY=…"
+    with pytest.raises(NoCredentials, match="OPENAI_API_KEY is set but empty"):
+        find_key(endpoint_of("openai/gpt", None, {}), {"OPENAI_API_KEY": ""})
+
+
+@pytest.mark.parametrize("key", ["k\n", " k", "k\u00e9", "  "])
+def test_a_key_that_cannot_be_sent_is_refused(key: str) -> None:
+    with pytest.raises(NoCredentials, match="OPENAI_API_KEY"):
+        find_key(endpoint_of("openai/gpt", None, {}), {"OPENAI_API_KEY": key})
