@@ -309,21 +309,7 @@ class SummaryApplier:
         is. Raises CompactionFailed as `apply` does."""
         reinserted = self.reinserted(before, _staying(self.host.view, cut))
         with waiting(self.host.emit, "checking the summary"):
-            return await self.check_size(cut, draft, before, max_after, reinserted)
-
-    async def check_size(
-        self,
-        cut: Cut,
-        draft: SummaryDraft,
-        before: Window,
-        max_after: int,
-        reinserted: Sequence[Entry] | None = None,
-    ) -> FittedSummary:
-        """Return the summary as it would be recorded. Raises CompactionFailed if it would leave too
-        much."""
-        if reinserted is None:
-            reinserted = self.reinserted(before, _staying(self.host.view, cut))
-        fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
+            fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
         if max_after < max_tokens_after(before) and fitted.tokens_after > max_after:
             raise CompactionFailed(not_worth_it(before, fitted.tokens_after))
         if fitted.tokens_after >= before.tokens:

@@ -26,7 +26,7 @@ TIMES_UNTIL_NOTICE = 3  # that the calls were made when the model is told
 TIMES_AFTER_NOTICE = 3  # that they are made again until the turn ends
 # A call that waits for something, or a tool that is not ours and may act without saying so, may be
 # repeated this many times as often.
-PATIENCE = 5
+PATIENCE_FACTOR = 5
 WAIT_SECONDS = 5.0  # a call that takes as long waits for something
 DETAIL = "repeats"  # the key of a notice: period, times
 
@@ -124,7 +124,7 @@ class RepeatedCalls:
             if times < TIMES_UNTIL_NOTICE:
                 continue
             calls = tuple(self._newest)[-period:]
-            factor = PATIENCE if any(call.waits for call in calls) else 1
+            factor = PATIENCE_FACTOR if any(call.waits for call in calls) else 1
             is_told = self._told is not None and self._told[0] == period
             last = self._told[1] + TIMES_AFTER_NOTICE * factor if self._told and is_told else 0
             if times >= TIMES_UNTIL_NOTICE * factor:

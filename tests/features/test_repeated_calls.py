@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.features.repeated_calls import (
-    PATIENCE,
+    PATIENCE_FACTOR,
     TIMES_AFTER_NOTICE,
     TIMES_UNTIL_NOTICE,
     RepeatedCalls,
@@ -154,20 +154,20 @@ def waits(seconds: int, times: int, **more: Any) -> list[Entry]:
 def test_a_call_that_waits_may_be_repeated_more_often() -> None:
     assert found(waits(1, TIMES_UNTIL_NOTICE)) is not None
     for calls in (lambda n: waits(9, n), lambda n: waits(1, n, details={"running": True})):
-        assert found(calls(PATIENCE * TIMES_UNTIL_NOTICE - 1)) is None
-        repetition = found(calls(PATIENCE * TIMES_UNTIL_NOTICE))
+        assert found(calls(PATIENCE_FACTOR * TIMES_UNTIL_NOTICE - 1)) is None
+        repetition = found(calls(PATIENCE_FACTOR * TIMES_UNTIL_NOTICE))
         assert repetition is not None
-        told = [*calls(PATIENCE * TIMES_UNTIL_NOTICE), notice(repetition)]
+        told = [*calls(PATIENCE_FACTOR * TIMES_UNTIL_NOTICE), notice(repetition)]
         assert not found([*told, *waits(9, LAST)]).is_over  # type: ignore[union-attr]
-        assert found([*told, *calls(PATIENCE * TIMES_AFTER_NOTICE)]).is_over  # type: ignore[union-attr]
+        assert found([*told, *calls(PATIENCE_FACTOR * TIMES_AFTER_NOTICE)]).is_over  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["Mcp", "Knock"])
 def test_a_tool_of_others_may_be_repeated_more_often(name: str) -> None:
     """A key that is pressed in a browser tells nothing of what it did."""
     press = (name, {"key": "Down"}, "pressed")
-    assert found(steps([press] * (PATIENCE * TIMES_UNTIL_NOTICE - 1))) is None
-    assert found(steps([press] * (PATIENCE * TIMES_UNTIL_NOTICE))) is not None
+    assert found(steps([press] * (PATIENCE_FACTOR * TIMES_UNTIL_NOTICE - 1))) is None
+    assert found(steps([press] * (PATIENCE_FACTOR * TIMES_UNTIL_NOTICE))) is not None
 
 
 def test_a_tool_that_does_not_exist_is_no_tool_of_others() -> None:
