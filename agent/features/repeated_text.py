@@ -10,7 +10,10 @@ MIN_PLAIN_CHARS = 8_000
 MAX_TAIL_CHARS = 16_000  # that are kept, so a sixth of them is the longest text that is found
 
 _SUFFIX_CHARS = 128  # whose last occurrence is looked for
-_SENTENCE = re.compile(r"[^\W\d_]{2,}(?:[ \n,;:'’-]+[^\W\d_]{1,}){3,}")  # four words in a row
+# Four words in a row, or as many letters of a script that may have no spaces.
+_SENTENCE = re.compile(
+    r"\b[^\W\d_]{2,}(?:[ \n,;:'’-]+[^\W\d_]+){3}|[^\W\d_\x00-\x7f]{8}",
+)
 
 
 class RepeatedText:

@@ -29,6 +29,13 @@ def test_a_sentence_over_and_over_is_found_soon(piece: int) -> None:
     assert 0 < at < MIN_CHARS + CHECKED_CHARS + max(piece, 100)
 
 
+@pytest.mark.parametrize(
+    "sentence", ["我再看一下这个文件的内容。", "もう一度ファイルを見てみます。"]
+)
+def test_a_script_without_spaces_has_sentences_too(sentence: str) -> None:
+    assert 0 < stopped_at(sentence * 2_000) < MIN_PLAIN_CHARS
+
+
 def test_what_is_repeated_is_named() -> None:
     stream = RepeatedText()
     found = stream.add("Hm. " + SENTENCE * 100)
