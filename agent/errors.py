@@ -9,7 +9,7 @@
     ├── CompactionFailed          1   nothing was changed; it says why
     ├── ResultError               1   the final answer does not fit the schema that was asked for
     ├── RecordError               1   the log could not be written: stop before the next effect
-    ├── LimitReached              4   turns, budget, output, or a context that cannot be made to fit
+    ├── LimitReached              4   turns, budget, output, a loop, or a context that does not fit
     └── ModelError                5   the model could not be reached, or refused us
         ├── NoCredentials         5   no key in the environment
         ├── RequestRejected       5   4xx that a retry cannot mend (401, 403, 400, 413 …)
@@ -91,7 +91,7 @@ class CompactionFailed(CtxagentError):
 
 
 class LimitReached(CtxagentError):
-    """`limit` is one of turns, budget, output, context."""
+    """`limit` is one of turns, budget, output, loop, context."""
 
     exit_code = 4
 

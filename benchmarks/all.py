@@ -23,9 +23,9 @@ from measure import LEVELS, Rows
 
 NAMES = (
     "startup", "calls", "commands", "wire", "memory", "pause", "subagents", "long_run", "windows",
-    "nothing_lost", "need_chances", "questions", "echo", "interrupts", "completion", "markdown",
-    "recall", "sessions", "resume", "limits", "sandbox", "planted", "mcp_tools", "fleets",
-    "whole_output", "undo",
+    "nothing_lost", "need_chances", "questions", "loops", "echo", "interrupts", "completion",
+    "markdown", "recall", "sessions", "resume", "limits", "sandbox", "planted", "mcp_tools",
+    "fleets", "whole_output", "undo",
 )  # fmt: skip
 
 

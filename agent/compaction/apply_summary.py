@@ -220,6 +220,7 @@ class SummaryApplier:
                 "sections": self._count_preserved(fitted.reinserted),
                 "trajectory": replies,
                 "recovery": recall,
+                **draft.unusable,
             },
             files=files,
             resolved=list(draft.resolved),

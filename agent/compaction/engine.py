@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.window import MIN_OUTPUT_TOKENS, Window
-from ..errors import CompactionFailed, LimitReached, PromptTooLong, RequestRejected
+from ..errors import CompactionFailed, PromptTooLong, RequestRejected
 from ..events import Notice, waiting
 from ..models.base import text_of
 from ..session.entries import Entry, Mask, Note, Revert, Summary
@@ -29,6 +29,7 @@ from .apply_summary import (
     not_worth_it,
     reinserted_tokens,
 )
+from .full_window import full_window
 from .history import last_acts
 from .host import EngineHost
 from .layers import microcompact
@@ -48,6 +49,7 @@ from .summary.request import (
     tokens_after_summary,
 )
 from .summary.shorten import FILE_TABLE_FACTOR, changed_file_rows, row_tokens
+from .summary.unusable import UnusableSummaries
 from .summary.user_messages import budget_tokens, messages_gone, section_tokens
 from .summary.writer import SummaryDraft, SummaryWriter, document_of
 from .verify import exam
@@ -58,14 +60,6 @@ SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number
 STATUS_OF_REFUSED_IMAGES = (400, 413, 422)
 _NAMES_IMAGE = re.compile(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
-HINT_OFF = (
-    "`compact.mode` is off: /compact, or `ctxagent compact ID`, makes room; everything said stays "
-    "in the log."
-)
-HINT_FULL = (
-    "Start a fresh session, or take a model with a larger window; everything said stays in the log."
-)
-
 NOTHING_YET = "there is nothing to summarise yet"
 MIN_WORTHWHILE_SHARE = 0.2  # of the context, that a manual summary should save
 
@@ -111,9 +105,11 @@ class CompactionEngine:
     _span_start: tuple[float, int] = (0.0, 0)  # Unix time, newest entry: at the start or a summary
 
     _account: SummaryAccount = field(default_factory=SummaryAccount)
+    _unusable: UnusableSummaries = field(init=False)
 
     def __post_init__(self) -> None:
         self._span_start = (time.time(), self.host.view.last_seq)
+        self._unusable = UnusableSummaries.noted_in(self.host.view.summary)
         self._layers = LayerRunner(self.host, self.policy)
         self._applier = SummaryApplier(self.host)
         self._background = BackgroundSummary(self.host, self._would_leave_room)
@@ -143,7 +139,7 @@ class CompactionEngine:
 
     async def force_fit(self) -> None:
         """Shrink the context by every means in turn until the next request fits: what the model has
-        not answered yet goes last. Raises LimitReached, naming the largest items, when no means is
+        not answered yet goes last. Raises LimitReached, naming the largest parts, when no means is
         left."""
         if self._fits():
             return
@@ -161,13 +157,7 @@ class CompactionEngine:
                 self._layers.clear_all(answered_only=False)
             if self._fits():
                 return
-        window = self.host.current_window()
-        raise LimitReached(
-            f"the context holds {window.tokens:,} of {window.size:,} tokens and cannot be made to "
-            f"fit{why}. The largest items: {self._largest_items()}",
-            limit="context",
-            hint=HINT_OFF if self.policy.mode == "off" else HINT_FULL,
-        )
+        raise full_window(self.host.view, self.host.current_window(), self.policy, why)
 
     def drop_refused_images(self, refusal: RequestRejected) -> bool:
         """Take out images that a refused request may have been refused for; return whether there
@@ -224,6 +214,7 @@ class CompactionEngine:
                 draft = await asyncio.shield(prepared.task)
         elif draft is None:
             self._background.discard()
+            await self._check_can_shrink(cut, before, max_after)
             # Only what we write ourselves can be kept to a number of words.
             draft = await self._writer().write(
                 cut, instructions, emit=self.host.emit, by_api=max_words is None
@@ -247,6 +238,7 @@ class CompactionEngine:
         self.host.record_model()
         self._background.discard()
         cut, before = self._find_cut(newest_only=newest_only), self.host.current_window()
+        await self._check_can_shrink(cut, before, max_tokens_after(before))
         draft = await self._writer().write(cut, instructions, emit=self.host.emit, by_api=False)
         fitted = await self._applier.fit(cut, draft, before, max_tokens_after(before))
         return replace(draft, document=fitted.document), fitted.text
@@ -389,7 +381,7 @@ class CompactionEngine:
         self._account.charge(cost)
         if not self._account.pays(cost) or not self._would_halve():
             return False
-        if self.policy.summarizer != "mechanical" and not self._background.is_ready:
+        if self._writes_in_background and not self._background.is_ready:
             if not self._background.is_pending:
                 self._prepare_summary()
             return True
@@ -479,10 +471,12 @@ class CompactionEngine:
 
     def _prepare_summary(self) -> None:
         """Start writing a summary in the background, unless a usable one is there."""
-        if self.policy.summarizer == "mechanical":
+        if not self._writes_in_background:
             return
         with suppress(CompactionFailed):
-            cut = self._find_cut(self._max_tokens_when_due())
+            max_after = self._max_tokens_when_due()
+            cut = self._find_cut(max_after)
+            self._check_worth(cut, self.host.current_window(), max_after)
             if self._background.should_start(cut):
                 self._background.start(cut, self._applier.prepare(cut, self._writer()))
 
@@ -530,6 +524,25 @@ class CompactionEngine:
         if after > max_after:
             raise CompactionFailed(not_worth_it(before, after))
 
+    async def _check_can_shrink(self, cut: Cut, before: Window, max_after: int) -> None:
+        """Raise CompactionFailed when even the shortest summary would leave too much, before a
+        model is asked: one of the recorded facts, the user's messages and rules."""
+        if self._asks_model:
+            draft = self._writer().from_ledger(document_of(self.host.view.summary))
+            await self._applier.fit(cut, draft, before, max_after)
+
+    @property
+    def _asks_model(self) -> bool:
+        """Whether a model writes the summaries."""
+        writer = self.policy.model or self.host.model_id
+        return self.policy.summarizer != "mechanical" and not self._unusable.is_over(writer)
+
+    @property
+    def _writes_in_background(self) -> bool:
+        """Whether summaries are prepared while the agent works. A server that answers one request
+        at a time would let the agent wait for it."""
+        return self._asks_model and not self.host.has_one_slot()
+
     def _check_preserved(self) -> None:
         """Warn once of each section that must be kept and is missing, and of a log of decisions
         that is behind the work. Raises CompactionFailed in strict mode."""
@@ -549,7 +562,7 @@ class CompactionEngine:
                 self.host.emit(Notice("warning", text))
 
     def _writer(self) -> SummaryWriter:
-        return SummaryWriter(self.host, self.policy)
+        return SummaryWriter(self.host, self.policy, self._unusable)
 
     def _tokens_beside_summary(self, window: Window) -> int:
         """Return the tokens of the table of changed files, of the user's rules, of commands that
@@ -569,8 +582,3 @@ class CompactionEngine:
 
     def _fits(self) -> bool:
         return self.host.current_window().max_output(MIN_OUTPUT_TOKENS) > 0
-
-    def _largest_items(self) -> str:
-        view = self.host.view
-        items = sorted(view.items, key=lambda item: -item.size)[:3]
-        return "; ".join(f"#{i.seq} {headline(i)}, {view.scaled(i.size):,} tokens" for i in items)

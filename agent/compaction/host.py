@@ -55,6 +55,9 @@ class EngineHost(Protocol):
     def has_compaction(self) -> bool:
         """Return whether the API can summarise the conversation by itself, as far as is known."""
 
+    def has_one_slot(self) -> bool:
+        """Return whether the server answers only one request at a time."""
+
     def cache_is_cold(self) -> bool:
         """Return whether the prompt cache has expired since the newest call."""
 

@@ -53,7 +53,7 @@ SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 FeatureName = Literal[
     "environment", "crash-recovery", "questions", "attachments", "plan", "subagents", "skills",
-    "web-search", "mcp", "drift", "run-state", "result-schema", "hooks",
+    "web-search", "mcp", "drift", "loops", "run-state", "result-schema", "hooks",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "ansi"]
 EditingMode = Literal["emacs", "vi"]

@@ -51,7 +51,8 @@ MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not 
 MIN_ERROR, MAX_ERROR = 0.4, 0.5  # of `View.error`; one text alone may err by the first
 ERROR_FACTOR = 2  # times an error that was seen: the next one may be larger
 ERROR_DECAY = 0.99  # for each reply, so that what was seen once is not feared for ever
-INTERRUPTED = "interrupted"  # a stop reason of ours, of a reply that was cut short
+# Stop reasons of ours, of a reply that was cut short: by the user, or because its text repeated.
+INTERRUPTED, REPEATED = "interrupted", "repetition"
 
 # The first of these arguments that a call has is its main one.
 _MAIN_ARGUMENTS = ("command", "pattern", "path", "description", "query", "tool")
@@ -291,7 +292,10 @@ class View:
             feared = max(ERROR_FACTOR * short, ERROR_DECAY * self.error)
             self.error = min(MAX_ERROR, max(MIN_ERROR, feared))
             self.ratio = usage.prompt / before
-            if entry.stop_reason == INTERRUPTED:  # how much was said and kept is not known
+            if entry.stop_reason in (
+                INTERRUPTED,
+                REPEATED,
+            ):  # how much was said and kept is not known
                 self.size_changed = item.size
                 return
             item.size = item.measured = round(usage.output / self.ratio)

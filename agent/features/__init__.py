@@ -16,6 +16,7 @@ from .crash_recovery import CrashRecoveryFeature
 from .drift import DriftFeature
 from .environment import EnvironmentFeature, Surroundings
 from .hooks import HooksFeature
+from .loops import LoopsFeature
 from .mcp import McpFeature
 from .plan import PlanFeature
 from .questions import QuestionsFeature
@@ -103,6 +104,7 @@ BUILT_IN: dict[str, MakeFeature] = {
     "drift": lambda handle, _, sources: DriftFeature(
         handle, sources.state.summary, sources.state.ended
     ),
+    "loops": lambda handle, *_: LoopsFeature(handle),
     "run-state": lambda handle, *_: RunStateFeature(handle),
     "result-schema": lambda handle, *_: ResultSchemaFeature(handle),
     "hooks": _hooks,

@@ -49,7 +49,7 @@ async def _send_request(agent: AgentState) -> Reply:
         stable_before=agent.engine.stable_before(),
     )
     agent.emit(CallStarted(agent.handle.budget_meter.call(), window.tokens))
-    reply = await agent.model.ask(request, "turn", agent.emit)
+    reply = await agent.model.ask(request, "turn", agent.emit, agent.features.reply_streamed)
     agent.model.token_correction = 1.0
     if reply.usage.web_searches:
         return reply  # whose usage counts the prompt several times

@@ -62,6 +62,9 @@ class CompactionHost:
     def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
         return cost(self.model_id, Usage(cache_read=cached_tokens, output=output_tokens))
 
+    def has_one_slot(self) -> bool:
+        return self._agent.model.client.abilities.slots == 1
+
     def cache_is_cold(self) -> bool:
         agent, model = self._agent, self.model_id  # each model has a cache of its own
         asked_at = agent.model.last_calls.get(model) or agent.totals.replied_at(model)

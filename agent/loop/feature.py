@@ -17,7 +17,7 @@ from ..config.settings import ModelSettings
 from ..context.view import View, ViewResult
 from ..context.window import Window
 from ..errors import CtxagentError, RequestRejected
-from ..events import TurnFinished
+from ..events import Delta, TurnFinished
 from ..models.base import Model, Reply
 from ..session.entries import Content, Entry
 from .session_handle import SessionHandle
@@ -231,6 +231,11 @@ class Feature:
 
     async def before_call(self) -> None:
         """Act before a model call. Raises Veto to end the turn."""
+
+    def reply_streamed(self, delta: Delta) -> str:
+        """Act on a part of a reply that streams in. Must be quick. Return the text that the reply
+        repeats to stop it, "" to let it go on."""
+        return ""
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
         """Act on a recorded reply. For a final reply, return a notice to continue the turn ("" to

@@ -18,6 +18,7 @@ _VALUES: Mapping[str, tuple[type, ...]] = {
     "status": (str,),
     "message_received": (str, list, NoneType),
     "reply_received": (str, NoneType),
+    "reply_streamed": (str,),
     "before_tool": (Mapping, NoneType),
     "after_tool": (Output, NoneType),
     "step_finished": (str, NoneType),

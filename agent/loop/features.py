@@ -18,7 +18,7 @@ from ..context import tokens
 from ..context.view import View
 from ..context.window import Window
 from ..errors import RecordError, RequestRejected
-from ..events import Emit, Notice, TurnFinished
+from ..events import Delta, Emit, Notice, TurnFinished
 from ..models.base import Reply
 from ..session.entries import Entry
 from .feature import Clear, Feature, FeatureCommand, IncomingMessage, Layer, ToolCall, Turn, Veto
@@ -170,6 +170,13 @@ class Features:
     async def before_call(self) -> None:
         """Announce a model call. Raises Veto."""
         await self._each("before_call")
+
+    def reply_streamed(self, delta: Delta) -> str:
+        """Announce a part of a reply. Return the text for whose repetition it is to be stopped."""
+        for each in self._for("reply_streamed"):
+            if repeats := self._call(each, "reply_streamed", delta):
+                return str(repeats)
+        return ""
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
         """Announce a reply. Return the first notice to continue the turn, if any."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..context import tokens
 from ..context.request import Request
-from ..context.view import INTERRUPTED, Item
+from ..context.view import INTERRUPTED, REPEATED, Item
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft, ToolFinished
 from ..models.base import Reply, text_of
 from ..models.catalog import cost
@@ -43,9 +43,9 @@ class PartialReply:
         elif isinstance(delta, ToolFinished):
             self.searches += not delta.is_error
 
-    def reply(self, content: list[Block]) -> Reply:
-        """Return the reply as far as it has arrived. The server counts the output only at its end,
-        so the tokens are estimated."""
+    def reply(self, text: str) -> Reply:
+        """Return the reply as far as it has arrived, with this text. The server counts the output
+        only at its end, so the tokens are estimated."""
         said = tokens.estimate(self.text) + tokens.estimate(self.thinking)
         said += tokens.estimate_length(self.arguments)
         usage = replace(
@@ -53,7 +53,27 @@ class PartialReply:
             output=max(self.usage.output, round(self.ratio * said)),
             web_searches=max(self.usage.web_searches, self.searches),
         )
+        content: list[Block] = [{"type": "text", "text": text}] if text else []
         return Reply(content, INTERRUPTED, usage, self.model, sent=self.sent)
+
+    def stopped(self, repeated: str) -> Reply:
+        """Return the reply that was stopped because it repeated a text. The text is kept once."""
+        in_text = self.text.endswith(repeated)
+        begin = _repetition_start(self.text if in_text else self.thinking, len(repeated))
+        end = begin + len(repeated)
+        reply = self.reply(self.text[:end] if in_text else self.text)
+        repeats = (self.text if in_text else self.thinking)[begin:end]
+        return replace(reply, stop_reason=REPEATED, repeats=repeats)
+
+
+def _repetition_start(text: str, period: int) -> int:
+    """Return where the repetition at the end of a text begins."""
+    start = len(text) - period
+    while start >= period and text[start - period : start] == text[start : start + period]:
+        start -= period
+    while start and text[start - 1] == text[start - 1 + period]:
+        start -= 1
+    return start
 
 
 def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:

@@ -10,7 +10,7 @@ from ..config.settings import ImagesMode
 from ..context.request import Request
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..errors import ModelError, RequestRejected
-from ..events import CallFinished, Emit, Notice, Retrying, waiting
+from ..events import CallFinished, Delta, Emit, Notice, Retrying, waiting
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits
 from .budget import BudgetMeter
@@ -83,11 +83,18 @@ class ModelSession:
         wanted = min(wanted, limits.output or wanted)
         return self.current_window().max_output(wanted)
 
-    async def ask(self, request: Request, purpose: str, emit: Emit = lambda event: None) -> Reply:
+    async def ask(
+        self,
+        request: Request,
+        purpose: str,
+        emit: Emit = lambda event: None,
+        repeats: Callable[[Delta], str] = lambda delta: "",
+    ) -> Reply:
         """Send a request, pass the reply's deltas to `emit` and record the reply.
 
         The entry of the reply is recorded at once; after a cancellation, an entry of what had
-        arrived. If an attempt breaks off after the server took the request, an entry with its cost
+        arrived. The reply is stopped once `repeats` returns a text that it repeats. If an attempt
+        breaks off after the server took the request, an entry with its cost
         is recorded. Raises ModelError and RecordError.
         """
         if purpose == "turn":
@@ -106,10 +113,13 @@ class ModelSession:
                         self._keep_broken_off(partial, request)
                         partial = PartialReply(client.id, ratio)
                     (self.emit if isinstance(delta, Notice) else emit)(delta)
+                    if repeated := repeats(delta):
+                        stopped = partial.stopped(repeated)
+                        self._keep(stopped, request, purpose)
+                        return stopped
         except asyncio.CancelledError:
-            content = [{"type": "text", "text": partial.text}] if partial.text else []
-            cut = partial.reply(content)
-            if content or cut.usage.prompt:
+            cut = partial.reply(partial.text)
+            if cut.content or cut.usage.prompt:
                 self._keep(cut, request, purpose)
             raise
         except ModelError as error:
@@ -144,6 +154,6 @@ class ModelSession:
             self.emit(CallFinished(entry.usage, entry.cost_usd, entry.stop_reason))
 
     def _keep_broken_off(self, partial: PartialReply, request: Request) -> None:
-        attempt = partial.reply([])
+        attempt = partial.reply("")
         if attempt.usage.prompt:
             self._keep(replace(attempt, stop_reason=None), request, BROKEN_ATTEMPT)

@@ -27,6 +27,7 @@ from .denials import denial_error
 from .feature import IncomingMessage, Turn, Veto
 from .model_call import last_text
 from .odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
+from .stuck import end_unless_allowed
 from .user_messages import hear
 
 NextMessage = Callable[[], Content | None]  # takes the next message of the user, if there is one
@@ -110,7 +111,8 @@ async def _until_answered(agent: AgentState, hear_next: Callable[[], Any]) -> st
             agent.handle.record_queued_messages()
         if not is_final and (answer := await features.step_finished()) is not None:
             return answer
-        odd.count(reply, notice)
+        if too_many := odd.count(reply, notice):
+            await end_unless_allowed(agent.handle, too_many)
         if told := go_on or notice:
             agent.record(User(content=told, source="notice"))
 

@@ -25,8 +25,8 @@ class Reply:
     """A finished reply."""
 
     content: list[Block]
-    # `end_turn`, `tool_use`, `max_tokens`, `refusal`, `pause_turn` (the model goes on by itself) or
-    # `model_context_window_exceeded`
+    # `end_turn`, `tool_use`, `max_tokens`, `refusal`, `pause_turn` (the model goes on by itself),
+    # `model_context_window_exceeded`, or one of ours (`context.view`)
     stop_reason: str | None
     usage: Usage
     model: str
@@ -36,6 +36,7 @@ class Reply:
     # How the request was sent, as the log keeps it: `protocol`, `sha256` of its bytes, and what the
     # protocol needs to build them again. Empty where the model does not say.
     sent: Mapping[str, Any] = field(default_factory=dict)
+    repeats: str = ""  # the text for whose repetition it was stopped
 
 
 ReplyStream = AsyncGenerator[Delta | Reply, None]

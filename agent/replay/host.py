@@ -87,6 +87,9 @@ class ReplayHost:
     def has_compaction(self) -> bool:
         return False  # nobody is asked, or a writer of words
 
+    def has_one_slot(self) -> bool:
+        return False
+
     def cache_is_cold(self) -> bool:
         return self.cache.is_cold(self.clock)
 

@@ -24,6 +24,7 @@ from ctxagent.agent.session.ledger import Ledger
 from ctxagent.tools.base import Context, Output, Params, Tool
 
 from ..support.sessions.conversation import Conversation
+from ..support.sessions.setup import long_text
 from .test_engine import RECORD
 
 WINDOW = 32_000
@@ -207,7 +208,7 @@ def test_rules_without_room_stay_in_the_record_and_come_back(project: Path) -> N
         if is_summary_question(str(request.messages[-1]["content"][-1].get("text", ""))):
             listed = "\n".join(f'- "{rule}"' for rule in named)
             return Step(text=f"## User Rules\n{listed}\n{RECORD}")
-        return Step(text="It goes on. " * 2_000)
+        return Step(text=long_text(8_000))
 
     project.mkdir()
     talk = Conversation(project, answer, tools=[Bash()], window=WINDOW, policy=BARE)
@@ -259,7 +260,7 @@ def test_the_end_of_the_ladder_says_why(project: Path) -> None:
     assert finished.status == "limit"
     told = str((finished.error or {})["message"])
     assert "cannot be made to fit: preserve.strict is set, and" in told
-    assert "The largest items: #" in told
+    assert "The largest parts: " in told
 
 
 @pytest.mark.slow

@@ -186,7 +186,7 @@ def test_off_and_remind(project: Path) -> None:
     finished = talk.say("count")
     assert finished.status == "limit"
     assert finished.error is not None
-    assert "The largest items: #" in finished.error["message"]
+    assert "The largest parts: #" in finished.error["message"]
     assert talk.of(Mask) == []
     assert "/compact" in str(finished.error["message"])
     assert talk.say("more").status == "limit"  # and still no loop, no request

@@ -109,7 +109,8 @@ def test_answers_are_the_persons_words_in_every_summary(place: Place) -> None:
             return steps.pop()
         if len(summaries) >= 2:
             return Say("Done.")
-        return Say(tools=[("Bash", {"command": "seq -f 'words of it %g' 900"})])
+        command = f"seq -f 'words of it %g' {len(body['messages'])} 900"
+        return Say(tools=[("Bash", {"command": command})])
 
     with Server(play, strict=True, window=24_000) as server:
         done = place.run(

@@ -20,7 +20,7 @@ from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.ui.headless import Headless
 
 from ..support.command import COMMAND, PATIENCE, Place, comes, running
-from ..support.server.loopback import Fail, Say, Server
+from ..support.server.loopback import Body, Fail, Say, Server
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def document(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
 def test_fifty_calls_in_one_run(place: Place) -> None:
     (place.project / "a.txt").write_text("alpha\nbeta\n")
     calls = [
-        ("Bash", {"command": "echo hello; exit 3"}),
+        ("Bash", {"command": "echo hello $RANDOM; exit 3"}),
         ("Read", {"path": "a.txt"}),
         ("Grep", {"pattern": "al", "output_mode": "content"}),
         ("Glob", {"pattern": "*.txt"}),
@@ -711,8 +711,10 @@ def test_a_session_that_cannot_be_recorded_at_all(place: Place) -> None:
 
 
 def test_a_session_that_can_be_recorded_no_further(place: Place) -> None:
-    long = ("Bash", {"command": "seq 4000"})
-    with Server(lambda body: Say(tools=[long])) as server:
+    def play(body: Body) -> Say:
+        return Say(tools=[("Bash", {"command": f"seq {len(body['messages'])} 4000"})])
+
+    with Server(play) as server:
         result = limited(place, 160, place.server(server.url))
     assert (result["exit_code"], result["error"]["type"]) == (1, "RecordError")
     calls = [e for e in place.entries() if e["kind"] == "assistant"]

@@ -15,6 +15,7 @@ from ctxagent.agent.loop.feature import Feature
 from ..compaction.test_engine import RECORD
 from ..support.command import AS_MODULE, Place
 from ..support.server.loopback import Body, Fail, Say, Server, Step, flat
+from ..support.sessions.setup import long_text
 from ..support.terminal.screen import Terminal
 from .test_engine_http import asks_for_a_record
 
@@ -345,7 +346,7 @@ def test_several_in_one_file_that_raise_in_the_terminal(place: Place) -> None:
 
     def answer(body: Body) -> Step:
         is_first = len(body["messages"]) == 1
-        return Say(RECORD) if asks_for_a_record(body) else Say("long " * 5_000 * is_first + "Done.")
+        return Say(RECORD if asks_for_a_record(body) else long_text(5_000 * is_first) + "Done.")
 
     with Server(answer) as server:
         little = ("-c", "compact.keep_tokens=0", "-c", "compact.keep_messages=1")

@@ -13,14 +13,20 @@ import pytest
 from ctxagent.agent.compaction.document import SummaryDocument, UserRule
 from ctxagent.agent.compaction.summary.request import summary_question, summary_text
 from ctxagent.agent.compaction.summary.user_messages import messages_section
+from ctxagent.agent.context.view import REPEATED
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.context.word_classes import count_word_classes
 from ctxagent.agent.features import instructions, prompt
+from ctxagent.agent.features.loops import notice
+from ctxagent.agent.features.repeated_calls import CallMade, Repetition
 from ctxagent.agent.features.subagent_types import built_in_types
+from ctxagent.agent.loop.odd_replies import continuation_prompt
 from ctxagent.agent.loop.turn import run_turn
+from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.prompts import prompt_text
+from ctxagent.agent.session.entries import Usage
 from ctxagent.agent.session.user_messages import LoggedMessage
 
 from ..support.sessions.conversation import Conversation
@@ -72,6 +78,17 @@ def test_what_is_asked_for_a_summary_and_what_stands_for_the_conversation() -> N
     )
     text = summary_text(document, Path("/s/20260101"), {7: "ticket 4711"}, messages=messages)
     check("summary.md", f"{question}\n\n---\n\n{text}\n")
+
+
+def test_what_a_model_is_told_that_repeats_itself() -> None:
+    calls = [CallMade("Bash", f'{{"command": "cat {name}.txt"}}', "", False) for name in "ab"]
+    reply = Reply([], REPEATED, Usage(), "m", repeats="Let me look again. ")
+    told = [
+        notice(Repetition((calls[0],), 3, is_told=False, is_over=False)),
+        notice(Repetition(tuple(calls), 3, is_told=False, is_over=False)),
+        str(continuation_prompt(reply)),
+    ]
+    check("loops.md", "\n\n---\n\n".join(told) + "\n")
 
 
 def test_what_init_sends_as_the_persons_words() -> None:

@@ -15,6 +15,7 @@ from ctxagent.agent.compaction.summary.request import COMPRESSED_MARK, is_summar
 
 from ..support.command import Place, comes
 from ..support.server.loopback import Body, Say, Server
+from ..support.sessions.recording import USELESS
 from ..support.terminal.screen import Terminal
 from .test_stream_input import talk
 
@@ -259,20 +260,21 @@ class Keeper:
     """
 
     def __init__(self) -> None:
-        self.queue, self.until, self.summaries = list[Say](), 0, 0
+        self.queue, self.until, self.summaries, self.calls = list[Say](), 0, 0, 0
         self.stood = set[str]()
 
     def __call__(self, body: Body) -> Say:
         if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
             self.summaries += 1
-            return Say("nothing that is of use")
+            return Say(USELESS)
         if (first := texts(body)[0]).startswith(COMPRESSED_MARK):
             self.stood.add(first)
         if self.queue:
             return self.queue.pop(0)
         if len(self.stood) >= self.until:
             return Say("Enough for now; the rest is open.")
-        return Say(tools=[("Bash", {"command": "seq -f 'words of it %g' 900"})])
+        self.calls += 1
+        return Say(tools=[("Bash", {"command": f"seq -f 'words of it %g' {self.calls} 900"})])
 
 
 def of_turns(requests: list[Body]) -> list[Body]:

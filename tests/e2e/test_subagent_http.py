@@ -20,6 +20,7 @@ from ctxagent.agent.session.totals import Totals
 from ..compaction.test_engine import RECORD
 from ..support.command import PATIENCE, Place, comes, running
 from ..support.server.loopback import Body, Say, Server, Step, flat
+from ..support.sessions.setup import long_text
 from .test_engine_http import asks_for_a_record
 
 WINDOW = 32_000
@@ -95,7 +96,7 @@ def test_three_at_once_each_through_ten_windows(place: Place) -> None:
         if number <= ROUNDS:
             command = f"seq -f 'item %g of {word}{number}' {LINES}"
             return Say(f"Part {number}.", tools=[("Bash", {"command": command})])
-        return Say(f"All of {word} counted. " + "It is long. " * 2_000)
+        return Say(f"All of {word} counted. " + long_text(8_000))
 
     cast = Cast([tasks("red", "green", "blue"), Say("All counted.")], child)
     options = ("--output-format", "json", "--context-window", str(WINDOW))

@@ -320,7 +320,9 @@ def test_one_that_never_stops_is_ended_by_the_limit(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path,
         [Step(tools=[task("t", "ask: t")]), Step(text="Done.")],
-        lambda talk, prompt, number: Step("Again.", tools=[("Bash", {"command": "echo x"})]),
+        lambda talk, prompt, number: Step(
+            "Again.", tools=[("Bash", {"command": f"echo {number}"})]
+        ),
         bounds=Budget(calls=12),
     )
     finished = talk.say("go")

@@ -62,6 +62,7 @@ from ..compaction.test_engine import RECORD
 from ..e2e.test_engine_http import asks_for_a_record
 from ..support.server.loopback import Body, Fail, Say, Server, Step
 from ..support.server.validator import validate
+from ..support.sessions.setup import long_text
 from ..tools.test_read import png
 
 MODEL, OTHER = "claude-sonnet-5-5", "claude-opus-5-5"
@@ -376,7 +377,7 @@ def test_a_summary_in_parts_and_an_examination(tmp_path: Path) -> None:
             return Say(RECORD)
         if "The record:" in asked:
             return Say("1: unknown")
-        return Say("Half a pair: \ud83d. " + "word " * 7_000)
+        return Say("Half a pair: \ud83d. " + long_text(7_000))
 
     with Server(answer) as server:
         start = launch(tmp_path, server.url, window=36_000)
@@ -407,10 +408,10 @@ def test_what_was_taken_out_was_not_sent_either(tmp_path: Path) -> None:
     shape = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     steps = [
         Say(
-            f"It may be {TOKEN}. " + "word " * 2_000,
+            f"It may be {TOKEN}. " + long_text(2_000),
             tools=[("Bash", {"command": f"printf %s {shape}; echo"})],
         ),
-        Say("Seen. " + "word " * 2_000),
+        Say("Seen. " + long_text(2_000)),
         Say(RECORD),
         Say("Done."),
     ]

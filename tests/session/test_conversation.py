@@ -25,6 +25,7 @@ from ctxagent.agent.session.store import Project
 
 from ..compaction.test_engine import RECORD, asks_for_a_record
 from ..support.sessions.conversation import Conversation
+from ..support.sessions.setup import long_text
 
 SAID: list[Entry] = [
     User(content="Ünder way?"),
@@ -176,7 +177,7 @@ def test_who_only_reads_leaves_it_alone(log: Log) -> None:
 @pytest.mark.slow
 def test_no_compaction_and_no_undo_changes_it(tmp_path: Path) -> None:
     def step(request: Request) -> Step:
-        return Step(text=RECORD if asks_for_a_record(request) else "Noted. " * 1_000)
+        return Step(text=RECORD if asks_for_a_record(request) else long_text(2_000))
 
     (tmp_path / "p").mkdir()
     policy = replace(DEFAULT, keep_tokens=0, keep_messages=2)

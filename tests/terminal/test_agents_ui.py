@@ -44,6 +44,7 @@ from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.server.validator import validate
 from ..support.sessions.conversation import Conversation
+from ..support.sessions.setup import long_text
 from ..support.terminal.command_line import CommandDesk
 from ..support.terminal.screen import Terminal
 from ..support.terminal.seat import Desk, Glass, Seat, drive
@@ -476,7 +477,7 @@ def test_a_subagent_in_a_plain_terminal_and_in_headless_runs(tmp_path: Path) -> 
 
 def test_cost_has_compaction_apart(tmp_path: Path) -> None:
     few = replace(DEFAULT, keep_tokens=0, keep_messages=1)
-    steps = [Step(text="word " * 2_000), Step(text="Two."), Step(text=RECORD)]
+    steps = [Step(text=long_text(2_000)), Step(text="Two."), Step(text=RECORD)]
     talk = Conversation(tmp_path, steps, policy=few)
     talk.say("one")
     talk.say("two")

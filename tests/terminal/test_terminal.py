@@ -12,6 +12,7 @@ import pytest
 
 from ..support.command import AS_MODULE, Place, comes, gone, running
 from ..support.server.loopback import Say, Server
+from ..support.sessions.setup import long_text
 from ..support.terminal.screen import Terminal
 
 
@@ -249,7 +250,7 @@ def test_a_summary_is_edited_in_the_persons_editor(place: Place) -> None:
         'read key; sed -i s/Talk/Speak/ "$1"; echo "got $key"\n'
     )
     editor.chmod(0o755)
-    with Server([Say("word " * 2_000), Say("Two."), Say(record), Say("Three.")]) as server:
+    with Server([Say(long_text(2_000)), Say("Two."), Say(record), Say("Three.")]) as server:
         env = {**place.server(server.url), "EDITOR": str(editor)}
         little = ("-c", "compact.keep_tokens=0", "-c", "compact.keep_messages=1")
         terminal = Terminal(*little, cwd=place.project, env=env)

@@ -25,6 +25,7 @@ from ctxagent.agent.session.log import read_log
 from ctxagent.agent.ui.repl.repl import Repl
 from ctxagent.agent.ui.terminal.output import BatchedOutput
 
+from ..support.sessions.setup import long_text
 from ..support.terminal.seat import (
     CTRL_C,
     CTRL_D,
@@ -182,7 +183,7 @@ def test_an_edit_shows_its_diff_before_and_after(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_streaming_is_interrupted(tmp_path: Path, key: str) -> None:
-    desk = Desk(tmp_path, Step(text="word " * 5_000), Step(text="Fresh."), pace=0.005)
+    desk = Desk(tmp_path, Step(text=long_text(5_000)), Step(text="Fresh."), pace=0.005)
 
     async def act(seat: Seat) -> None:
         seat.say("talk")
@@ -347,7 +348,7 @@ RECORD = (
     "## Session Intent\nTalk.\n\n## Key Decisions\n1. None yet.\n\n"
     "## Current State\nPhase: talking\n\n## Next Steps\n1. Wait.\n"
 )
-LONG = "word " * 2_000
+LONG = long_text(2_000)
 
 
 @pytest.mark.slow
@@ -449,7 +450,7 @@ def test_ctrl_c_clears_then_leaves(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_leaving_ends_a_running_turn(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
+    desk = Desk(tmp_path, Step(text=long_text(5_000)), pace=0.005)
 
     async def act(seat: Seat) -> None:
         seat.say("talk")
@@ -655,7 +656,7 @@ def test_init_is_a_turn_that_is_seen_and_asked_about(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_looking_does_not_wait_for_the_turn(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
+    desk = Desk(tmp_path, Step(text=long_text(5_000)), pace=0.005)
 
     async def act(seat: Seat) -> None:
         seat.say("talk")
@@ -888,7 +889,7 @@ def test_vi_keys(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_words_that_were_not_sent_are_named_on_leaving(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, Step(text="word " * 5_000), pace=0.005)
+    desk = Desk(tmp_path, Step(text=long_text(5_000)), pace=0.005)
 
     async def act(seat: Seat) -> None:
         seat.say("talk")
@@ -983,7 +984,7 @@ def test_going_on_shows_where_it_was_left(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [ESC, CTRL_C])
 def test_an_interrupt_ends_a_script(tmp_path: Path, key: str) -> None:
-    desk = Desk(tmp_path, Step(text="word " * 5_000), Step(text="Never."), pace=0.005)
+    desk = Desk(tmp_path, Step(text=long_text(5_000)), Step(text="Never."), pace=0.005)
     glass = Glass()
 
     async def play(keys: PipeInput) -> int:

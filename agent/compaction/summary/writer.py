@@ -7,8 +7,8 @@ asked for a summary of its own (`block`). Cancelling changes nothing.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -36,6 +36,7 @@ from .request import (
 )
 from .resolved_errors import claim_lines, open_failures_text, resolution_rows
 from .supersede import Superseded, claimed, without_superseded
+from .unusable import UnusableSummaries
 from .user_rules import quoted_rules
 
 MAX_ATTEMPTS = 2
@@ -55,6 +56,7 @@ class SummaryDraft:
     resolved: tuple[dict[str, Any], ...] = ()  # what it says of earlier failures, to be recorded
     superseded: tuple[Superseded, ...] = ()  # entries of the summary before that no longer hold
     by_api: BlockSummary | None = None  # the API wrote it
+    unusable: Mapping[str, Any] = field(default_factory=dict)  # the model's so far, to be recorded
 
 
 def _ignore(event: Event) -> None:
@@ -67,13 +69,15 @@ class SummaryWriter:
 
     host: EngineHost
     policy: Policy
+    unusable: UnusableSummaries = field(default_factory=UnusableSummaries)
 
     async def write(
         self, cut: Cut, instructions: str = "", *, emit: Emit = _ignore, by_api: bool = True
     ) -> SummaryDraft:
         """Write a document for the span of `cut`, merged with the summary that stands. With
         `by_api` the API may write one that nobody can edit, if the policy says so."""
-        previous, problem = document_of(self.host.view.summary), ""
+        previous, problem, is_answered = document_of(self.host.view.summary), "", False
+        model = self.policy.model or self.host.model_id
         spent: float | None = 0.0
         with waiting(emit, "writing a summary"):
             if self.policy.summarizer == "mechanical":
@@ -82,6 +86,8 @@ class SummaryWriter:
                 draft, spent = await self._ask_api(cut, instructions)
                 if draft:
                     return draft
+            if self.unusable.is_over(model):
+                return replace(self._from_ledger_after(previous), cost_usd=spent)
             for _ in range(MAX_ATTEMPTS):
                 window = self.host.current_window()  # again: the agent has worked on meanwhile
                 ledger = self.host.ledger
@@ -91,12 +97,13 @@ class SummaryWriter:
                 except ModelError as error:
                     problem = error.message
                     break
-                spent = _with_costs(spent, replies)
+                spent, is_answered = _with_costs(spent, replies), True
                 texts = [text_of(reply.content) for reply in replies]
                 problem = "it is empty"
                 if texts:
                     problem = why_unusable(texts[-1], replies[-1].stop_reason, window)
                 if not problem:
+                    self.unusable.clear()
                     new, gone = await asyncio.to_thread(self._read, texts, previous)
                     resolved = resolution_rows(new.errors, "model", ledger, failures)
                     document = merge(without_superseded(previous or SummaryDocument(), gone), new)
@@ -109,8 +116,16 @@ class SummaryWriter:
                         superseded=gone,
                     )
         text = f"the model's summary was not usable ({problem}); made from the ledger"
+        if is_answered:
+            self.unusable.add(model)
+        if self.unusable.is_over(model):
+            text += f". {model} is not asked for summaries any more; /model takes another model"
         self.host.emit(Notice("warning", text))
-        return replace(self.from_ledger(previous), cost_usd=spent)
+        return replace(self._from_ledger_after(previous), cost_usd=spent)
+
+    def _from_ledger_after(self, previous: SummaryDocument | None) -> SummaryDraft:
+        """Make a summary from records in place of one that was not usable."""
+        return replace(self.from_ledger(previous), unusable=self.unusable.note())
 
     async def _ask_api(
         self, cut: Cut, instructions: str

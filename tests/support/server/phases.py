@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..command import AS_MODULE, COMMAND, Place
+from ..sessions.setup import long_text
 from ..terminal.screen import Terminal
 from .loopback import Fail, Say, Server, Step
 
@@ -99,11 +100,11 @@ PHASES: dict[str, Phase] = {
         "4 subagents", processes=8,
     ),
     "compact": Phase(
-        (Say("word " * 2_000), Say("Two."), Say(fault="mute")), "writing",
+        (Say(long_text(2_000)), Say("Two."), Say(fault="mute")), "writing",
         words=("one", "two", "/compact"), arguments=LITTLE,
     ),
     "hook": Phase(
-        (Say("word " * 2_000), Say("Two."), Say(fault="mute")), "at it",
+        (Say(long_text(2_000)), Say("Two."), Say(fault="mute")), "at it",
         words=("one", "two", "/compact"), arguments=LITTLE, prepare=hook, processes=1,
     ),
     "import": Phase((Say(fault="mute"),), "waiting for the model", prepare=gate),

@@ -41,6 +41,11 @@ from ctxagent.tools.plan import PlanTool
 from ctxagent.tools.task import TaskTool
 
 
+def long_text(count: int) -> str:
+    """A text of so many words, a token or so each, that repeats nothing."""
+    return "".join(f"word {n} " for n in range(count // 2))
+
+
 def every_tool(types: Sequence[AgentType] = ()) -> list[Tool[Any]]:
     """All tools of a session without skills, servers and searches."""
     found = [*base_tools(), AskUserTool(), PlanTool()]

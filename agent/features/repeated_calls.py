@@ -1,0 +1,177 @@
+"""Find calls that a model repeats with the same results: one call, or a short cycle of calls.
+
+The state is folded from the entries of the log, so it is the same after a resume. A call costs the
+same time in every session: the newest calls are compared with the few before them.
+"""
+
+import hashlib
+import json
+import re
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any
+
+from ..context.request import PAUSED_STOP_REASON
+from ..loop.stuck import LOOP_TOPIC
+from ..models.base import text_of
+from ..permissions.rules import TOOL_NAMES
+from ..session.entries import Assistant, Block, End, Entry, Note, ToolResult, User
+from ..session.searches import SEARCH_TOOL, is_search, query_of
+
+MAX_PERIOD = 4  # calls of a cycle
+TIMES_UNTIL_NOTICE = 3  # that the calls were made when the model is told
+TIMES_AFTER_NOTICE = 3  # that they are made again until the turn ends
+# A call that waits for something, or a tool that is not ours and may act without saying so, may be
+# repeated this many times as often.
+PATIENCE_FACTOR = 5
+WAIT_SECONDS = 5.0  # a call that takes as long waits for something
+DETAIL = "repeats"  # the key of a notice: period, times
+
+# Differ from one run of a command to the next, whatever it found.
+_VARYING = re.compile(
+    r"\b\d+(?:\.\d+)?\s?(?:s|ms|us|µs|ns|sec|secs|seconds?)\b|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b"
+    r"|\b0x[0-9a-fA-F]+\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CallMade:
+    """A call with its result."""
+
+    tool: str
+    arguments: str  # JSON
+    result: str  # a digest
+    waits: bool = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """Calls that were repeated."""
+
+    calls: tuple[CallMade, ...]
+    times: int
+    is_told: bool  # the model was told
+    is_over: bool  # the model was told and went on
+
+    def details(self) -> dict[str, Any]:
+        """Return the details of the notice that tells the model."""
+        return {DETAIL: {"period": len(self.calls), "times": self.times}}
+
+
+@dataclass(slots=True)
+class RepeatedCalls:
+    """The newest calls of a conversation, and how often they were repeated."""
+
+    _open: dict[str, Block | CallMade] = field(default_factory=dict)  # of the newest reply, by id
+    _unanswered: int = 0  # of these
+    _newest: deque[CallMade] = field(default_factory=lambda: deque(maxlen=MAX_PERIOD))
+    # By period: how many calls in a row equal the call that many calls before them.
+    _equal: list[int] = field(default_factory=lambda: [0] * (MAX_PERIOD + 1))
+    _told: tuple[int, int] | None = None  # the period and the times that the model was told of
+    _at: str = ""  # when the last entry was recorded
+
+    def add(self, entry: Entry) -> None:
+        """Fold one more entry."""
+        if resets(entry):
+            self._open, self._told, self._equal = {}, None, [0] * (MAX_PERIOD + 1)
+            self._newest.clear()
+        elif isinstance(entry, Assistant) and entry.purpose == "turn":
+            self._open = {call["id"]: call for call in _calls(entry)}
+            self._unanswered = len(self._open)
+            if entry.stop_reason != PAUSED_STOP_REASON:  # a pause: odd replies are counted
+                for block in filter(is_search, entry.content):
+                    query = json.dumps({"query": query_of(block)})
+                    self._push(CallMade(SEARCH_TOOL, query, "", waits=False))
+        elif isinstance(entry, ToolResult):
+            self._add_result(entry)
+        elif isinstance(entry, User) and isinstance(told := entry.details.get(DETAIL), Mapping):
+            period, times = told.get("period"), told.get("times")
+            if isinstance(times, int) and isinstance(period, int) and 0 < period <= MAX_PERIOD:
+                self._told = period, times
+        self._at = entry.at
+
+    def _add_result(self, entry: ToolResult) -> None:
+        call = self._open.get(entry.tool_use_id)
+        if not isinstance(call, dict):
+            return
+        name, arguments = str(call.get("name")), json.dumps(call.get("input"), sort_keys=True)
+        is_foreign = name == "Mcp" or name not in TOOL_NAMES
+        waits = bool(entry.details.get("running")) or (is_foreign and not entry.is_error)
+        waits = waits or _seconds_between(self._at, entry.at) >= WAIT_SECONDS
+        self._open[entry.tool_use_id] = CallMade(name, arguments, _digest(entry), waits)
+        self._unanswered -= 1
+        if not self._unanswered:  # in the order of the reply, whichever ended first
+            made, self._open = self._open, {}
+            for each in made.values():
+                if isinstance(each, CallMade):
+                    self._push(each)
+
+    def _push(self, call: CallMade) -> None:
+        for period in range(1, MAX_PERIOD + 1):
+            is_equal = len(self._newest) >= period and self._newest[-period] == call
+            self._equal[period] = self._equal[period] + 1 if is_equal else 0
+        self._newest.append(call)
+        if self._told and not self._equal[self._told[0]]:
+            self._told = None
+
+    def found(self) -> Repetition | None:
+        """Return the calls that were repeated so often that something must be done."""
+        for period in range(1, MAX_PERIOD + 1):
+            times = self._equal[period] // period + 1
+            if times < TIMES_UNTIL_NOTICE:
+                continue
+            calls = tuple(self._newest)[-period:]
+            factor = PATIENCE_FACTOR if any(call.waits for call in calls) else 1
+            is_told = self._told is not None and self._told[0] == period
+            last = self._told[1] + TIMES_AFTER_NOTICE * factor if self._told and is_told else 0
+            if times >= TIMES_UNTIL_NOTICE * factor:
+                return Repetition(calls, times, is_told, is_told and times >= last)
+        return None
+
+
+def resets(entry: Entry) -> bool:
+    """Return True if repetitions are counted from this entry on: the model has answered, a limit
+    has ended the turn, or the user lets the model go on."""
+    if isinstance(entry, Assistant):
+        is_answer = entry.purpose == "turn" and entry.stop_reason in ("end_turn", "stop_sequence")
+        return is_answer and not _calls(entry) and bool(text_of(entry.content).strip())
+    if isinstance(entry, End):
+        return entry.status == "limit"
+    return isinstance(entry, Note) and entry.topic == LOOP_TOPIC
+
+
+def newest_part(entries: Iterable[Entry], most: int) -> list[Entry]:
+    """Return the entries that count, at most so many, of a log that is given newest first."""
+    found = list[Entry]()
+    for entry in entries:
+        if resets(entry) or len(found) == most:
+            break
+        found.append(entry)
+    return found[::-1]
+
+
+def _calls(entry: Assistant) -> list[Block]:
+    return [block for block in entry.content if block.get("type") == "tool_use" and "id" in block]
+
+
+def _digest(entry: ToolResult) -> str:
+    """Return a digest of a result, without what differs each time: durations, the time of day,
+    addresses in memory, and the name of the file that has all of it."""
+    content = entry.content
+    text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
+    names = [PurePath(entry.offloaded).name, f"#{entry.seq}"] if entry.offloaded else []
+    for name in names:
+        text = text.replace(name, "")
+    text = f"{entry.is_error} {_VARYING.sub('', text)}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _seconds_between(begin: str, end: str) -> float:
+    """Return the seconds between the times of two entries, 0 where one has no time."""
+    try:
+        return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
+    except (ValueError, TypeError):
+        return 0.0

@@ -1,0 +1,48 @@
+"""Find text that repeats at the end of a stream, exactly and many times."""
+
+import re
+
+CHECKED_CHARS = 256  # new ones, until the text is checked again
+MIN_TIMES = 6  # that the text is repeated
+MIN_CHARS = 3_000  # that sentences and their repetitions have
+# The same of text without sentences: tables, drawings and lists of numbers may repeat their lines.
+MIN_PLAIN_CHARS = 8_000
+MAX_TAIL_CHARS = 16_000  # that are kept, so a sixth of them is the longest text that is found
+
+_SUFFIX_CHARS = 128  # whose last occurrence is looked for
+# Four words in a row, or as many letters of a script that may have no spaces.
+_SENTENCE = re.compile(
+    r"\b[^\W\d_]{2,}(?:[ \n,;:'’-]+[^\W\d_]+){3}|[^\W\d_\x00-\x7f]{8}",
+)
+
+
+class RepeatedText:
+    """The end of a text that streams in."""
+
+    def __init__(self) -> None:
+        self._tail = ""
+        self._unchecked = 0
+
+    def add(self, text: str) -> str:
+        """Add text. Return what the whole text repeats at its end, "" for nothing."""
+        self._tail += text
+        self._unchecked += len(text)
+        if self._unchecked < CHECKED_CHARS:
+            return ""
+        self._tail, self._unchecked = self._tail[-MAX_TAIL_CHARS:], 0
+        return repeated_end(self._tail)
+
+
+def repeated_end(text: str) -> str:
+    """Return what a text repeats at its end, "" for nothing."""
+    suffix = text[-_SUFFIX_CHARS:]
+    place = text.rfind(suffix, 0, len(text) - 1)
+    if place < 0:
+        return ""
+    period = len(text) - len(suffix) - place
+    unit = text[-period:]
+    least = MIN_CHARS if _SENTENCE.search(2 * unit) else MIN_PLAIN_CHARS
+    stretch = text[-max(least, MIN_TIMES * period) :]
+    if len(stretch) < least or len(stretch) < MIN_TIMES * period:
+        return ""
+    return unit if stretch[period:] == stretch[:-period] else ""

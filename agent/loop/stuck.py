@@ -1,0 +1,29 @@
+"""The end of a turn in which the model gets no further, unless the user lets it go on."""
+
+from ..errors import CtxagentError
+from ..events import FormQuestion, Question
+from ..session.entries import Note, User
+from .session_handle import SessionHandle
+
+LOOP_TOPIC = "loop"  # of the note about a user who lets the model go on
+STOP, GO_ON = "Stop", "Go on"
+_CHOICES = (
+    (STOP, "end the turn"),
+    (GO_ON, "let the model try again; type something else to tell it what to do"),
+)
+
+
+async def end_unless_allowed(handle: SessionHandle, error: CtxagentError) -> None:
+    """Ask the user whether the model may go on. Raises the error if it may not, or if nobody can be
+    asked."""
+    if handle.ask is None:
+        raise error
+    why = f"{error.message[:1].upper()}{error.message[1:]}"
+    form = FormQuestion(f"{why}. Go on?", _CHOICES)
+    answer = await handle.ask(Question("AskUser", form.text, {}, "", "", form=[form]))
+    said = answer.words[0] if answer and answer.allow and answer.words else STOP
+    if said == STOP:
+        raise error
+    handle.record(Note(topic=LOOP_TOPIC, text=f"allowed to go on: {error.message}"))
+    if said != GO_ON:
+        handle.record(User(content=said, mid_turn=True))
