@@ -299,12 +299,12 @@ class Tool(ABC, Generic[P]):
 
     def schema(self) -> dict[str, Any]:
         """Return the tool as the Messages API takes it: name, description, input_schema."""
-        schema = deepcopy(_input_schema(self.Params))
+        schema = deepcopy(input_schema(self.Params))
         return {"name": self.name, "description": self.description, "input_schema": schema}
 
 
 @lru_cache
-def _input_schema(params: type[Params]) -> dict[str, Any]:
+def input_schema(params: type[Params]) -> dict[str, Any]:
     """Return the schema of a tool's parameters, which pydantic takes a millisecond to make."""
     given = untitled(params.model_json_schema())
     schema: dict[str, Any] = _brief(given, given.pop("$defs", {}))
