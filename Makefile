@@ -44,10 +44,14 @@ soak: $(STAMP)
 	SEARCHES=2000 $(BIN)/pytest -n 2 tests/security/attacks/test_exchanged_folders.py
 
 # A small real model plays small tasks; it is installed into .real (200 MB). SESSIONS=FOLDER has
-# recorded sessions to summarise, THREADS=1 is for a busy machine.
+# recorded sessions to summarise, THREADS=1 is for a busy machine, PRESET=small is for small models.
 THREADS ?= 2
+PRESET ?= default
+PROTOCOL ?= messages
+REAL_OPTIONS = --threads $(THREADS) --preset $(PRESET) --protocol $(PROTOCOL)
 real: $(STAMP) .real/.installed
-	nice $(BIN)/python -m ctxagent.tests.real.run --threads $(THREADS) $(if $(SESSIONS),--sessions $(SESSIONS))
+	nice $(BIN)/python -m ctxagent.tests.real.run $(REAL_OPTIONS) \
+		$(if $(SESSIONS),--sessions $(SESSIONS))
 
 .real/.installed: tests/real/requirements.txt
 	$(PYTHON) -m venv .real

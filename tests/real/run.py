@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -42,6 +42,7 @@ RUN_S = 400.0  # bound of one run; on idle cores the slowest takes a quarter
 MAX_REPEATS = 5  # identical calls with identical results in a row
 MAX_SUMMARY_CALLS = 2  # of the model, for one compaction
 RECORDED_TOKENS = 5_000  # of a recorded session, before its summary
+MIN_STEPS = 8  # of it, messages and replies
 SESSIONS = 5
 TASKS = {
     "list": "List the files in this directory.",
@@ -62,6 +63,11 @@ FILES = {
     "old.txt": "content\n",
     "junk.tmp": "x\n",
     "log.txt": "started\n",
+}
+# The model's ID by wire protocol, the variable with the address, and what the address ends in.
+PROTOCOLS = {
+    "messages": ("smollm2", "ANTHROPIC_BASE_URL", ""),
+    "chat": ("llamacpp/smollm2", "LLAMACPP_BASE_URL", "/v1"),
 }
 Json = dict[str, Any]
 
@@ -104,6 +110,7 @@ class Desk:
 
     place: Place
     flags: Sequence[str]
+    server: Mapping[str, str]  # the variable with its address
     runs: list[Run] = field(default_factory=list)
 
     def reset(self) -> None:
@@ -114,7 +121,7 @@ class Desk:
             (self.place.project / name).write_text(text)
         subprocess.run(["git", "init", "-q"], cwd=self.place.project, check=True)
 
-    def run(self, name: str, *arguments: str, codes: Sequence[int] = (0, 1, 4)) -> Run:
+    def run(self, name: str, *arguments: str, codes: Sequence[int] = (0, 1, 4, 5)) -> Run:
         """Run the command with a bound, and check what it leaves."""
         run, began, known = Run(name), time.monotonic(), set(self.place.logs())
         with self.start(*arguments) as process:
@@ -130,14 +137,14 @@ class Desk:
             run.wrong.append(f"exit code {run.code}: {err.strip()[-200:]}")
         if "Traceback" in err:
             run.wrong.append(f"a traceback: {err.strip()[-300:]}")
-        run.status = _status(out)
+        run.status = _status(out) or (err.strip().rpartition("\n")[2][:200] if run.code else "")
         self.check(run, [log for log in self.place.logs() if log not in known])
         self.runs.append(run)
-        print(_line(run), file=sys.stderr, flush=True)
+        print(f"{run.name}: {run.seconds:.0f} s", file=sys.stderr, flush=True)
         return run
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        env = self.place.environ({"ANTHROPIC_API_KEY": "none", "OPENAI_API_KEY": "none"})
+        env = self.place.environ({"ANTHROPIC_API_KEY": "none", **self.server})
         pipe = subprocess.PIPE
         return self.place.start(*self.flags, *arguments, env=env, stdout=pipe, stderr=pipe)
 
@@ -233,12 +240,12 @@ def play_errors(desk: Desk) -> None:
     """Settings that cannot work: the error names the one to change."""
     desk.reset()
     cases = {
-        "no server": ("model.base_url", f"model.base_url=http://127.0.0.1:{_free_port()}"),
+        "no server": ("base_url", f"model.base_url=http://127.0.0.1:{_free_port()}"),
         "tiny window": ("context_window", "model.context_window=1500"),
     }
     for name, (named, setting) in cases.items():
         run = desk.run(name, "-c", setting, "-c", "model.overload_wait=0", "-p", "Say hello.")
-        if named not in run.output.replace("-", "_"):
+        if named not in run.output.replace("-", "_").lower():
             run.wrong.append(f"{named} is not named: {run.output.strip()[-300:]}")
 
 
@@ -250,7 +257,8 @@ def play_summaries(desk: Desk, folder: Path | None) -> None:
         logs = logs[-SESSIONS:]
     else:
         files = sorted(path for path in folder.rglob("*.gz"))
-        logs = [_beginning(desk, file) for file in files[:: max(1, len(files) // SESSIONS)]]
+        files = [file for file in files if _fitting(load_recording(file).steps) > MIN_STEPS]
+        logs = [_beginning(desk, file) for file in files[:SESSIONS]]
     for number, log in enumerate(logs[:SESSIONS], 1):
         run = desk.run(
             f"summary {number}",
@@ -351,17 +359,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="real", description="Play tasks with a real small model.")
     parser.add_argument("--sessions", type=Path, help="a folder with recorded sessions (*.gz)")
     parser.add_argument("--threads", type=int, default=2, help="of the server")
+    parser.add_argument("--preset", default="default")
+    parser.add_argument("--protocol", choices=PROTOCOLS, default="messages")
     given, began = parser.parse_args(), time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="ctxagent-real-") as folder,
         served(given.threads) as url,
     ):
+        model, variable, end = PROTOCOLS[given.protocol]
         flags = [
-            "-c", "model.server=llamacpp", "-c", f"model.base_url={url}", "--model", "smollm2",
+            "--model", model, "--preset", given.preset, "--max-tokens", "200", "--max-turns", "8",
             "--permission-mode", "sandboxed", "-c", "permissions.sandboxed=allow",
-            "--max-tokens", "200", "--max-turns", "8",
         ]  # fmt: skip
-        desk = Desk(Place(Path(folder)), flags)
+        desk = Desk(Place(Path(folder)), flags, {variable: f"{url}{end}"})
         play_tasks(desk)
         play_schema(desk)
         play_subagent(desk)
