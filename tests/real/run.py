@@ -204,8 +204,9 @@ def play_tasks(desk: Desk) -> None:
 def play_schema(desk: Desk) -> None:
     desk.reset()
     schema = {"type": "object", "properties": {"version": {"type": "string"}}}
-    shape = json.dumps({**schema, "required": ["version"]})
-    desk.run("--json-schema", "-p", TASKS["read"], "--json-schema", shape)
+    file = desk.place.root / "schema.json"
+    file.write_text(json.dumps({**schema, "required": ["version"]}))
+    desk.run("--json-schema", "-p", TASKS["read"], "--json-schema", str(file))
 
 
 def play_subagent(desk: Desk) -> None:
@@ -289,8 +290,9 @@ def _beginning(desk: Desk, file: Path) -> Path:
     with tempfile.TemporaryDirectory() as scratch:
         player = Player(replace(recording, steps=steps, system=""), terms, Path(scratch))
         asyncio.run(player.run())
-        shutil.move(Path(scratch, "session"), log.parent)
-    first, _, rest = log.read_text("utf-8").partition("\n")
+        made = shutil.move(Path(scratch, "session"), log.parent)
+    text = log.read_text("utf-8").replace(str(Path(scratch, "session")), str(made))
+    first, _, rest = text.partition("\n")
     opened = {**json.loads(first), "id": log.parent.name, "cwd": str(desk.place.project)}
     log.write_text(f"{json.dumps(opened, ensure_ascii=False)}\n{rest}", "utf-8")
     return log
