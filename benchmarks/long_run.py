@@ -19,6 +19,7 @@ import measure
 from serving import SUMMARY, environ
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.agent.models.catalog import cache_terms
 from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.tests.support.server.loopback import Say, Server
 
@@ -29,6 +30,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"calls": 2, "policies": ("default",)},
 }
 MODEL = "claude-sonnet-5"  # reading the cache costs a tenth, as the prices here have it
+TERMS = cache_terms(MODEL)
 OUTPUT = "yes '{}: the quick brown fox jumps over the lazy dog, again and again' | head -c 12000"
 POLICIES = {
     "default": (),
@@ -41,7 +43,7 @@ class Player:
 
     def __init__(self, calls: int) -> None:
         self.calls = calls
-        self.done, self.peak, self.cache, self.bill = 0, 0, PromptCache(), CacheBill()
+        self.done, self.peak, self.cache, self.bill = 0, 0, PromptCache(TERMS.life), CacheBill()
 
     def __call__(self, body: dict[str, Any]) -> Say:
         bill = self.cache.charge(body)
@@ -78,7 +80,7 @@ def run(calls: int, options: tuple[str, ...]) -> dict[str, float]:
         "peak": player.peak,
         "cleared": compaction["microcompacted"],
         "summaries": compaction["summaries"],
-        "cost": player.bill.relative,
+        "cost": player.bill.relative(TERMS),
         "rejected": len(server.rejected),
         "wall_s": wall,
     }

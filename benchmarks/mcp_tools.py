@@ -16,6 +16,7 @@ from typing import Any
 import measure
 from serving import environ
 
+from ctxagent.agent.models.catalog import cache_terms
 from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 from ctxagent.tests.support.server.loopback import Say, Server
 
@@ -27,6 +28,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"calls": 5},
 }
 MODEL = "claude-sonnet-5-5"
+TERMS = cache_terms("claude-sonnet-5")  # a tenth for reading
 DOLLARS_PER_TOKEN = 3e-6  # of plain input
 NONE, FIXED, START = "no servers", "the one tool", "in the list from the start"
 CALLS_OF_A_TOOL = 5
@@ -38,7 +40,7 @@ class Player:
 
     def __init__(self, calls: int, way: str) -> None:
         self.steps = list(self._steps(calls, way))
-        self.cache, self.bill, self.first = PromptCache(), CacheBill(), 0
+        self.cache, self.bill, self.first = PromptCache(TERMS.life), CacheBill(), 0
 
     def _steps(self, calls: int, way: str) -> Iterator[tuple[str, dict[str, Any]]]:
         found = set[str]()
@@ -91,7 +93,7 @@ def run(calls: int, way: str) -> dict[str, float]:
         "tokens": player.bill.prompt,
         "hit_share": player.bill.read / player.bill.prompt,
         "misses": player.bill.misses,
-        "dollars": player.bill.relative * DOLLARS_PER_TOKEN,
+        "dollars": player.bill.relative(TERMS) * DOLLARS_PER_TOKEN,
         "rejected": len(server.rejected),
     }
 

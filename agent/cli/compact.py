@@ -176,9 +176,9 @@ def _take_back(agent: "AgentState") -> None:
 
 async def _learn_window(agent: "AgentState", launch: "LaunchOptions") -> None:
     """Learn how large the window is, if that is known without asking a server."""
-    from ..models.catalog import known_model
+    from ..models.catalog import known_limits
 
-    if known_model(agent.model.id) or launch.settings.model.context_window:
+    if known_limits(agent.model.id) or launch.settings.model.context_window:
         await agent.model.window()
 
 

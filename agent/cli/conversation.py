@@ -74,6 +74,8 @@ def conversation_place(
         settings=lambda: [row[:3] for row in explain_settings(loaded)],
         checks=lambda: [row_of(each) for each in check_all(loaded, project)],
         models=_models,
+        listed_models=lambda: _listed_models(launch),
+        providers=lambda: _providers(launch),
         set_model=set_model,
         rules=rules,
         wait=options["wait"],
@@ -127,10 +129,24 @@ async def _reload_extensions(
 
 
 def _models() -> list[tuple[str, str, str]]:
-    """Return the known models, each with its window and its prices."""
+    """Return the models of the table, each with its window and its prices."""
     from ..models.catalog import known_models
+    from ..models.overview import facts_of
 
-    return [
-        (id, f"{limits.window:,} tokens", f"${price.input:g} in, ${price.output:g} out per million")
-        for id, (limits, price, *_) in known_models().items()
-    ]
+    return [(id, *facts_of(row.limits, row.price)) for id, row in known_models().items()]
+
+
+def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str]]:
+    """Return what the other providers list that can be used."""
+    from ..models.overview import facts_of, models_of_others
+
+    found = asyncio.run(models_of_others(launch.settings, launch.environ, launch.state))
+    return [(each.id, *facts_of(each.limits, each.price)) for each in found]
+
+
+def _providers(launch: LaunchOptions) -> list[tuple[str, str, str]]:
+    """Return the providers, those that can be used first."""
+    from ..models.overview import provider_states
+
+    found = asyncio.run(provider_states(launch.environ))
+    return [("ready" if row.ready else "-", row.provider.name, row.state) for row in found]

@@ -22,6 +22,7 @@ from .extensions import extensions
 from .fleet import fleet
 from .log import log
 from .mcp import mcp
+from .models import models
 from .options import (
     CONVERSATION_FLAGS,
     PICK,
@@ -319,6 +320,7 @@ for _command in (
     mcp,
     plugin,
     extensions,
+    models,
     fleet,
 ):
     main.add_command(_command)

@@ -71,7 +71,7 @@ class Columns:
         from ..assembly import base_tools
         from ..compaction.policy import policy_of
         from ..features.prompt import system_prompt
-        from ..models.catalog import known_model, known_models
+        from ..models.catalog import known_model
         from ..models.factory import make_model
         from ..replay.player import Terms
 
@@ -81,7 +81,12 @@ class Columns:
         if row is None:
             raise UsageError(
                 f"no price is known for the model {id}",
-                hint=f"Name one with a price by --model: {', '.join(known_models())}.",
+                hint="Name another by --model, or give its prices in models.toml.",
+            )
+        window = base.model.context_window or (row.limits.window if row.limits else None)
+        if window is None:
+            raise UsageError(
+                f"the context window of {id} is not known", hint="Give it by --context-window."
             )
         writer = None
         if self.ask_model:
@@ -95,7 +100,7 @@ class Columns:
             label=label,
             policy=policy,
             model=id,
-            window=base.model.context_window or row.limits.window,
+            window=window,
             system=system_prompt(brief=policy.brief),
             tools=tuple(tool.schema() for tool in tools),
             writer=writer,

@@ -150,12 +150,12 @@ def _scale(log: Path, window: int | None) -> "WindowScale | None":
     """Return the scale of the window in the settings, else of the session's model if known."""
     from ..context.window import LEVELS
     from ..export import WindowScale
-    from ..models.catalog import known_model
+    from ..models.catalog import known_limits
     from ..session.entries import Session
     from ..session.log import Entries
 
     if window is None:
         models = [entry.model for entry in Entries(log) if isinstance(entry, Session)]
-        row = known_model(models[-1]) if models else None
-        window = row.limits.window if row else None
+        limits = known_limits(models[-1]) if models else None
+        window = limits.window if limits else None
     return WindowScale(window, LEVELS) if window else None

@@ -1,5 +1,6 @@
 """Checks of what the program needs, and of what it can use."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -25,6 +26,7 @@ from ..library.launching import launch_options
 from ..library.mcp_servers import configured
 from ..models.address import UNENCRYPTED, unencrypted_host
 from ..models.factory import address_of, find_key
+from ..models.local_servers import find_local_servers
 from ..security import landlock, seatbelt
 from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
@@ -42,6 +44,7 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
         Finding("model", settings.model.id),
         _server(settings.model),
         _credentials(settings.model),
+        *_local_servers(),
         Finding("state", f"{state}" if writable else f"{state} cannot be written", writable),
         _sandbox(settings.sandbox, cwd),
         *_questions(settings, cwd),
@@ -81,6 +84,19 @@ def _server(chosen: ModelSettings) -> Finding:
     if host := unencrypted_host(url):
         return Finding("server", f"{conceal(url)}: {UNENCRYPTED.format(host=host)}", note=True)
     return Finding("server", conceal(url or "the public API"))
+
+
+def _local_servers() -> list[Finding]:
+    """Return the servers of models on this machine that answer."""
+    found = asyncio.run(find_local_servers(os.environ))
+    return [
+        Finding(
+            "models here",
+            f"{each.provider.name} with {count_of(len(each.models), 'model')}: "
+            f"--model {each.provider.name}/{next(iter(each.models), 'NAME')}",
+        )
+        for each in found
+    ]
 
 
 def _credentials(chosen: ModelSettings) -> Finding:

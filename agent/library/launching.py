@@ -25,14 +25,14 @@ def load(
     from ..permissions.rules import add_tool_names, parse_rule
 
     own = config_home(environ)
-    if os.access(own / "models.toml", os.R_OK):
-        from ..models.catalog import add_models
-
-        add_models(own / "models.toml")
     if os.access(own / "providers.toml", os.R_OK):
         from ..models.providers import add_providers
 
         add_providers(own / "providers.toml")
+    if os.access(own / "models.toml", os.R_OK):  # whose rows leave out what providers have
+        from ..models.catalog import add_models
+
+        add_models(own / "models.toml")
     try:
         return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
     except ConfigError:  # perhaps because a rule names the tool of an extension

@@ -12,7 +12,7 @@ from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..errors import ModelError, RequestRejected
 from ..events import CallFinished, Emit, Notice, Retrying, waiting
 from ..models.base import Model, Reply, ReplyStream
-from ..models.catalog import Limits, known_model
+from ..models.catalog import Limits
 from .budget import BudgetMeter
 from .model_call import BROKEN_ATTEMPT, PartialReply, reply_entry
 from .session_record import SessionRecord
@@ -80,8 +80,7 @@ class ModelSession:
         """Return the number of tokens for the next reply; 0 when nothing fits."""
         limits = self.limits or self.client.assumed_limits()
         wanted = self.max_tokens or DEFAULT_REPLY_TOKENS
-        if limits.source == "server" or known_model(self.id):  # the limit is no assumption
-            wanted = min(wanted, limits.output)
+        wanted = min(wanted, limits.output or wanted)
         return self.current_window().max_output(wanted)
 
     async def ask(self, request: Request, purpose: str, emit: Emit = lambda event: None) -> Reply:

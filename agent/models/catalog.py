@@ -1,21 +1,19 @@
 """The windows and prices of known models."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...tools.system.files import read_below
 from ..errors import ConfigError, UsageError
+from .price_data import Price, listed_model
+from .providers import DEFAULT_PROVIDER, canonical_id, served
 
 if TYPE_CHECKING:
     from ..session.entries import Usage
 
-MESSAGES = "messages"  # the wire protocol of models where no row says otherwise
-CACHE_READ_FACTOR = 0.1  # of the input price, where no row says otherwise
-CACHE_WRITE_FACTOR = 1.25  # of the input price, where no row says otherwise
-CACHE_LIFE_S = 300.0  # since the entry was used last, where no row says otherwise
 DOLLARS_PER_SEARCH = 0.01  # of the web, by the server
 _PRICED_AS = "scripted-as-"  # begins the id of a scripted model that has the prices of another
 
@@ -25,43 +23,31 @@ class Limits:
     """The tokens that a model takes and gives."""
 
     window: int
-    output: int
+    output: int | None  # None: not known
     source: str  # "setting", "server", "table" or "default"
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """Dollars per million tokens."""
-
-    input: float
-    output: float
-    cache_read: float
-    cache_write: float
-    surcharge_above: int | None = None  # tokens of the prompt
-    surcharge_factor: float = 1.0  # of all these prices, for a prompt above that
 
 
 @dataclass(frozen=True, slots=True)
 class CacheTerms:
     """What a server's prompt cache costs, and how long it lives."""
 
-    read: float = CACHE_READ_FACTOR  # price, as a share of that of input
-    write: float = CACHE_WRITE_FACTOR
-    life: float = CACHE_LIFE_S  # seconds that a prefix is kept after its last use
+    read: float  # price, as a share of that of input; 1.0 without a cache
+    write: float
+    life: float  # seconds that a prefix is kept after its last use
 
 
 class KnownModel(NamedTuple):
-    """A row of the table."""
+    """What is known of a model."""
 
-    limits: Limits
+    limits: Limits | None  # None: the server is asked
     price: Price
-    thinking: bool = False  # whether it takes adaptive thinking and an effort
-    cache_life: float = CACHE_LIFE_S  # seconds that the server keeps a prefix after its last use
+    thinking: bool | None = None  # whether it takes adaptive thinking and an effort, if known
+    cache_life: float | None = None  # seconds, if not those of the provider
     compaction: bool = False  # whether the API summarises a conversation of it by itself
-    protocol: str = MESSAGES  # its wire protocol, by the name in `factory`
 
 
-DEFAULT_LIMITS = Limits(200_000, 32_000, "default")  # for a model of which nothing is known
+FREE = Price(0.0, 0.0, 0.0, 0.0)
+DEFAULT_LIMITS = Limits(200_000, None, "default")  # for a model of which nothing is known
 FILE_NAME = "models.toml"
 MAX_FILE_BYTES = 1 << 20
 
@@ -100,7 +86,7 @@ def _read(data: bytes) -> dict[str, KnownModel]:
     found = dict[str, KnownModel]()
     for id, row in tomllib.loads(data.decode()).items():
         try:
-            found[id] = _row(row)
+            found[canonical_id(id)] = _row(id, row)
         except KeyError as missing:
             raise ValueError(f"[{id}] has no {missing.args[0]}") from None
         except (ValueError, TypeError) as error:
@@ -108,24 +94,25 @@ def _read(data: bytes) -> dict[str, KnownModel]:
     return found
 
 
-def _row(row: Mapping[str, Any]) -> KnownModel:
-    given = dict(row)
+def _row(id: str, row: Mapping[str, Any]) -> KnownModel:
+    given, provider = dict(row), served(id).provider
     limits = Limits(_tokens(given.pop("window")), _tokens(given.pop("output")), "table")
     price = Price(
         _dollars(first := given.pop("input_price")),
         _dollars(given.pop("output_price")),
-        _dollars(given.pop("cache_read_price", CACHE_READ_FACTOR * first)),
-        _dollars(given.pop("cache_write_price", CACHE_WRITE_FACTOR * first)),
-        given.pop("surcharge_above", None),
-        given.pop("surcharge_factor", 1.0),
+        _dollars(given.pop("cache_read_price", provider.cache_read * first)),
+        _dollars(given.pop("cache_write_price", provider.cache_write * first)),
     )
-    thinking, _ = bool(given.pop("thinking", False)), given.pop("date", None)
+    if above := given.pop("surcharge_above", None):
+        factor = _dollars(given.pop("surcharge_factor", 1.0))
+        price = replace(price, above=((_tokens(above), price.times(factor)),))
+    thinking, _ = given.pop("thinking", None), given.pop("date", None)
+    given.pop("protocol", None)  # in files of older versions: now the provider has it
+    cache_life = _seconds(life) if (life := given.pop("cache_life", None)) is not None else None
     compaction = bool(given.pop("compaction", False))
-    cache_life = _seconds(given.pop("cache_life", CACHE_LIFE_S))
-    protocol = str(given.pop("protocol", MESSAGES))
     if given:
         raise ValueError(f"{', '.join(given)} is nothing that is known of models")
-    return KnownModel(limits, price, thinking, cache_life, compaction, protocol)
+    return KnownModel(limits, price, thinking, cache_life, compaction)
 
 
 def _tokens(value: Any) -> int:
@@ -147,12 +134,27 @@ def _seconds(value: Any) -> float:
 
 
 def known_model(model: str) -> KnownModel | None:
-    """Return the table's row for a model id, also a dated one (`claude-haiku-4-5-20251001`)."""
-    known = known_models()
-    if model in known:
-        return known[model]
-    base, _, date = model.rpartition("-")
-    return known.get(base) if len(date) == 8 and date.isdigit() else None
+    """Return what is known of a model, also of a dated one (`claude-haiku-4-5-20251001`): by a
+    person's file or the table, else by the price data. A model on this machine is free."""
+    known, id = known_models(), canonical_id(model)
+    base, _, date = id.rpartition("-")
+    dated = base if len(date) == 8 and date.isdigit() else id
+    if row := known.get(id) or known.get(dated):
+        return row
+    provider, name = served(id)
+    if provider.local and not provider.prices:
+        return KnownModel(None, FREE)
+    if provider.name == DEFAULT_PROVIDER and "claude" not in name:
+        return None  # on a server at another address
+    if (listed := listed_model(provider, name)) is None:
+        return None
+    return KnownModel(Limits(listed.window, None, "table") if listed.window else None, listed.price)
+
+
+def known_limits(model: str) -> Limits | None:
+    """Return the limits of a model, if they are known without asking a server."""
+    row = known_model(model)
+    return row.limits if row else None
 
 
 def check_price(model: str) -> None:
@@ -160,7 +162,7 @@ def check_price(model: str) -> None:
     if known_model(model) is None:
         raise UsageError(
             f"the price of {model} is not known, so a budget in dollars cannot be kept",
-            hint="Use --max-turns, or a model with a known price.",
+            hint="Use --max-turns, or give its prices in models.toml.",
         )
 
 
@@ -180,23 +182,21 @@ def priced_as(model: str) -> str | None:
 
 
 def cache_terms(model: str) -> CacheTerms:
-    """Return the terms of a model's prompt cache. A model that is not in the table has the default
-    terms, and so do the prices of a free one."""
-    row = _priced_row(model)
+    """Return the terms of a model's prompt cache: those of its provider where the model's prices
+    are not known, or it is free. What is not read costs at least what input costs."""
+    row, provider = _priced_row(model), served(priced_as(model) or model).provider
+    life = row.cache_life if row and row.cache_life else provider.cache_life
     if row is None or not row.price.input:
-        return CacheTerms(life=row.cache_life if row else CACHE_LIFE_S)
+        return CacheTerms(provider.cache_read, provider.cache_write, life)
     price = row.price
-    return CacheTerms(
-        price.cache_read / price.input, price.cache_write / price.input, row.cache_life
-    )
+    read, write = price.cache_read / price.input, price.cache_write / price.input
+    return CacheTerms(min(read, 1.0), max(write, 1.0), life)
 
 
 def price_factor(model: str, prompt: int) -> float:
-    """Return by what all of a model's prices are multiplied for a prompt of so many tokens."""
-    price = row.price if (row := _priced_row(model)) else None
-    if price is None or price.surcharge_above is None or prompt <= price.surcharge_above:
-        return 1.0
-    return price.surcharge_factor
+    """Return by what a model's price of input is multiplied for a prompt of so many tokens."""
+    price = row.price if (row := _priced_row(model)) else FREE
+    return price.at(prompt).input / price.input if price.input else 1.0
 
 
 def cost(model: str, usage: "Usage") -> float | None:
@@ -204,15 +204,14 @@ def cost(model: str, usage: "Usage") -> float | None:
     row = _priced_row(model)
     if row is None:
         return None
-    price = row.price
-    dollars = (
+    price = row.price.at(usage.prompt)
+    for_tokens = (
         usage.input * price.input
         + usage.cache_read * price.cache_read
         + usage.cache_creation * price.cache_write
         + usage.output * price.output
     )
-    for_tokens = price_factor(model, usage.prompt) * dollars / 1_000_000
-    return for_tokens + usage.web_searches * DOLLARS_PER_SEARCH
+    return for_tokens / 1_000_000 + usage.web_searches * DOLLARS_PER_SEARCH
 
 
 def _priced_row(model: str) -> KnownModel | None:

@@ -39,8 +39,9 @@ class Provider:
     first_byte: float = 120.0  # seconds that a reply may take to begin
     slots: int = 0  # how many requests it answers at a time, 0 for many
     # The terms of its prompt cache, where the prices of a model do not say: shares of the input
-    # price, and seconds that a prefix is kept after its last use.
-    cache_read: float = 1.0
+    # price, and seconds that a prefix is kept after its last use. Where nothing is known, 0.25 does
+    # the least harm: clearing by it saves money with a cache and without.
+    cache_read: float = 0.25
     cache_write: float = 1.0
     cache_life: float = 300.0
     prices: str = ""  # its ID in genai-prices
@@ -58,7 +59,7 @@ def _local(name: str, port: int, key: str, slots: int = 0) -> Provider:
         local=True,
         first_byte=600.0,
         slots=slots,
-        cache_read=0.0,
+        cache_read=0.05,
         cache_life=_HOUR,
     )
 
@@ -99,7 +100,7 @@ _BUILT_IN = (
         cache_read=0.1,
         prices="azure",
     ),
-    _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", cache_read=0.25),
+    _hosted("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     _hosted(
         "gemini",
         "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -108,23 +109,24 @@ _BUILT_IN = (
         prices="google",
     ),
     _hosted("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", cache_read=0.1),
-    _hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    _hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    _hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY", cache_read=0.25, prices="x-ai"),
+    _hosted("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", cache_read=0.1),
+    _hosted("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", cache_read=1.0),
+    _hosted("xai", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai"),
     _hosted("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
     _hosted("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    _hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    _hosted("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", cache_read=0.25,
+    _hosted("cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", cache_read=1.0),
+    _hosted("moonshot", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY",
             prices="moonshotai"),
     _hosted("zai", "https://api.z.ai/api/paas/v4", "ZAI_API_KEY", cache_read=0.2),
-    _hosted("qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
-    _hosted("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN",
-            prices="huggingface"),
+    _hosted("qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY",
+            cache_read=0.2, prices=""),
+    _hosted("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN", prices=""),
     _local("ollama", 11434, "OLLAMA_API_KEY", slots=1),
     _local("lmstudio", 1234, "LM_API_TOKEN", slots=1),
     _local("llamacpp", 8080, "LLAMA_API_KEY", slots=1),
     _local("vllm", 8000, "VLLM_API_KEY"),
-    _local("litellm", 4000, "LITELLM_API_KEY"),
+    # A gateway to models that cost something: their prices are found by their names.
+    replace(_local("litellm", 4000, "LITELLM_API_KEY"), cache_read=0.25, prices="litellm"),
     replace(_local(LOCAL, 0, "LOCAL_API_KEY", slots=1), address=""),
 )  # fmt: skip
 _BY_NAME = {provider.name: provider for provider in _BUILT_IN}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .catalog import DEFAULT_LIMITS, Limits
+from .catalog import Limits
 
 # Of the API and gateways, vLLM, OpenRouter and others, llama.cpp (in `meta`).
 _WINDOW_FIELDS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "n_ctx")
@@ -14,15 +14,20 @@ def told_limits(model: object) -> Limits | None:
     meta = described.get("meta")
     fields: dict[str, Any] = {**(meta if isinstance(meta, dict) else {}), **described}
     window = next(filter(None, (_tokens(fields.get(name)) for name in _WINDOW_FIELDS)), 0)
-    output = _tokens(fields.get("max_tokens")) or DEFAULT_LIMITS.output
+    output = _tokens(fields.get("max_tokens")) or None
     return Limits(window, output, "server") if window else None
+
+
+def rows_of(answer: object) -> list[dict[str, Any]]:
+    """Return what a list of models says of each."""
+    rows = answer.get("data") if isinstance(answer, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def in_list(answer: object, id: str) -> object:
     """Return what a list of models says of one. Where it has a single model, that answers to any
     name; None where it is not there."""
-    rows = answer.get("data") if isinstance(answer, dict) else None
-    models = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    models = rows_of(answer)
     named = next((row for row in models if row.get("id") == id), None)
     return models[0] if named is None and len(models) == 1 else named
 

@@ -17,7 +17,7 @@ from ..context.request import Request
 from ..errors import RequestRejected, conceal
 from ..events import Accepted, Delta, Notice, Retrying
 from .base import Abilities, Reply
-from .catalog import DEFAULT_LIMITS, Limits, cache_terms, known_model
+from .catalog import DEFAULT_LIMITS, Limits, cache_terms, known_limits
 from .gaps import IMAGES, ServerGaps
 from .refusals import ServerHints, classify_answer
 from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
@@ -154,19 +154,19 @@ class ServerModel:
 
     def assumed_limits(self) -> Limits:
         """Return the limits by the settings, else by the table, else the stated default."""
-        row = known_model(self.id)
-        return self._with_settings(row.limits if row else DEFAULT_LIMITS)
+        return self._with_settings(known_limits(self.id) or DEFAULT_LIMITS)
 
     async def limits(self) -> Limits:
         """Return `assumed_limits`, or ask the server about a model that is nowhere described."""
-        if known_model(self.id) is None and self.context_window is None:
+        if known_limits(self.id) is None and self.context_window is None:
             return self._with_settings(await self._ask_limits())
         return self.assumed_limits()
 
     def _with_settings(self, found: Limits) -> Limits:
         window = self.context_window or found.window
         source = "setting" if self.context_window else found.source
-        return Limits(window, min(self.max_output or found.output, window), source)
+        output = self.max_output or found.output
+        return Limits(window, min(output, window) if output else None, source)
 
     async def close(self) -> None:
         await self.access.transport.close()
@@ -273,7 +273,7 @@ class ServerModel:
 
     def _cleaned(self, said: object) -> str:
         """Return the beginning of an error's text, without the key, which some servers repeat."""
-        beginning = str(said)[:_MAX_READ_CHARS]
+        beginning = " ".join(str(said)[:_MAX_READ_CHARS].split())
         return conceal(beginning, *self.access.secrets)[:_MAX_ERROR_CHARS]
 
     def _describe(self, error: Exception, draft: Draft) -> str:

@@ -1,8 +1,7 @@
 """Reads a stream of server-sent events: bytes become JSON objects, within bounds.
 
 `limit_silence` bounds the silence between chunks of bytes, and `parse_events` makes JSON objects of
-them. Arguments of a tool are parsed by `parse_arguments`, once they are complete. No server is
-trusted: what it sends is bounded in size and depth.
+them. `parse_arguments` parses the whole arguments of a tool. What a server sends is bounded.
 """
 
 import asyncio
@@ -47,9 +46,9 @@ async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str,
             elif line.startswith(b"event:"):
                 name = line[6:].strip()
             elif not line and data:
-                if (text := b"\n".join(data)) == _END:
+                if data == [_END]:
                     return
-                event = _event(text)
+                event = _event(b"\n".join(data))
                 if not isinstance(event, dict):
                     raise ValueError(f"an event that is {event!r:.80}, not an object")
                 yield {"type": "error", "error": event} if _is_bare(event, name) else event

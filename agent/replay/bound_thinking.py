@@ -46,10 +46,12 @@ class ThinkingMeter:
     def result(self) -> DroppedThinking:
         """Return what was dropped so far, with its prices."""
         dropped = sum(self._tokens[seq] for seq in self._dropped)
+        # By the token: all calls together are longer than a prompt, and a longer one may cost more.
+        read = Usage(cache_read=1)
         return DroppedThinking(
             told=Share(self._told, self._replies),
             tokens=sum(self._tokens.values()),
             dropped=dropped,
-            saved_usd=cost(self.model, Usage(cache_read=self._unsent)) or 0.0,
+            saved_usd=self._unsent * (cost(self.model, read) or 0.0),
             again_usd=cost(self.model, Usage(output=dropped)) or 0.0,
         )

@@ -2,7 +2,7 @@
 
 The prefix of a request is its tools, its system prompt and the blocks of its messages, in this
 order; `cache_control` marks a breakpoint and is no part of the prefix. The server stores the prefix
-up to each breakpoint, for five minutes after its last use. For a new request it reads the longest
+up to each breakpoint, for some minutes after its last use. For a new request it reads the longest
 stored prefix that ends at one of the 20 blocks up to a breakpoint, writes the blocks from there to
 the last breakpoint, and charges the rest as plain input. Where times are not known nothing expires.
 No prefix is too short to be stored. (Anthropic, "Prompt caching".)
@@ -17,7 +17,7 @@ from typing import Any
 
 from ..context import tokens
 from ..context.request import Request
-from ..models.catalog import CACHE_LIFE_S, CACHE_READ_FACTOR, CACHE_WRITE_FACTOR
+from ..models.catalog import CacheTerms
 from ..session.entries import Usage
 
 RequestBody = dict[str, Any]
@@ -41,10 +41,9 @@ class CacheBill:
     def prompt(self) -> int:
         return self.written + self.read + self.plain
 
-    @property
-    def relative(self) -> float:
-        """The cost of these tokens, in tokens at the price of plain input."""
-        return CACHE_WRITE_FACTOR * self.written + CACHE_READ_FACTOR * self.read + self.plain
+    def relative(self, terms: CacheTerms) -> float:
+        """Return the cost of these tokens, in tokens at the price of plain input."""
+        return terms.write * self.written + terms.read * self.read + self.plain
 
     def usage(self, output: int) -> Usage:
         """Return the usage that the API would report for a reply of `output` tokens."""
@@ -70,7 +69,7 @@ class _Block:
 class PromptCache:
     """The prompt cache of a server, which is charged request by request in their order."""
 
-    life: float = CACHE_LIFE_S  # seconds of a stored prefix after its last use
+    life: float  # seconds of a stored prefix after its last use
     _last_use: dict[bytes, float] = field(default_factory=dict)  # seconds, by stored prefix
     _clock: float = 0.0  # seconds
     _previous_model: Any = None  # here and below: of the request before

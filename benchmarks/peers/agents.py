@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from ctxagent.agent.models.catalog import cache_terms
+
 MODEL = "claude-sonnet-5"  # each of them knows it; the server does not care
+TERMS = cache_terms(MODEL)
 KEY = "scripted"
 PRESETS = ("lean", "append")  # of ctxagent, each an agent of its own here
 OURS = ("ctxagent", *PRESETS)

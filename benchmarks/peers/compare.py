@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from agents import AGENTS, OURS, environ
+from agents import AGENTS, OURS, TERMS, environ
 from replies import Reply, of_commands, of_recording
 from scripted import TASK, Script, Scripted
 from tree import Tree
@@ -64,7 +64,7 @@ def run(
             "mean prompt, tokens": script.bill.prompt // max(1, answered),
             "prompts in sum, tokens": script.bill.prompt,
             "  read from a cache, share": script.bill.read / max(1, script.bill.prompt),
-            COST: script.bill.relative,
+            COST: script.bill.relative(TERMS),
             "CPU, s": cpu,
             "CPU to the first request, s": script.started[0],
             "wall, s": wall,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agents import TERMS
 from replies import Call, Command, NewContent, Page, Reply
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
@@ -66,7 +67,7 @@ class Script:
     first: int = 0
     peak: int = 0
     bill: CacheBill = field(default_factory=CacheBill)
-    _cache: PromptCache = field(default_factory=PromptCache)
+    _cache: PromptCache = field(default_factory=lambda: PromptCache(TERMS.life))
 
     def __call__(self, body: Body) -> Step:
         bill = self._cache.charge(body)

@@ -20,9 +20,9 @@ READ, WRITE = 0.1, 1.25
 REWRITTEN = WRITE - READ
 
 
-def priced(read: float = READ, *, is_cold: bool = False) -> PromptPrices:
+def priced(read: float = READ, write: float = WRITE, *, is_cold: bool = False) -> PromptPrices:
     """The prices of a model that charges the same for prompts of every size."""
-    return PromptPrices(read, WRITE, 100_000, lambda prompt: 1.0, is_cold)
+    return PromptPrices(read, write, 100_000, lambda prompt: 1.0, is_cold)
 
 
 def session(*sizes: int) -> tuple[History, list[int]]:
@@ -58,16 +58,40 @@ def test_nothing_is_due() -> None:
     assert BreakEven().best_edit([], history.view(), priced()) is None
 
 
-def test_it_pays_when_reading_has_cost_what_the_rewrite_costs() -> None:
+@pytest.mark.parametrize("write", [WRITE, 1.0])  # 1.0: writing to the cache costs nothing more
+def test_it_pays_when_reading_has_cost_what_the_rewrite_costs(write: float) -> None:
     history, (first, _) = session(2_000, 500)
-    view, listed = history.view(), [due(first, 1_900)]
+    view, listed, prices = history.view(), [due(first, 1_900)], priced(write=write)
     rewrite = tail(view, first) - 1_900
     account, calls = BreakEven(), 0
-    while not best(account, listed, view).pays:
-        account.charge_reading(listed, priced())
+    while not best(account, listed, view, prices).pays:
+        account.charge_reading(listed, prices)
         calls += 1
-    assert (calls - 1) * READ * 1_900 < REWRITTEN * rewrite <= calls * READ * 1_900
+    assert (calls - 1) * READ * 1_900 < (write - READ) * rewrite <= calls * READ * 1_900
     assert best(account, listed, view).rewritten == rewrite
+
+
+def test_without_a_cache_only_what_may_be_needed_waits() -> None:
+    """All of a prompt is paid in full anyway, so an edit causes no cost, however far back."""
+    history, (small, _, first, second) = session(1_100, 50_000, 2_000, 2_000)
+    view, plain = history.view(), priced(read=1.0, write=1.0)
+    sure, likely = [due(small, 1_000), due(first, 1_900)], due(second, 1_900, chance=0.05)
+    account, calls = BreakEven(), 0
+    while best(account, [*sure, likely], view, plain).due != (*sure, likely):
+        assert best(account, [*sure, likely], view, plain).due == tuple(sure)
+        assert best(account, [*sure, likely], view, plain).pays
+        account.charge_reading([*sure, likely], plain)
+        calls += 1
+    assert (calls - 1) * 1_900 < plain.miss(likely) <= calls * 1_900
+
+
+def test_a_cache_that_is_free_to_read_is_rewritten_only_when_it_has_ended() -> None:
+    history, (first, _) = session(2_000, 500)
+    view, listed, account = history.view(), [due(first, 1_900)], BreakEven()
+    for _ in range(1_000):
+        account.charge_reading(listed, priced(read=0.0, write=1.0))
+    assert not best(account, listed, view, priced(read=0.0, write=1.0)).pays
+    assert best(account, listed, view, priced(read=0.0, write=1.0, is_cold=True)).pays
 
 
 def test_what_is_cheap_to_read_waits_longer() -> None:

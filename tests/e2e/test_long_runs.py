@@ -13,7 +13,7 @@ from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.events import Accepted, Delta
 from ctxagent.agent.models.base import Reply, abilities_of
-from ctxagent.agent.models.catalog import Limits
+from ctxagent.agent.models.catalog import Limits, cache_terms
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.replay.cache_prices import PromptCache
 from ctxagent.agent.session.entries import Block, Summary, Usage
@@ -24,6 +24,7 @@ from ..support.server.validator import validate
 from ..support.sessions.conversation import Conversation
 
 CALLS = 400
+TERMS = cache_terms("claude-sonnet-5")
 
 
 class NumberParams(Params):
@@ -49,7 +50,7 @@ class Charging:
     def __init__(self, window: int) -> None:
         self.window, self.cache, self.dollars, self.done, self.peak = (
             window,
-            PromptCache(),
+            PromptCache(TERMS.life),
             0.0,
             0,
             0,
@@ -71,7 +72,7 @@ class Charging:
         size = sum(map(self._size, blocks))
         assert size + request.max_tokens <= self.window * 1.02
         self.peak = max(self.peak, size)
-        self.dollars += self.cache.charge(sent).relative
+        self.dollars += self.cache.charge(sent).relative(TERMS)
         usage = Usage(input=size, output=30)
         yield Accepted(usage.to_json())
         if asks_for_a_record(request):

@@ -1,5 +1,5 @@
-"""The agent against a Messages server that others have written, of the npm package aimock. Without
-npm, or without a registry, the tests are skipped."""
+"""The agent against servers of each protocol that others have written, of the npm package aimock.
+Without npm, or without a registry, the tests are skipped."""
 
 import http.server
 import json
@@ -25,9 +25,19 @@ MOCK = Path(__file__).parents[1] / "support" / "server" / "aimock.mjs"
 pytestmark = pytest.mark.skipif(not shutil.which("npm"), reason="there is no npm")
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path)
+class ChatPlace(Place):
+    """Where the settings name a model of Chat Completions."""
+
+    def server(self, url: str) -> dict[str, str]:
+        (settings := self.root / "agentrc").write_text('[model]\nid = "openai/walrus"\n')
+        key = {"OPENAI_API_KEY": "test-key-1", "CTXAGENT_CONFIG": str(settings)}
+        return self.environ({"OPENAI_BASE_URL": f"{url}/v1", **key})
+
+
+@pytest.fixture(params=[Place, ChatPlace], ids=["messages", "chat"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    made: Place = request.param(tmp_path)
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +55,8 @@ class Mock:
     def told(self) -> str:
         """Return all that the newest request says, as JSON."""
         with urllib.request.urlopen(f"{self.url}/__aimock/journal") as answer:
-            asked = [row for row in json.load(answer) if row.get("path") == "/v1/messages"]
+            paths = ("/v1/messages", "/v1/chat/completions")
+            asked = [row for row in json.load(answer) if row.get("path") in paths]
         return json.dumps(asked[-1]["body"], ensure_ascii=False)
 
 
@@ -165,6 +176,7 @@ def test_a_program_is_asked_and_gets_each_result(place: Place, programs: Path) -
     assert (place.project / "a").exists()
 
 
+@pytest.mark.parametrize("place", [Place], ids=["messages"], indirect=True)
 def test_a_server_that_takes_the_search_for_a_tool_of_ours(place: Place, programs: Path) -> None:
     """Its model calls what the API's own server would run: that is answered, and all goes on."""
     replies = [call("web_search", query="walruses"), say("Done."), say("Yes.")]

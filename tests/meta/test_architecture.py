@@ -66,7 +66,7 @@ WITHOUT_TEST_FILE = {
     ),
     "fleet": "attempt places summary",
     "library": "agent result",
-    "models": "base draft gaps probe refusals retry",
+    "models": "base probe refusals retry",
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results tool_names"
     ),

@@ -551,7 +551,7 @@ def test_limits_come_from_settings_table_server_or_default() -> None:
     with Server([], models={"house/model": (50_000, 4_000)}) as server:
         assert limits(connect(server.url)) == Limits(1_000_000, 128_000, "table")
         assert limits(connect(server.url, context_window=9_000)) == Limits(9_000, 9_000, "setting")
-        assert limits(connect(server.url, "own", context_window=90_000)).output == 32_000
+        assert limits(connect(server.url, "own", context_window=90_000)).output is None
         assert connect(server.url, context_window=9_000).assumed_limits().window == 9_000
         assert connect(server.url, "house/model").assumed_limits() == DEFAULT_LIMITS
         assert server.paths == []

@@ -56,8 +56,10 @@ def server(status: int, body: Any, **headers: str) -> Iterator[tuple[str, list[d
         def do_GET(self) -> None:
             asked.append({name.lower(): value for name, value in self.headers.items()})
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            kind = "text/plain" if isinstance(body, bytes) else "application/json"
+            own = {"content-length": str(len(data)), "content-type": kind, **headers}
             self.send_response(status)
-            for name, value in {"content-length": str(len(data)), **headers}.items():
+            for name, value in own.items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)

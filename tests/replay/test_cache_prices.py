@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctxagent.agent.models.catalog import CacheTerms, cache_terms
 from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
 
+TERMS = cache_terms("claude-sonnet-5")
 MARK = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -27,7 +29,7 @@ def body(*blocks: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def price_requests(bodies: Iterable[dict[str, Any]]) -> CacheBill:
     """Return the bill of several request bodies, sent one after another."""
-    cache = PromptCache()
+    cache = PromptCache(TERMS.life)
     return sum(map(cache.charge, bodies), CacheBill())
 
 
@@ -55,7 +57,9 @@ def test_the_same_again_is_read_to_its_end() -> None:
 
 
 def test_the_price() -> None:
-    assert CacheBill(written=100, read=1_000, plain=7, misses=3).relative == pytest.approx(232)
+    bill = CacheBill(written=100, read=1_000, plain=7, misses=3)
+    assert bill.relative(TERMS) == pytest.approx(232)
+    assert bill.relative(CacheTerms(1.0, 1.0, 300.0)) == bill.prompt  # without a cache
 
 
 def test_a_change_in_the_middle_is_written_again_from_the_breakpoint_before_it() -> None:
@@ -137,7 +141,7 @@ BODIES = st.lists(st.lists(BLOCKS, min_size=1, max_size=6).map(lambda b: body(*b
 def test_every_token_is_charged_once_and_the_order_of_counting_does_not_matter(
     bodies: list[dict[str, Any]],
 ) -> None:
-    cache = PromptCache()
+    cache = PromptCache(TERMS.life)
     bills = [cache.charge(b) for b in bodies]
     assert sum(bills, CacheBill()) == price_requests(bodies)
     for bill, request in zip(bills, bodies, strict=True):

@@ -255,11 +255,19 @@ def test_the_models_in_a_list(desk: CommandDesk) -> None:
     shown = desk.run("/model").splitlines()
     assert shown[0].split() == ["scripted", "now", "scripted"]  # in use, and in no table
     assert shown[1].split() == ["claude-sonnet-5-5", "1,000,000", "tokens", "claude-sonnet-5-5"]
-    assert shown[2].split()[0] == "scripted"
+    assert shown[2].split() == ["ollama/qwen3", "32,000", "tokens", "free", "ollama/qwen3"]
+    assert shown[3].split()[0] == "scripted"
     assert desk.model == ""
     desk.screen.picked = "claude-sonnet-5-5"
     desk.run("/model")
     assert desk.model == "claude-sonnet-5-5"
+
+
+def test_login_shows_what_can_be_used(desk: CommandDesk) -> None:
+    shown = desk.run("/login")
+    assert "ready" in shown
+    assert "runs here, 1 model" in shown
+    assert "/model PROVIDER/NAME" in shown
 
 
 def test_init_sends_a_prepared_prompt_as_the_persons_words(desk: CommandDesk) -> None:

@@ -78,10 +78,10 @@ def _headers(request: Request, body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def takes_thinking(model: str, effort: str | None = None) -> bool:
-    """Return whether a model takes adaptive thinking and an effort. A model that is not in the
-    table may stand behind any server: then only if an effort was set."""
+    """Return whether a model takes adaptive thinking and an effort. A model of which this is not
+    known may stand behind any server: then only if an effort was set."""
     row = known_model(model)
-    return effort is not None if row is None else row.thinking
+    return effort is not None if row is None or row.thinking is None else row.thinking
 
 
 WIRE = wire.Wire(

@@ -1,59 +1,14 @@
 """Commands that show and change what the session runs with."""
 
 import asyncio
-import re
 
 from ...errors import UsageError
 from ..conversation.open_session import MODES
-from ..menu import Menu, Option
 from . import completions
 from .command_context import CommandContext
 from .registry import command
 
-_DATE = re.compile(r"-\d{8}$")  # at the end of a model's id
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-
-
-@command("choose the model from a list, or by its id", argument="[ID]", complete=completions.models)
-async def _model(repl: CommandContext, argument: str) -> None:
-    if not argument and (chosen := await repl.screen.pick(_models(repl))):
-        argument = chosen.key
-    if argument:
-        repl.conversation.set_model(argument)
-    window = await repl.agent.model.window()
-    limits = repl.agent.model.limits
-    source = f", by {limits.source}" if limits else ""
-    repl.say(f"{repl.agent.model.id} · window {window.size:,} tokens{source}")
-    confirmed = limits is not None and limits.source == "server"  # the server knows the model
-    if argument and not confirmed and (warning := _unknown_model(repl, argument)):
-        repl.notify("warning", warning)
-
-
-def _models(repl: CommandContext) -> Menu:
-    """Return a menu of the known models and the one in use, which is marked."""
-    now, rows = repl.agent.model.id, [*repl.services.models()]
-    if now not in [row[0] for row in rows]:
-        rows.insert(0, (now, "", ""))
-    options = [Option(id, id, ("now" if id == now else "", *facts)) for id, *facts in rows]
-    return Menu(
-        title="Continue with the model",
-        load=lambda scope: iter([options]),
-        action="use this model",
-        empty_text="there is no list of models",
-        takes_other=True,
-    )
-
-
-def _unknown_model(repl: CommandContext, id: str) -> str:
-    """Return a warning about a model that is not in our table, which a server may have; or ""."""
-    from difflib import get_close_matches
-
-    known = [row[0] for row in repl.services.models()]
-    if _DATE.sub("", id) in known or id.startswith("scripted:"):
-        return ""
-    near = get_close_matches(id, known, 1)
-    meant = f": did you mean {near[0]}?" if near else "."
-    return f"{id} is not a known model{meant} It will be used anyway."
 
 
 @command(

@@ -69,6 +69,10 @@ class ConversationServices:
     settings: Callable[[], Sequence[Sequence[str]]] = list  # rows of key, value, origin
     checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok, note or FAIL, what, finding
     models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, window, prices
+    # the same of providers that are asked, which may take seconds
+    listed_models: Callable[[], Sequence[Sequence[str]]] = list
+    # rows of ready or -, a provider, and how its key is found; the servers here are asked
+    providers: Callable[[], Sequence[Sequence[str]]] = list
     set_model: Callable[["AgentState", str], None] = _no_model_change
     rules: "RuleFiles | None" = None  # the files that permission rules are kept in
     choice: SessionChoice = field(default_factory=SessionChoice)  # the session asked for

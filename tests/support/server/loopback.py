@@ -120,7 +120,9 @@ Step = Say | Fail
 
 
 class Server:
-    """`bound` makes thinking bound to all that stands before it, as newer models have it. `window`
+    """Another protocol overrides the methods from `refusal` on, and `answer`.
+
+    `bound` makes thinking bound to all that stands before it, as newer models have it. `window`
     answers "prompt is too long" above that many tokens; with `strict` the room that is asked for
     the reply counts too, and a request for more is `rejected`. `size_of` counts the tokens of a
     block. `models` is what GET /v1/models knows: id to (window, output).
@@ -283,6 +285,44 @@ class Server:
         for block in whole["content"]:
             if block["type"] in SEARCH_BLOCKS:
                 self.given[named(block)] = json.dumps(block)
+
+    def refusal(self, path: str, headers: Mapping[str, str]) -> Fail | None:
+        """Why a request is refused before it is read."""
+        if path != "/v1/messages":
+            return Fail(404, f"no such path: {path}")
+        if not (headers.get("x-api-key") or headers.get("authorization")):
+            return Fail(401, "x-api-key header is required")
+        if not headers.get("anthropic-version"):
+            return Fail(400, "anthropic-version: header is required")
+        return None
+
+    def streams(self, body: Body) -> bool:
+        return bool(body.get("stream"))
+
+    def whole(self, whole: Body) -> Body:
+        """A reply that is not streamed, as it is sent."""
+        return whole
+
+    def events(self, say: "Say", whole: Body) -> Iterator[Body]:
+        """The events that stream a reply, of which the last two come behind its content."""
+        yield from events(say, whole)
+
+    def framed(self, event: Body | str) -> str:
+        kind = event.get("type") if isinstance(event, dict) else "raw"
+        return f"event: {kind}\ndata: {data_of(event)}\n\n"
+
+    def text_of(self, event: Body) -> str | None:
+        """What an event adds to a block; None for one that is no part of a block."""
+        if event.get("type") != "content_block_delta":
+            return None
+        return str(event["delta"].get("text", ""))
+
+    def error(self, kind: str, words: str) -> Body:
+        return {"type": "error", "error": {"type": kind, "message": words}}
+
+    def last(self) -> str:
+        """What ends a stream."""
+        return ""
 
     def _step(self, body: Body, number: int) -> Step:
         if callable(self._steps):
@@ -542,7 +582,10 @@ class _Exchange(BaseHTTPRequestHandler):
         self._count()
         size = int(self.headers.get("content-length", 0))
         raw = self.rfile.read(size)
-        refusal = self._refusal(size)
+        headers = {k.lower(): v for k, v in self.headers.items()}
+        refusal = self.server.owner.refusal(self.path.split("?")[0], headers)
+        if size > LARGEST_BODY and refusal is None:
+            refusal = Fail(413, "Request exceeds the maximum size")
         if refusal is not None:
             self._fail(refusal)
             return
@@ -552,7 +595,6 @@ class _Exchange(BaseHTTPRequestHandler):
         except ValueError as error:
             self._fail(Fail(400, f"The request body is not valid JSON: {error}"))
             return
-        headers = {k.lower(): v for k, v in self.headers.items()}
         step, id, usage = owner.answer(body, headers, raw)
         if isinstance(step, Fail):
             self._fail(step)
@@ -563,27 +605,18 @@ class _Exchange(BaseHTTPRequestHandler):
         else:
             whole = owner.message(step, body, id, usage)
             owner.keep_searches(whole)
-            if body.get("stream"):
+            if owner.streams(body):
                 self._stream(step, whole)
             else:
-                self._json(200, whole)
+                self._json(200, owner.whole(whole))
 
     def _count(self) -> None:
         self.server.owner.paths.append(self.path)
         self.server.owner.connections.add(self.client_address[1])
 
-    def _refusal(self, size: int) -> Fail | None:
-        if self.path.split("?")[0] != "/v1/messages":
-            return Fail(404, f"no such path: {self.path}")
-        if not (self.headers.get("x-api-key") or self.headers.get("authorization")):
-            return Fail(401, "x-api-key header is required")
-        if not self.headers.get("anthropic-version"):
-            return Fail(400, "anthropic-version: header is required")
-        return Fail(413, "Request exceeds the maximum size") if size > LARGEST_BODY else None
-
     def _fail(self, fail: Fail) -> None:
         kind = fail.kind or KINDS.get(fail.status, "api_error")
-        error = {"type": "error", "error": {"type": kind, "message": fail.message}}
+        error = self.server.owner.error(kind, fail.message)
         text = fail.body if fail.body is not None else json.dumps(error)
         self._send(fail.status, text, "application/json", fail.headers)
 
@@ -606,7 +639,8 @@ class _Exchange(BaseHTTPRequestHandler):
         for name, value in {**plain, **say.headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        listed: Sequence[Body | str] = list(events(say, whole))
+        owner = self.server.owner
+        listed: Sequence[Body | str] = list(owner.events(say, whole))
         if say.edit is not None:
             listed = say.edit([event for event in listed if isinstance(event, dict)])
         broken = say.fault is not None or say.error is not None
@@ -614,17 +648,14 @@ class _Exchange(BaseHTTPRequestHandler):
         for event in listed[:count]:
             if say.noise:
                 self._write(": a comment\r\n\r\n", say.pieces)
-            kind_of = event.get("type") if isinstance(event, dict) else "raw"
-            with self.server.owner._flow:
-                self._write(f"event: {kind_of}\ndata: {data_of(event)}\n\n", say.pieces)
-                if isinstance(event, dict):
-                    self.server.owner.said += event.get("delta", {}).get("text", "")
-            if say.pace and kind_of == "content_block_delta":
-                self.server.owner.stopping.wait(say.pace)
+            added = owner.text_of(event) if isinstance(event, dict) else None
+            with owner._flow:
+                self._write(owner.framed(event), say.pieces)
+                owner.said += added or ""
+            if say.pace and added is not None:
+                owner.stopping.wait(say.pace)
         if say.error is not None:
-            kind, words = say.error
-            error = {"type": "error", "error": {"type": kind, "message": words}}
-            self._write(f"event: error\ndata: {json.dumps(error)}\n\n", None)
+            self._write(owner.framed(owner.error(*say.error)), None)
         elif say.fault == "garbage":
             self._write('event: content_block_delta\ndata: {"type": "content_bl\n\n', None)
         elif say.fault == "silence":
@@ -636,6 +667,8 @@ class _Exchange(BaseHTTPRequestHandler):
         elif say.fault == "reset":
             self._reset()
             return
+        elif not broken and (last := owner.last()):
+            self._write(last, say.pieces)
         self.wfile.write(b"0\r\n\r\n")
 
     def _write(self, text: str, pieces: int | None) -> None:

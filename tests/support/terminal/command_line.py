@@ -161,6 +161,8 @@ class CommandDesk:
             settings=lambda: [("model.id", "scripted", "-c")],
             checks=lambda: [("FAIL", "credentials", "none")],
             models=lambda: [("claude-sonnet-5-5", "1,000,000 tokens")],
+            listed_models=lambda: [("ollama/qwen3", "32,000 tokens", "free")],
+            providers=lambda: [("ready", "ollama", "runs here, 1 model")],
             set_model=self._set_model,
         )
         self.line = CommandLine(services)

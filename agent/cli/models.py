@@ -1,0 +1,93 @@
+"""`ctxagent models`: the providers, what each serves, windows and prices."""
+
+import asyncio
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...tools.system.unicode import clean
+from ..errors import UsageError
+from .options import ends_process, launch_of, load, say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..models.overview import ProviderState, ServedModel
+    from ..models.providers import Provider
+
+
+@click.command()
+@click.argument("provider", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_obj
+@ends_process
+def models(options: dict[str, Any], provider: str | None, as_json: bool) -> int:
+    """List the providers, or ask PROVIDER for its models.
+
+    A model is used by --model PROVIDER/NAME. The servers of this machine are looked for on their
+    usual ports.
+    """
+    from ..models.overview import provider_states
+    from ..models.providers import providers
+
+    load(options)  # the user's own providers
+    if provider is None:
+        states = asyncio.run(provider_states(os.environ))
+        _say_states(states, as_json=as_json)
+        return 0
+    if (chosen := providers().get(provider)) is None:
+        raise UsageError(f"there is no provider {provider!r}", hint="`ctxagent models` lists them.")
+    _say_models(_served(options, chosen), as_json=as_json)
+    return 0
+
+
+def _served(options: dict[str, Any], provider: "Provider") -> "list[ServedModel]":
+    from ..models.overview import served_models
+
+    launch = launch_of(options)
+    return asyncio.run(served_models(provider, launch.settings, launch.environ, launch.state))
+
+
+def _say_states(states: "Sequence[ProviderState]", *, as_json: bool) -> None:
+    if as_json:
+        rows = [
+            {
+                "provider": each.provider.name,
+                "protocol": each.provider.protocol,
+                "address": each.address,
+                "ready": each.ready,
+                "state": each.state,
+            }
+            for each in states
+        ]
+        say(json.dumps({"providers": rows}, ensure_ascii=False))
+        return
+    for each in states:
+        mark, name = "ready" if each.ready else "-", each.provider.name
+        say(clean(f"{mark:<6} {name:<12} {each.provider.protocol:<10} {each.state}"))
+    say(
+        "\n`ctxagent models PROVIDER` lists its models; `--model PROVIDER/NAME` uses one.", err=True
+    )
+
+
+def _say_models(found: "Sequence[ServedModel]", *, as_json: bool) -> None:
+    from ..models.overview import facts_of
+
+    if as_json:
+        rows = [
+            {
+                "id": each.id,
+                "window": each.limits.window if each.limits else None,
+                "input_price": each.price.input if each.price else None,
+                "output_price": each.price.output if each.price else None,
+            }
+            for each in found
+        ]
+        say(json.dumps({"models": rows}, ensure_ascii=False))
+        return
+    width = max(len(each.id) for each in found)
+    for each in found:
+        window, prices = facts_of(each.limits, each.price)
+        say(clean(f"{each.id:<{width}}  {window:>16}  {prices}").rstrip())

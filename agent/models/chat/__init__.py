@@ -1,0 +1,1 @@
+"""Chat Completions, which most servers speak, each with a dialect of its own."""

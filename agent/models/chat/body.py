@@ -1,0 +1,171 @@
+"""The JSON body of a request to Chat Completions.
+
+The blocks of the neutral form become messages: results are `tool` messages of their own, and images
+of results follow in a `user` message, because a `tool` message takes text only. Text goes as one
+string, which every server takes. Only models whose cache needs marks get lists of parts, always, so
+that a mark never changes what stands before it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...context.compaction_block import with_plain_text
+from ...context.request import ADDITION, GO_ON_PROMPT, Request
+from ...session.entries import Block
+from ...session.searches import search_text
+from ..providers import served
+
+# Fields of a message with the model's reasoning, by the names that servers give it. A reply's first
+# one counts, since some servers send the same text twice.
+REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+REASONING_DETAILS = "reasoning_details"  # of OpenRouter and MiniMax, with signatures
+REASONING_PARTS = "content"  # "field" of reasoning that Mistral has among the parts of the content
+EXTRA = "extra_content"  # of a call: Gemini's signature of the thought behind it
+ONLY_MEDIA = "[What the call returned follows below.]"
+# Models that cache only what is marked: Anthropic's and Alibaba's, by their names at gateways.
+_MARKED = re.compile(r"\bclaude|^~?anthropic/|^qwen/", re.I)
+
+ChatMessage = dict[str, Any]
+
+
+def parameters(request: Request) -> dict[str, Any]:
+    """Return what a body has in addition to the conversation."""
+    out: dict[str, Any] = {
+        "model": served(request.model).name,
+        "max_tokens": request.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    return out if request.effort is None else {**out, "reasoning_effort": request.effort}
+
+
+def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the whole body of a request with these parameters."""
+    draft = _Messages(bool(_MARKED.search(parameters["model"])))
+    if request.system:
+        draft.out.append({"role": "system", "content": draft.content(request.system)})
+    for message in with_plain_text(request.messages):
+        draft.add(message)
+    if draft.out[-1]["role"] == "assistant":  # a paused turn: another protocol lets it go on
+        draft.out.append({"role": "user", "content": GO_ON_PROMPT})
+    out = {**parameters, "messages": draft.out}
+    tools = [_function(tool) for tool in (*request.tools, *draft.tools) if "input_schema" in tool]
+    return {**out, "tools": tools} if tools else out
+
+
+@dataclass(slots=True)
+class _Messages:
+    """The messages of a body under construction."""
+
+    is_marked: bool  # whether the model's cache needs marks
+    out: list[ChatMessage] = field(default_factory=list)
+    tools: list[dict[str, Any]] = field(default_factory=list)  # that messages add
+    names: dict[str, str] = field(default_factory=dict)  # of tools, by the ID of the call
+    ids: dict[str, str] = field(default_factory=dict)  # of calls: the neutral one, the server's
+
+    def add(self, message: Mapping[str, Any]) -> None:
+        blocks = message["content"]
+        if message["role"] == "assistant":
+            self.out.append(self._reply(blocks))
+        elif message["role"] == "user":
+            self._add_user(blocks)
+        else:
+            self.tools += [block["tool"] for block in blocks if block["type"] == ADDITION]
+
+    def _add_user(self, blocks: list[Block]) -> None:
+        said: list[Block] = []
+        for block in blocks:
+            if block["type"] != "tool_result":
+                said.append(block)
+                continue
+            call, given = block["tool_use_id"], block["content"]
+            inner = [_text(given)] if isinstance(given, str) else given
+            texts = [each for each in inner if each["type"] == "text"] or [_text(ONLY_MEDIA)]
+            if "cache_control" in block:
+                texts[-1] = {**texts[-1], "cache_control": block["cache_control"]}
+            result = {"role": "tool", "tool_call_id": self.ids.get(call, call)}
+            self.out.append({**result, "content": self.content(texts)})
+            if media := [each for each in inner if each["type"] != "text"]:
+                said += [_text(f"[Returned by {self.names.get(call, 'a call')}:]"), *media]
+        if said:
+            self.out.append({"role": "user", "content": self.content(said)})
+
+    def content(self, blocks: list[Block]) -> str | list[dict[str, Any]]:
+        """Return blocks as one string where all are text and the model takes no marks."""
+        if not self.is_marked and all(block["type"] == "text" for block in blocks):
+            return "\n\n".join(block["text"] for block in blocks)
+        return [self._part(block) for block in blocks]
+
+    def _part(self, block: Block) -> dict[str, Any]:
+        if block["type"] == "text":
+            part: dict[str, Any] = {"type": "text", "text": block["text"]}
+        else:
+            source = block["source"]
+            url = f"data:{source['media_type']};base64,{source['data']}"
+            part = {"type": "image_url", "image_url": {"url": url}}
+            if block["type"] == "document":
+                part = {"type": "file", "file": {"filename": "document.pdf", "file_data": url}}
+        has_mark = self.is_marked and "cache_control" in block
+        return {**part, "cache_control": block["cache_control"]} if has_mark else part
+
+    def _reply(self, blocks: list[Block]) -> ChatMessage:
+        texts: list[Block] = []
+        calls: list[dict[str, Any]] = []
+        reasoning: ChatMessage = {}
+        for block in blocks:
+            if block["type"] == "thinking":
+                _add_reasoning(reasoning, block)
+            elif block["type"] == "text":
+                texts.append(block)
+            elif block["type"] == "tool_use":
+                calls.append(self._call(block))
+            elif found := search_text(block):
+                texts.append(_text(found))
+        parts = reasoning.pop(REASONING_PARTS, [])
+        content = [*parts, *map(self._part, texts)] if parts else self.content(texts)
+        out = {"role": "assistant", "content": content or None, **reasoning}
+        return {**out, "tool_calls": calls} if calls else out
+
+    def _call(self, block: Block) -> dict[str, Any]:
+        kept = _kept(block)
+        id, own = block["id"], kept.get("id")
+        if isinstance(own, str) and own not in self.ids.values():
+            self.ids[id] = own
+        self.names[id] = block["name"]
+        arguments = json.dumps(block["input"], ensure_ascii=False, separators=(",", ":"))
+        function = {"name": block["name"], "arguments": arguments}
+        out = {"id": self.ids.get(id, id), "type": "function", "function": function}
+        return {**out, EXTRA: kept[EXTRA]} if EXTRA in kept else out
+
+
+def _add_reasoning(message: ChatMessage, block: Block) -> None:
+    """Add the reasoning of a reply to its message, in the field where the server had it."""
+    kept, text = _kept(block), block["thinking"]
+    if isinstance(details := kept.get(REASONING_DETAILS), list):
+        message[REASONING_DETAILS] = [*message.get(REASONING_DETAILS, ()), *details]
+    elif kept.get("field") == REASONING_PARTS:
+        part = {"type": "thinking", "thinking": [_text(text)]}
+        message[REASONING_PARTS] = [*message.get(REASONING_PARTS, ()), part]
+    elif (name := kept.get("field")) in REASONING_FIELDS:
+        message[name] = message.get(name, "") + text
+
+
+def _kept(block: Block) -> dict[str, Any]:
+    """Return what this protocol keeps in a block's signature; nothing for another's."""
+    try:
+        found = json.loads(block.get("signature", ""))
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    described = {"name": tool["name"], "description": tool.get("description", "")}
+    return {"type": "function", "function": {**described, "parameters": tool["input_schema"]}}
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}

@@ -1,0 +1,127 @@
+"""What can be used from here: the providers, whether each has its key, and what it serves."""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...tools.system.plural import count_of
+from ..errors import ModelError, NoCredentials, conceal
+from .catalog import Limits, known_model
+from .factory import PROTOCOLS, make_model, with_model
+from .local_servers import LocalServer, find_local_servers
+from .price_data import Price
+from .providers import DEFAULT_PROVIDER, LOCAL, Provider, canonical_id, endpoint_of, providers
+from .server_limits import rows_of, told_limits
+
+if TYPE_CHECKING:
+    from ..config.settings import Settings
+
+LIST_TIMEOUT_S = 10.0  # for a server to list its models
+_ANY = "any"  # a name of no model
+
+
+class ProviderState(NamedTuple):
+    """A provider as it can be used from here."""
+
+    provider: Provider
+    address: str
+    ready: bool
+    state: str  # for people: what its key is found by, or what is missing
+
+
+class ServedModel(NamedTuple):
+    """A model that a provider serves."""
+
+    id: str
+    limits: Limits | None  # None: not known
+    price: Price | None
+
+
+async def provider_states(environ: Mapping[str, str]) -> list[ProviderState]:
+    """Return all providers, those that can be used first; the servers of this machine are asked."""
+    local = {server.provider.name: server for server in await find_local_servers(environ)}
+    rows = [_state(each, environ, local) for each in providers().values() if each.name != LOCAL]
+    return sorted(rows, key=lambda row: not row.ready)
+
+
+def _state(
+    provider: Provider, environ: Mapping[str, str], local: Mapping[str, LocalServer]
+) -> ProviderState:
+    endpoint = endpoint_of(f"{provider.name}/{_ANY}", None, environ)
+    if provider.local:
+        server = local.get(provider.name)
+        state = (
+            f"runs here, {count_of(len(server.models), 'model')}" if server else "does not answer"
+        )
+        return ProviderState(provider, endpoint.address, server is not None, state)
+    try:
+        found = PROTOCOLS[endpoint.protocol]().find_key(endpoint, environ)
+    except NoCredentials as error:
+        state = "no key: export " + " or ".join(provider.keys) if provider.keys else error.message
+        return ProviderState(provider, endpoint.address, False, state)
+    return ProviderState(provider, endpoint.address, True, found or "needs no key")
+
+
+async def served_models(
+    provider: Provider, settings: "Settings", environ: Mapping[str, str], state: Path
+) -> list[ServedModel]:
+    """Return the models that a provider lists, with what the server and the tables say of them.
+    Raises ModelError."""
+    from .server_model import ServerModel
+
+    chosen = with_model(settings.model, f"{provider.name}/{_ANY}")
+    model = make_model(replace(settings, model=chosen), environ, state)
+    assert isinstance(model, ServerModel)
+    transport, path = model.access.transport, model.wire.models_path
+    try:
+        await transport.connect()
+        answer: object = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                answer = await transport.get(f"{path}?limit=1000")
+    finally:
+        await model.close()
+    rows = rows_of(answer)
+    if not rows:
+        where = model.access.endpoint.address or provider.name
+        raise ModelError(
+            f"{provider.name} does not list its models at {conceal(where)}",
+            hint="Start it, or name its address in providers.toml."
+            if provider.local
+            else f"Check the key, or name a model: --model {provider.name}/NAME.",
+        )
+    return [_model(provider, row) for row in rows if isinstance(row.get("id"), str)]
+
+
+def _model(provider: Provider, row: Mapping[str, object]) -> ServedModel:
+    id = canonical_id(f"{provider.name}/{str(row['id']).removeprefix('models/')}")
+    known = known_model(id)
+    limits = (known.limits if known else None) or told_limits(dict(row))
+    return ServedModel(id, limits, known.price if known else None)
+
+
+def facts_of(limits: Limits | None, price: Price | None) -> tuple[str, str]:
+    """Return a window and prices in words, "" for what is not known."""
+    window = f"{limits.window:,} tokens" if limits else ""
+    if price is None:
+        return window, ""
+    free = not (price.input or price.output)
+    return window, ("free" if free else f"${price.input:g} in, ${price.output:g} out per million")
+
+
+async def models_of_others(
+    settings: "Settings", environ: Mapping[str, str], state: Path
+) -> list[ServedModel]:
+    """Return what all providers list that can be used, but for the default one."""
+    states = await provider_states(environ)
+    others = [s.provider for s in states if s.ready and s.provider.name != DEFAULT_PROVIDER]
+
+    async def listed(provider: Provider) -> list[ServedModel]:
+        with suppress(ModelError):
+            return await served_models(provider, settings, environ, state)
+        return []
+
+    return [row for found in await asyncio.gather(*map(listed, others)) for row in found]

@@ -1,0 +1,98 @@
+"""What can be used from here: providers with and without a key, and the models they list."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.config.settings import Settings
+from ctxagent.agent.errors import ModelError
+from ctxagent.agent.models.catalog import Limits
+from ctxagent.agent.models.overview import (
+    facts_of,
+    models_of_others,
+    provider_states,
+    served_models,
+)
+from ctxagent.agent.models.price_data import Price
+from ctxagent.agent.models.providers import providers
+
+from .test_transport import server
+
+NOBODY = "http://127.0.0.1:9/v1"
+HERE = ("OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM", "LITELLM")
+
+
+def alone(**more: str) -> dict[str, str]:
+    """An environment in which no server of this machine is found but those that are given."""
+    return {**{f"{name}_BASE_URL": NOBODY for name in HERE}, **more}
+
+
+def states(environ: Mapping[str, str]) -> dict[str, tuple[bool, str]]:
+    found = asyncio.run(provider_states(environ))
+    assert [each.ready for each in found] == sorted((each.ready for each in found), reverse=True)
+    return {each.provider.name: (each.ready, each.state) for each in found}
+
+
+def test_a_provider_is_ready_with_its_key() -> None:
+    found = states(alone(OPENROUTER_API_KEY="key-1", ANTHROPIC_AUTH_TOKEN="token-1"))
+    assert found["openrouter"] == (True, "OPENROUTER_API_KEY")
+    assert found["anthropic"] == (True, "ANTHROPIC_AUTH_TOKEN")
+    assert found["groq"] == (False, "no key: export GROQ_API_KEY")
+    assert found["ollama"] == (False, "does not answer")
+
+
+def test_a_server_on_this_machine_is_ready_when_it_answers() -> None:
+    with server(200, {"data": [{"id": "qwen3"}]}) as (url, _):
+        found = states(alone(OLLAMA_BASE_URL=url))
+    assert found["ollama"] == (True, "runs here, 1 model")
+
+
+def listed(name: str, environ: dict[str, str], state: Path) -> list[Any]:
+    return asyncio.run(served_models(providers()[name], Settings(), environ, state))
+
+
+def test_a_server_lists_its_models_with_windows_and_prices(tmp_path: Path) -> None:
+    rows = [{"id": "walrus", "max_model_len": 32_000}, {"id": "seal"}, {"name": "no id"}]
+    with server(200, {"data": rows}) as (url, asked):
+        found = listed("vllm", alone(VLLM_BASE_URL=url, VLLM_API_KEY="key-1"), tmp_path)
+    assert asked[0]["authorization"] == "Bearer key-1"
+    assert [each.id for each in found] == ["vllm/walrus", "vllm/seal"]
+    assert found[0].limits == Limits(32_000, None, "server")
+    assert found[1].limits is None
+    assert facts_of(found[0].limits, found[0].price) == ("32,000 tokens", "free")
+
+
+def test_the_public_list_of_the_messages_api_has_bare_ids(tmp_path: Path) -> None:
+    with server(200, {"data": [{"id": "claude-opus-5-5"}]}) as (url, asked):
+        environ = {"ANTHROPIC_BASE_URL": url.removesuffix("/v1"), "ANTHROPIC_API_KEY": "key-1"}
+        found = listed("anthropic", environ, tmp_path)
+    assert asked[0]["authorization"] == "Bearer key-1"
+    assert [(each.id, facts_of(each.limits, each.price)) for each in found] == [
+        ("claude-opus-5-5", ("1,000,000 tokens", "$4 in, $20 out per million"))
+    ]
+
+
+@pytest.mark.parametrize(("status", "answer"), [(200, {"data": []}), (404, {}), (200, b"no")])
+def test_a_server_without_a_list_is_named(tmp_path: Path, status: int, answer: Any) -> None:
+    with server(status, answer) as (url, _), pytest.raises(ModelError) as caught:
+        listed("vllm", alone(VLLM_BASE_URL=url), tmp_path)
+    assert f"vllm does not list its models at {url}" in caught.value.message
+    assert "Start it" in caught.value.hint
+
+
+def test_what_other_providers_list_is_gathered(tmp_path: Path) -> None:
+    with (
+        server(200, {"data": [{"id": "qwen3"}]}) as (one, _),
+        server(200, {"data": [{"id": "gemma"}]}) as (two, _),
+    ):
+        environ = alone(OLLAMA_BASE_URL=one, LMSTUDIO_BASE_URL=two, ANTHROPIC_API_KEY="key-1")
+        found = asyncio.run(models_of_others(Settings(), environ, tmp_path))
+    assert sorted(each.id for each in found) == ["lmstudio/gemma", "ollama/qwen3"]
+
+
+def test_facts_in_words() -> None:
+    assert facts_of(None, None) == ("", "")
+    assert facts_of(None, Price(1, 2, 0, 0)) == ("", "$1 in, $2 out per million")
