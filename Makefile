@@ -47,7 +47,7 @@ soak: $(STAMP)
 # recorded sessions to summarise, THREADS=1 is for a busy machine, PRESET=small is for small models.
 THREADS ?= 2
 PRESET ?= default
-PROTOCOL ?= messages
+PROTOCOL ?= chat
 REAL_OPTIONS = --threads $(THREADS) --preset $(PRESET) --protocol $(PROTOCOL)
 real: $(STAMP) .real/.installed
 	nice $(BIN)/python -m ctxagent.tests.real.run $(REAL_OPTIONS) \

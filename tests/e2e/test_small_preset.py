@@ -52,3 +52,6 @@ def test_a_compaction_asks_no_model(tmp_path: Path) -> None:
     assert summaries
     assert {e["purpose"] for e in entries if e["kind"] == "assistant"} == {"turn"}
     assert all(len(body["tools"]) == len(TOOLS) for body in server.requests)
+    planned = place.run("--context-window", "8000", *ARGUMENTS, "compact", "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert "no call to the model" in planned.stdout

@@ -362,7 +362,7 @@ def main() -> int:
     parser.add_argument("--sessions", type=Path, help="a folder with recorded sessions (*.gz)")
     parser.add_argument("--threads", type=int, default=2, help="of the server")
     parser.add_argument("--preset", default="default")
-    parser.add_argument("--protocol", choices=PROTOCOLS, default="messages")
+    parser.add_argument("--protocol", choices=PROTOCOLS, default="chat")
     given, began = parser.parse_args(), time.monotonic()
     with (
         tempfile.TemporaryDirectory(prefix="ctxagent-real-") as folder,
