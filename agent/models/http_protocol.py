@@ -53,7 +53,7 @@ class HttpProtocol:
 
     def start_import(self) -> None:
         """Start to import the client in a thread."""
-        from .transport import start_import
+        from .http_client import start_import
 
         start_import()
 

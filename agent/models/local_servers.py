@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
+from .http_client import client_options, start_import
 from .providers import LOCAL, Provider, endpoint_of, providers
 
 TIMEOUT_S = 1.0  # for a server on this machine to list its models
@@ -21,8 +22,6 @@ class LocalServer(NamedTuple):
 
 async def find_local_servers(environ: Mapping[str, str]) -> list[LocalServer]:
     """Return the servers on this machine that answer, with their models."""
-    from .transport import start_import
-
     await asyncio.wrap_future(start_import())
     local = [p for p in providers().values() if p.local and p.name != LOCAL]
     found = await asyncio.gather(*(_ask(provider, environ) for provider in local))
@@ -31,8 +30,6 @@ async def find_local_servers(environ: Mapping[str, str]) -> list[LocalServer]:
 
 async def _ask(provider: Provider, environ: Mapping[str, str]) -> LocalServer | None:
     import httpx2
-
-    from .transport import client_options
 
     address = endpoint_of(f"{provider.name}/any", None, environ).address
     key = next((environ[name] for name in provider.keys if environ.get(name)), "")

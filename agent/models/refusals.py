@@ -27,7 +27,10 @@ _STATUS = {
     "not_found_error": 404,
     "model_not_found": 404,
     "request_too_large": 413,
+    "rate_limit_exceeded": RATE_LIMITED,
 }
+# Of the Responses API, which has a name for each thing that is wrong with an image or a prompt.
+_INVALID = re.compile(r"invalid_|\w*_policy|unsupported_|\w*image")
 _NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even when the server advises it
 _TOO_LONG = (
     re.compile(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
@@ -90,7 +93,7 @@ def classify_answer(
     if status == 200 and kind.isdecimal() and len(kind) == 3:  # some servers name it so
         status = int(kind)
     elif status == 200 or kind == "insufficient_quota":
-        status = _STATUS.get(kind, 500)
+        status = _STATUS.get(kind, 400 if _INVALID.match(kind) else 500)
     if status >= 400 and says_no_images(words):  # some servers say so with 404 or 500
         return _rejection(status, words, model, request_id, hints)
     advice = headers.get("x-should-retry")

@@ -19,6 +19,7 @@ from ..events import Accepted, Delta, Notice, Retrying
 from .base import Abilities, Reply
 from .catalog import DEFAULT_LIMITS, Limits, cache_terms, known_limits
 from .gaps import IMAGES, ServerGaps
+from .http_client import Timeouts
 from .refusals import ServerHints, classify_answer
 from .retry import RATE_LIMITED, Fault, RetryPlan, RetryPolicy
 from .server_limits import in_list, told_limits
@@ -27,7 +28,6 @@ from .sse import limit_silence, parse_events
 from .transport import (
     ErrorAnswer,
     NotConnected,
-    Timeouts,
     Transport,
     address_shown,
     told_error,

@@ -4,39 +4,23 @@ A protocol with an SDK of its own has a transport of its own, with the same meth
 """
 
 import asyncio
-import gc
 import json
-import sys
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
-from threading import Thread
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from ..errors import RequestRejected, conceal
-from .address import LOOPBACK_HOSTS, check_address
-from .bounded_body import bound_body
+from .address import check_address
+from .http_client import Timeouts, client_options, start_import, timeout_of
 from .keys import key_headers
+from .local_servers import address_of_local
 from .providers import LOCAL
 
 if TYPE_CHECKING:
     import httpx2
 
     from .providers import Endpoint
-
-_IMPORT_SWITCH_INTERVAL_S = 0.001  # for which an import keeps other threads waiting
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """Time limits in seconds."""
-
-    connect: float = 10.0
-    first_byte: float = 120.0  # from the request to the first byte of the reply
-    between: float = 90.0  # of silence between bytes after that; a ping is a sign of life
 
 
 @dataclass(eq=False)
@@ -73,64 +57,6 @@ class Transport(Protocol):
     async def close(self) -> None:
         """Close the connections."""
         ...
-
-
-def import_in_background(load: Callable[[], None], name: str) -> "Future[None]":
-    """Import something in a thread. The future is done when it is there, or has the ImportError."""
-    done: Future[None] = Future()
-    done.set_running_or_notify_cancel()  # so that a cancelled waiter does not cancel the import
-    Thread(target=_load, args=(load, done), name=name, daemon=True).start()
-    return done
-
-
-def _load(load: Callable[[], None], done: "Future[None]") -> None:
-    collecting, interval = gc.isenabled(), sys.getswitchinterval()
-    gc.disable()  # thousands of modules and nothing to collect: a tenth to a third less
-    # Who types meanwhile waits several switch intervals for each key.
-    sys.setswitchinterval(_IMPORT_SWITCH_INTERVAL_S)
-    try:
-        load()
-    except ImportError as error:
-        done.set_exception(error)
-    else:
-        done.set_result(None)
-    finally:
-        sys.setswitchinterval(interval)
-        gc.freeze()  # the next collection would stop everything, to look through all of it
-        if collecting:
-            gc.enable()
-
-
-def client_options(address: str) -> dict[str, Any]:
-    """Return the options of an `httpx2` client for a server."""
-    import httpx2
-
-    options: dict[str, Any] = {
-        "follow_redirects": False,  # the key would go there too
-        "event_hooks": {"response": [bound_body]},
-    }
-    url = urlsplit(address)
-    if url.scheme == "http" and url.hostname in LOOPBACK_HOSTS:
-        # Neither a proxy nor a TLS context, which alone takes 40 ms to set up.
-        options["transport"] = httpx2.AsyncHTTPTransport(verify=False)
-    return options
-
-
-def timeout_of(timeouts: Timeouts) -> "httpx2.Timeout":
-    """Return the limits that the client itself holds; those of a reply are held by who reads it."""
-    import httpx2
-
-    return httpx2.Timeout(None, connect=timeouts.connect, write=timeouts.between)
-
-
-@cache
-def start_import() -> "Future[None]":
-    """Start to import `httpx2` in a thread; later calls change nothing."""
-    return import_in_background(_import, "import-httpx2")
-
-
-def _import() -> None:
-    import httpx2  # noqa: F401
 
 
 class HttpTransport:
@@ -196,8 +122,6 @@ class HttpTransport:
 
 async def _local_address(environ: Mapping[str, str]) -> str:
     """Return the address of a server on this machine. Raises RequestRejected."""
-    from .local_servers import address_of_local
-
     if found := await address_of_local(environ):
         return found
     raise RequestRejected(
@@ -233,7 +157,7 @@ def told_error(answer: object) -> tuple[str, str] | None:
         return "", error
     inner = error if isinstance(error, dict) else answer
     words = next((inner[n] for n in ("message", "detail", "msg") if inner.get(n)), None)
-    if words is None and error is None:
+    if words is None and error is None and answer.get("type") != "error":
         return None
     kinds = (inner.get(name) for name in ("code", "type", "status"))
     kind = next((kind for kind in kinds if isinstance(kind, str) and kind), "")

@@ -145,8 +145,11 @@ def _map_texts(value: Any, clean: Any) -> Any:
     if isinstance(value, list):
         return [_map_texts(each, clean) for each in value]
     if isinstance(value, dict) and isinstance(thought := value.get("thinking"), str):
-        # With another text its signature is none: such a block is left out of requests.
-        return value if (said := clean(thought)) == thought else altered_thinking(said)
+        # With another text its signature is none: such a block is left out of requests. Of some
+        # protocols the signature has texts, too.
+        said, signature = clean(thought), str(value.get("signature", ""))
+        intact = said == thought and clean(signature) == signature
+        return value if intact else altered_thinking(said)
     if isinstance(value, dict) and value.get("type") == COMPACTION:
         # With another text its signature is none: a summary of our own takes its place.
         said = _map_texts(value.get("content"), clean)

@@ -215,10 +215,10 @@ lines = st.one_of(
 @settings(max_examples=400, deadline=None)
 @given(st.lists(lines, max_size=12), st.none() | seqs)
 def test_any_log_gives_a_request_the_api_accepts(garbage: list[Line], settled: int | None) -> None:
-    request(_decoded(garbage), stable_before=settled)
+    request(decoded(garbage), stable_before=settled)
 
 
-def _decoded(garbage: list[Line]) -> list[Entry]:
+def decoded(garbage: list[Line]) -> list[Entry]:
     entries = []
     for line in garbage:
         try:

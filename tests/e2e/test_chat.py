@@ -3,6 +3,7 @@
 import asyncio
 from itertools import pairwise
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import Any
 
 import pytest
@@ -180,6 +181,19 @@ def test_a_call_without_reasoning_where_the_server_wants_some(place: Place) -> N
     assert server.bodies[-1]["messages"][2]["reasoning_content"] == " "
 
 
+def test_reasoning_between_tags_is_shown_and_never_sent_back(place: Place) -> None:
+    steps = [
+        Say("<think>Who was it?</think>\n\nI look.", tools=[("Bash", {"command": "pwd"})]),
+        Say("<think>So.</think>A walrus."),
+    ]
+    with ChatServer(Script(steps), dialect="mistral") as server:
+        done = run(place, server, "-p", "go")
+    assert (done.returncode, done.stdout) == (0, "A walrus.\n"), done.stderr
+    assert server.bodies[-1]["messages"][2]["content"] == "I look."
+    (thought, *_) = next(e for e in place.entries() if e["kind"] == "assistant")["content"]
+    assert thought["thinking"] == "Who was it?"
+
+
 def test_images_of_words_and_of_results(place: Place) -> None:
     for name in ("a", "b"):
         (place.project / f"{name}.png").write_bytes(png(40, 30))
@@ -228,6 +242,20 @@ def test_a_filtered_reply_ends_the_turn(place: Place) -> None:
         again = run(place, server, "--continue", "-p", "hi")
     assert (again.returncode, again.stdout) == (0, "Hello.\n"), again.stderr
     assert server.rejected == []
+
+
+def test_a_session_goes_on_after_a_kill_in_mid_stream(place: Place) -> None:
+    steps = [bash("echo a"), Say("word " * 60, deltas=60, pace=0.1), Say("Done.")]
+    with ChatServer(Script(steps), dialect="gemini") as server:
+        command = ("--model", MODEL, "-p", "go")
+        process = place.start(*command, env=env(place, server), stdout=DEVNULL)
+        with process, server.halted_after("word word"):
+            process.kill()
+        again = run(place, server, "--continue", "-p", "on")
+    assert (again.returncode, again.stdout) == (0, "Done.\n"), again.stderr
+    assert server.rejected == []
+    first, _, last = server.requests
+    assert last["messages"][: len(first["messages"])] == first["messages"]
 
 
 def test_an_error_in_mid_stream_is_tried_again(place: Place) -> None:

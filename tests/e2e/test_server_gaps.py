@@ -150,21 +150,29 @@ def test_the_doctor_asks_the_server(place: Place) -> None:
         assert set(kept[key]["gaps"]) == {"cache", "images", "compaction"}
 
 
-def test_a_server_by_its_name(place: Place) -> None:
+def test_a_server_of_the_messages_api_by_its_name(place: Place) -> None:
     """The key for the public API does not go to it."""
+    own = place.root / "home" / ".config" / "ctxagent" / "providers.toml"
+    own.parent.mkdir(parents=True)
     with Server([Say("Yes."), Say("Yes.")]) as server:
-        env = {**place.server(server.url), "LM_API_TOKEN": "own-token-2"}
+        rows = [
+            f'[{name}]\nprotocol = "messages"\naddress = "{server.url}"\n'
+            for name in ("ollama", "lmstudio")
+        ]
+        own.write_text("".join(rows))
+        env = place.environ({"ANTHROPIC_API_KEY": "test-key-1", "LM_API_TOKEN": "own-token-2"})
         for name in ("ollama", "lmstudio"):
-            done = place.run("-p", "go", "-c", f"model.server={name}", *MODEL, env=env)
+            done = place.run("-p", "go", "--model", f"{name}/walrus", env=env)
             assert done.returncode == 0, done.stderr
     sent = [headers.get("authorization") for headers in server.headers]
     assert sent == ["Bearer none", "Bearer own-token-2"]
+    assert [body["model"] for body in server.requests] == ["walrus", "walrus"]
     assert "test-key-1" not in str(server.headers)
 
 
 def test_a_server_without_its_key(place: Place) -> None:
     env = place.environ({"ANTHROPIC_API_KEY": "test-key-1"})
-    done = place.run("-p", "go", "-c", "model.server=openrouter", *MODEL, env=env)
+    done = place.run("-p", "go", "--model", "openrouter/walrus", env=env)
     assert done.returncode == 5
     assert "OPENROUTER_API_KEY is not set" in done.stderr
     assert place.logs() == []

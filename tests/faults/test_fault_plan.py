@@ -23,9 +23,10 @@ from ctxagent.agent.export import export
 from ctxagent.agent.loop.costs import session_bill
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Reply
+from ctxagent.agent.models.http_client import Timeouts
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.messages.draft import ReplyDraft
-from ctxagent.agent.models.messages.model import MessagesModel, Timeouts
+from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import RetryPolicy
 from ctxagent.agent.models.sse import MAX_REPLY_BYTES, parse_events
 from ctxagent.agent.session.entries import Assistant, ToolResult, User

@@ -275,6 +275,9 @@ def test_entries_lose_what_is_known_wherever_it_stands() -> None:
     redaction = redaction_for(ENVIRON)
     left = redaction.clean_entry(entry).content
     assert left[0] == altered_thinking("the key is [redacted: ANTHROPIC_API_KEY]")
+    packed = {**thought, "thinking": "a word", "signature": json.dumps({"arguments": KEY})}
+    hidden = replace(entry, content=[packed])
+    assert redaction.clean_entry(hidden).content == [altered_thinking("a word")]
     harmless = replace(entry, content=[{**thought, "thinking": "a word"}])
     assert redaction.clean_entry(harmless) is harmless
     assert left[1]["text"] == "It is [redacted: ANTHROPIC_API_KEY]."

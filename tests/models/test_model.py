@@ -19,13 +19,11 @@ from ctxagent.agent.events import Accepted, Notice, Retrying, TextDelta, Thinkin
 from ctxagent.agent.models.address import check_address
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.models.catalog import DEFAULT_LIMITS, Limits
+from ctxagent.agent.models.http_client import Timeouts
 from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.messages.credentials import find_credentials
 from ctxagent.agent.models.messages.draft import ReplyDraft
-from ctxagent.agent.models.messages.model import (
-    MessagesModel,
-    Timeouts,
-)
+from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import Fault, RetryPlan, RetryPolicy, requested_wait
 from ctxagent.agent.models.sse import limit_silence, parse_arguments, parse_events
 from ctxagent.agent.session.entries import Usage

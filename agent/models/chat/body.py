@@ -25,8 +25,8 @@ REASONING_DETAILS = "reasoning_details"  # of OpenRouter and MiniMax, with signa
 REASONING_PARTS = "content"  # "field" of reasoning that Mistral has among the parts of the content
 EXTRA = "extra_content"  # of a call: Gemini's signature of the thought behind it
 ONLY_MEDIA = "[What the call returned follows below.]"
-# Models that cache only what is marked: Anthropic's and Alibaba's, by their names at gateways.
-_MARKED = re.compile(r"\bclaude|^~?anthropic/|^qwen/", re.I)
+# Models that cache only what is marked, or that surely: Anthropic's, and those of Alibaba's own.
+_MARKED = re.compile(r"\bclaude|^~?anthropic/|\bqwen[\w.-]*(?:max|plus|flash)\b", re.I)
 
 ChatMessage = dict[str, Any]
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ...errors import NoCredentials
-from ..keys import check_key
+from .. import keys
+from ..providers import DEFAULT_PROVIDER, Endpoint
 
 KEY_VAR, TOKEN_VAR = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
 BASE_URL_VAR = "ANTHROPIC_BASE_URL"
@@ -21,11 +22,18 @@ Three ways on:
 - `ctxagent demo` shows everything without a key"""
 
 
+def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
+    """Return the name of what requests are authenticated with. Raises NoCredentials."""
+    if endpoint.provider.name == DEFAULT_PROVIDER:
+        return find_credentials(environ)
+    return keys.find_key(endpoint, environ)
+
+
 def find_credentials(environ: Mapping[str, str]) -> str:
     """Return the name of what the SDK would authenticate with, which it looks for in this order.
     Raises NoCredentials when there is nothing, or a key that cannot be sent."""
     if name := next((name for name in (KEY_VAR, TOKEN_VAR) if environ.get(name)), ""):
-        check_key(name, environ[name], WAYS_WITHOUT_KEY)
+        keys.check_key(name, environ[name], WAYS_WITHOUT_KEY)
         return name
     if found := _other_source(environ):
         return found

@@ -20,26 +20,19 @@ from ...errors import NoCredentials, RequestRejected, conceal
 from ..address import check_address
 from ..base import Abilities, Reply
 from ..gaps import ServerGaps
+from ..http_client import Timeouts, client_options, import_in_background, timeout_of
 from ..keys import ANY_TOKEN
 from ..providers import DEFAULT_PROVIDER, Endpoint, endpoint_of
 from ..refusals import ServerHints
 from ..retry import Fault, RetryPolicy
 from ..server_model import ServerAccess, ServerModel
 from ..shared_wait import SharedWait
-from ..transport import (
-    ErrorAnswer,
-    NotConnected,
-    Timeouts,
-    client_options,
-    import_in_background,
-    timeout_of,
-)
+from ..transport import ErrorAnswer, NotConnected
 from . import lazy_sdk
 from .abilities import abilities_of, takes_block
 from .body import WIRE
-from .credentials import KEY_VAR, TOKEN_VAR
+from .credentials import KEY_VAR, TOKEN_VAR, find_key
 from .gaps import gaps_at
-from .protocol import find_key
 from .refusals import HINTS, classify_error
 
 if TYPE_CHECKING:

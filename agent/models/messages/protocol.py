@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..keys import find_key as key_of_provider
-from ..providers import DEFAULT_PROVIDER, Endpoint
-from .credentials import find_credentials
+from .credentials import find_key as find_key
 
 if TYPE_CHECKING:
     from ...config.settings import ModelSettings
@@ -28,13 +26,6 @@ def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> "M
         learned=state / FILE_NAME,
         shared_wait=SharedWait(chosen.wait_file),
     )
-
-
-def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
-    """Return the name of what requests are authenticated with. Raises NoCredentials."""
-    if endpoint.provider.name == DEFAULT_PROVIDER:
-        return find_credentials(environ)
-    return key_of_provider(endpoint, environ)
 
 
 def start_import() -> None:

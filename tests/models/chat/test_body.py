@@ -143,7 +143,8 @@ def test_images_of_results_follow_all_results() -> None:
 
 
 @pytest.mark.parametrize(
-    "model", ["openrouter/anthropic/claude-sonnet-5", "litellm/claude-x", "openrouter/qwen/qwen3"]
+    "model",
+    ["openrouter/anthropic/claude-sonnet-5", "litellm/claude-x", "openrouter/qwen/qwen3-max"],
 )
 def test_marks_are_sent_where_the_cache_needs_them(model: str) -> None:
     given = [
@@ -156,6 +157,11 @@ def test_marks_are_sent_where_the_cache_needs_them(model: str) -> None:
     assert found[1]["content"] == [text("a"), text("b", **MARK)]
     assert found[2]["content"] == [text("c")]
     assert found[3]["content"] == [text("d", **MARK)]
+
+
+@pytest.mark.parametrize("model", ["ollama/qwen3:8b", "openrouter/qwen/qwen3-coder", "openai/x"])
+def test_other_models_get_no_marks(model: str) -> None:
+    assert "cache_control" not in json.dumps(made(ask(user(text("a", **MARK)), model=model)))
 
 
 def test_a_mark_changes_nothing_else() -> None:

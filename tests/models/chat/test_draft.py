@@ -1,10 +1,14 @@
 """Replies of Chat Completions, in the forms that servers are known to send."""
 
 import json
+import random
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ctxagent.agent.events import Accepted, TextDelta, ThinkingDelta, ToolDraft
 from ctxagent.agent.models.base import Reply
@@ -396,6 +400,41 @@ def test_chunks_that_say_nothing(odd: Chunk) -> None:
     assert play([odd, chunk({"content": "a"}, "stop")])[1].content == [
         {"type": "text", "text": "a"}
     ]
+
+
+TEXTS = st.text(st.sampled_from("<thinks/> a\n{}"), max_size=30)
+CALLS = st.lists(st.dictionaries(st.text(max_size=3), TEXTS, max_size=2), max_size=3)
+
+
+@settings(deadline=None)
+@given(TEXTS, TEXTS, CALLS, st.randoms(use_true_random=False))
+def test_pieces_make_the_same_reply(
+    thought: str, said: str, given_to: list[Chunk], chance: random.Random
+) -> None:
+    """However a reply is cut, and in whatever order its calls come."""
+    deltas = [{"reasoning": each} for each in cut(thought, chance)]
+    deltas += [{"content": each} for each in cut(said, chance)]
+    waiting = [
+        [piece("", index=n, id=f"c{n}", name="A"), *(piece(p, index=n) for p in cut(raw, chance))]
+        for n, raw in enumerate(map(json.dumps, given_to))
+    ]
+    for n in range(len(given_to)):  # the first piece of each comes in their order
+        deltas.append(waiting[n].pop(0))
+    while any(waiting):
+        deltas.append(chance.choice([each for each in waiting if each]).pop(0))
+    calls = [
+        {"id": f"c{n}", "function": {"name": "A", "arguments": json.dumps(each)}}
+        for n, each in enumerate(given_to)
+    ]
+    message = {"content": said, "reasoning": thought, "tool_calls": calls}
+    whole = ChatDraft("deepseek/x")
+    [*whole.take_whole({"id": "chatcmpl-1", "choices": [{"message": message}], "usage": USAGE})]
+    assert reply(*deltas) == whole.reply()
+
+
+def cut(text: str, chance: random.Random) -> list[str]:
+    places = sorted(chance.randrange(len(text) + 1) for _ in range(chance.randrange(5)))
+    return [text[a:b] for a, b in pairwise([0, *places, len(text)])]
 
 
 def test_a_choice_that_makes_no_sense() -> None:

@@ -1,0 +1,1 @@
+"""The Responses API of OpenAI, Azure and servers that serve it too."""

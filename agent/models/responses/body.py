@@ -1,0 +1,140 @@
+"""The JSON body of a request to the Responses API.
+
+The server keeps nothing (`store`): each request has the whole conversation, as a list of items.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...context.compaction_block import with_plain_text
+from ...context.request import ADDITION, Request
+from ...context.view import THINKING
+from ...session.entries import Block
+from ...session.searches import search_text
+from ..providers import served
+from .state import (
+    CALL,
+    MESSAGE,
+    ReasoningState,
+    ResponseItem,
+    arguments_of,
+    short,
+    unpack,
+    with_reasoning,
+)
+
+ENCRYPTED = "reasoning.encrypted_content"
+MIN_OUTPUT_TOKENS = 16  # of a reply: the API refuses a lower limit
+PDF_NAME = "document.pdf"  # the API wants a name for a file
+
+
+def parameters(request: Request) -> dict[str, Any]:
+    """Return what a body has beside the conversation. Models that do not reason, and servers that
+    do not know a parameter, say so (`gaps`)."""
+    reasoning = {"effort": request.effort} if request.effort is not None else {}
+    if request.thinking:
+        reasoning["summary"] = "auto"
+    return {
+        "model": served(request.model).name,
+        "max_output_tokens": max(request.max_tokens, MIN_OUTPUT_TOKENS),
+        "stream": True,
+        "store": False,
+        "include": [ENCRYPTED],
+        "prompt_cache_key": _cache_key(request),
+        **({"reasoning": reasoning} if reasoning else {}),
+    }
+
+
+def _cache_key(request: Request) -> str:
+    """Return what requests with the same beginning share, so that they go to the same cache."""
+    first = [block.get("text") for block in request.messages[0]["content"]]
+    told = [request.model, _text_of(request.system), request.tools, first]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+
+def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of POST /responses."""
+    out = {**parameters, "input": [*_items(request)]}
+    if request.system:
+        out["instructions"] = _text_of(request.system)
+    if tools := [*_tools(request)]:
+        out["tools"] = tools
+    return out
+
+
+def _tools(request: Request) -> Iterator[ResponseItem]:
+    """Yield the tools, those last that messages of older logs add. Tools that a server runs by
+    itself are those of another protocol."""
+    added = [
+        block["tool"]["definition"]
+        for message in request.messages
+        for block in message["content"]
+        if block["type"] == ADDITION
+    ]
+    for tool in (*request.tools, *added):
+        if "input_schema" in tool:
+            yield {
+                "type": "function",
+                "name": short(tool["name"]),
+                "description": tool.get("description", ""),
+                "parameters": tool["input_schema"],
+                "strict": False,
+            }
+
+
+def _items(request: Request) -> Iterator[ResponseItem]:
+    for message in with_plain_text(request.messages):
+        if message["role"] == "assistant":
+            yield from with_reasoning(_reply_items(message["content"]))
+        elif message["role"] == "user":
+            yield from _user_items(message["content"])
+
+
+def _user_items(blocks: list[Block]) -> Iterator[ResponseItem]:
+    """Yield the items of a user message: the results of calls, which come first, and the rest."""
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    for block in results:
+        call = short(block["tool_use_id"])
+        yield {"type": "function_call_output", "call_id": call, "output": _output(block["content"])}
+    if said := [_part(block) for block in blocks if block["type"] != "tool_result"]:
+        yield {"type": MESSAGE, "role": "user", "content": said}
+
+
+def _output(content: str | list[Block]) -> str | list[ResponseItem]:
+    if isinstance(content, str):
+        return content
+    if all(block["type"] == "text" for block in content):
+        return _text_of(content)
+    return [_part(block) for block in content]
+
+
+def _part(block: Block) -> ResponseItem:
+    if block["type"] == "text":
+        return {"type": "input_text", "text": block["text"]}
+    source = block["source"]
+    url = f"data:{source['media_type']};base64,{source['data']}"
+    if block["type"] == "image":
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    return {"type": "input_file", "filename": PDF_NAME, "file_data": url}
+
+
+def _reply_items(blocks: list[Block]) -> Iterator[ResponseItem | ReasoningState]:
+    for block in blocks:
+        if block["type"] in THINKING:
+            if state := unpack(block.get("signature", "")):
+                yield state
+        elif block["type"] == "tool_use":
+            yield {
+                "type": CALL,
+                "call_id": short(block["id"]),
+                "name": short(block["name"]),
+                "arguments": arguments_of(block["input"]),
+            }
+        elif text := block.get("text") or search_text(block):
+            yield {"type": MESSAGE, "role": "assistant", "content": text}
+
+
+def _text_of(blocks: list[Block]) -> str:
+    return "\n\n".join(block["text"] for block in blocks)

@@ -1,0 +1,248 @@
+"""Gathers the events of a streamed response into deltas and, at the end, the reply.
+
+The reply is made of the items as the server says them when they are done, since a delta has only
+their text. Unknown kinds of event and item are ignored. No server is trusted: the reply is bounded
+in size, its counts in what they can be, and IDs of calls that are in the request already, or that
+could not be sent back, are replaced.
+"""
+
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...context.request import Request
+from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
+from ...session.entries import Block, Usage
+from ..base import Reply
+from ..sse import parse_arguments
+from ..wire import StreamError
+from .state import (
+    CALL,
+    MESSAGE,
+    REASONING,
+    ReasoningState,
+    ResponseItem,
+    is_resendable,
+    pack,
+    remembered,
+    short,
+)
+
+_ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
+_STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+_MAX_REPLY_CHARS = 8_000_000  # of its items: a model's longest output has an eighth
+_MAX_ITEMS = 10_000
+_MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
+_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+@dataclass(slots=True)
+class ResponseDraft:
+    """A reply under construction. See `wire.Draft`."""
+
+    model: str  # by its full ID, which the server does not know
+    taken_ids: frozenset[str] = frozenset()  # of the calls in the request
+    names: Mapping[str, str] = field(default_factory=dict)  # of tools, by what the server is told
+    sent: Mapping[str, Any] = field(default_factory=dict)
+    began: bool = False
+    complete: bool = False
+    usage: Usage = field(default_factory=Usage)
+    message_id: str | None = None
+    stop_reason: str = "end_turn"
+    _open: dict[object, tuple[str, int]] = field(default_factory=dict)  # name, characters so far
+    _items: dict[object, ResponseItem] = field(default_factory=dict)  # that are done
+    _size: int = 0  # characters of items
+
+    @property
+    def stopped(self) -> bool:
+        return self.complete
+
+    def take(self, event: dict[str, Any]) -> Iterator[Delta]:
+        """Add one event. See `wire.Draft`."""
+        kind, piece = event.get("type"), event.get("delta")
+        if not self.began:
+            self.began = True
+            yield Accepted(self.usage.to_json(), self.sent)
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            item = _object(event, "item")
+            place = self._place(event, item)
+            if kind == "response.output_item.done":
+                self._close(place, item)
+                return
+            self._open[place] = name, size = self._name(item), 0
+            if item.get("type") == CALL:
+                yield ToolDraft(name, size)
+        elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
+            yield ThinkingDelta("\n\n")
+        elif kind in _ENDS:
+            self._end(_object(event, "response"))
+        elif not isinstance(piece, str):
+            return
+        elif kind in ("response.output_text.delta", "response.refusal.delta"):
+            yield TextDelta(piece)
+        elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            yield ThinkingDelta(piece)
+        elif kind == "response.function_call_arguments.delta":
+            place = self._place(event, {})
+            name, size = self._open.get(place, ("", 0))
+            self._open[place] = name, size + len(piece)
+            yield ToolDraft(name, size + len(piece))
+
+    def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
+        """Add the answer of a server that does not stream. See `wire.Draft`."""
+        self.began = True
+        self._end(answer)
+        yield Accepted(self.usage.to_json(), self.sent)
+        for block in self.reply().content:
+            if block["type"] == "text":
+                yield TextDelta(block["text"])
+            elif block["type"] == "thinking" and block["thinking"]:
+                yield ThinkingDelta(block["thinking"])
+
+    def reply(self) -> Reply:
+        """Return what was gathered. See `wire.Draft`."""
+        content: list[Block] = []
+        broken: dict[str, str] = {}
+        states: list[
+            tuple[Block, ReasoningState]
+        ] = []  # of thinking: it has those of items behind it
+        for item in self._items.values():
+            reasons = item.get("type") == REASONING
+            if reasons or (not states and item.get("phase")):
+                thinking: Block = {
+                    "type": "thinking",
+                    "thinking": _thought(item) if reasons else "",
+                }
+                states.append((thinking, ReasoningState(item if reasons else None, [])))
+                content.append(thinking)
+            if not reasons:
+                block = self._block(item, content, broken)
+                content += [block] if block else []
+                if states:
+                    states[-1][1].behind.append(remembered(item, (block or {}).get("input")))
+        for thinking, state in states:
+            resent = state.item is None or is_resendable(state.item)
+            thinking["signature"] = pack(state) if resent else ""
+        reason, usage, id = self.stop_reason, self.usage, self.message_id
+        return Reply(content, reason, usage, self.model, id, broken, self.sent)
+
+    def _place(self, event: dict[str, Any], item: ResponseItem) -> object:
+        """Return what tells an item from the others: its place, or its ID where a server does not
+        say the place, or else that it is the newest."""
+        known = (event.get("output_index"), event.get("item_id"), item.get("id"))
+        newest = next(reversed(self._open), len(self._items))
+        return next((place for place in known if isinstance(place, int | str)), newest)
+
+    def _close(self, place: object, item: ResponseItem) -> None:
+        self._open.pop(place, None)
+        self._size += len(json.dumps(item))
+        if self._size > _MAX_REPLY_CHARS:
+            raise ValueError(f"a reply of more than {_MAX_REPLY_CHARS:,} characters")
+        if len(self._items) >= _MAX_ITEMS:
+            raise ValueError(f"a reply of more than {_MAX_ITEMS:,} items")
+        self._items[place] = item
+
+    def _end(self, response: dict[str, Any]) -> None:
+        """Take over how the response ended. Raises StreamError where it failed."""
+        status, error = response.get("status"), response.get("error")
+        if status in ("failed", "cancelled") or isinstance(error, dict):
+            told = error if isinstance(error, dict) else {}
+            kind = _text(told.get("code")) or _text(told.get("type")) or str(status)
+            raise StreamError(kind, _text(told.get("message")))
+        output = _dicts(response.get("output"))
+        if output and (self._open or len(output) > len(self._items)):
+            self._open, self._items, self._size = {}, {}, 0
+            for place, item in enumerate(output):
+                self._close(place, item)
+        if self._open:
+            raise ValueError("a response that ended before one of its items")
+        self._count(response.get("usage"))
+        self.message_id = _text(response.get("id")) or None
+        self.stop_reason = self._why_stopped(response)
+        self.complete = True
+
+    def _why_stopped(self, response: dict[str, Any]) -> str:
+        details = response.get("incomplete_details")
+        if response.get("status") == "incomplete" and isinstance(details, dict):
+            return _STOP_REASONS.get(_text(details.get("reason")), "end_turn")
+        items = self._items.values()
+        if any(item.get("type") == CALL for item in items):
+            return "tool_use"
+        parts = [part.get("type") for item in items for part in _dicts(item.get("content"))]
+        return "refusal" if "refusal" in parts and "output_text" not in parts else "end_turn"
+
+    def _count(self, usage: object) -> None:
+        """Take over the counts of a usage, whose input has what was read from the cache and what
+        was written to it."""
+        told = usage if isinstance(usage, dict) else {}
+        details = told.get("input_tokens_details")
+        parts = details if isinstance(details, dict) else {}
+        prompt = _tokens(told.get("input_tokens"))
+        read = min(_tokens(parts.get("cached_tokens")), prompt)
+        written = min(_tokens(parts.get("cache_write_tokens")), prompt - read)
+        output = _tokens(told.get("output_tokens"))
+        self.usage = Usage(prompt - read - written, read, written, output)
+
+    def _block(
+        self, item: ResponseItem, content: list[Block], broken: dict[str, str]
+    ) -> Block | None:
+        """Return an item as a block; None for one that says nothing, or is of no known type. Note
+        arguments of a call that are not one JSON object."""
+        if item.get("type") == MESSAGE:
+            parts = _dicts(item.get("content"))
+            text = "".join(_text(part.get("text")) or _text(part.get("refusal")) for part in parts)
+            return {"type": "text", "text": text} if text.strip() else None
+        if item.get("type") != CALL:
+            return None
+        taken = self.taken_ids.union(str(block.get("id")) for block in content)
+        id, raw = _text(item.get("call_id")), _text(item.get("arguments"))
+        if not _ID.fullmatch(id) or id in taken:
+            id = f"call_{secrets.token_hex(8)}"
+        given = parse_arguments(raw) if raw else {}
+        if given is None:
+            broken[id] = raw
+        return {"type": "tool_use", "id": id, "name": self._name(item), "input": given or {}}
+
+    def _name(self, item: ResponseItem) -> str:
+        name = _text(item.get("name"))
+        return self.names.get(name, name)
+
+
+def draft_of(request: Request) -> ResponseDraft:
+    """Return the draft of the reply to a request."""
+    blocks = (block for message in request.messages for block in message["content"])
+    ids = frozenset(block["id"] for block in blocks if block["type"] == "tool_use")
+    return ResponseDraft(
+        request.model, ids, {short(tool["name"]): tool["name"] for tool in request.tools}
+    )
+
+
+def _thought(item: ResponseItem) -> str:
+    """Return the summary of a reasoning item, else its text."""
+    texts = (
+        "\n\n".join(_text(part.get("text")) for part in _dicts(item.get(name)))
+        for name in ("summary", "content")
+    )
+    return next((text for text in texts if text), "")
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _tokens(count: object) -> int:
+    return count if type(count) is int and 0 <= count <= _MAX_CREDIBLE_TOKENS else 0
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
+    value = event.get(name)
+    if not isinstance(value, dict):
+        raise ValueError(f"an event that makes no sense: {json.dumps(event)[:120]}")
+    return value

@@ -1,0 +1,123 @@
+"""What a server does not take of the Responses API.
+
+OpenAI refuses what a model does not have, such as an effort. vLLM, llama.cpp, Ollama, LM Studio and
+gateways serve `/v1/responses`, each without a part of it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
+from .state import MESSAGE, REASONING, ResponseItem
+
+OMITTED_FILE = "[A file is left out here: the server takes no files.]"
+IMAGES_BEHIND = "[What came with this result is in the next message.]"
+
+_Body = dict[str, Any]
+
+
+def _without(parameter: str) -> Callable[[_Body], _Body]:
+    return lambda body: {name: value for name, value in body.items() if name != parameter}
+
+
+def _reasoning_without(field: str) -> Callable[[_Body], _Body]:
+    """Return what leaves out a field of the parameter `reasoning`, and that where it is empty."""
+
+    def fit(body: _Body) -> _Body:
+        left = {name: value for name, value in body.get("reasoning", {}).items() if name != field}
+        return {**body, "reasoning": left} if left else _without("reasoning")(body)
+
+    return fit
+
+
+def _effort_at_most(highest: str, above: str) -> Callable[[_Body], _Body]:
+    """Return what asks for the highest effort of a model in place of the one above it."""
+
+    def fit(body: _Body) -> _Body:
+        asked = body.get("reasoning", {})
+        return (
+            {**body, "reasoning": {**asked, "effort": highest}}
+            if asked.get("effort") == above
+            else body
+        )
+
+    return fit
+
+
+def _without_reasoning(body: _Body) -> _Body:
+    """Leave out reasoning, and the IDs by which other items belong to it."""
+    kept = [item for item in body["input"] if item["type"] != REASONING]
+    return {**body, "input": [*map(_without_id, kept)]}
+
+
+def _without_id(item: ResponseItem) -> ResponseItem:
+    out = {name: value for name, value in item.items() if name not in ("id", "status")}
+    if item["type"] == MESSAGE and "id" in item:
+        out["content"] = item["content"][0]["text"]
+    return out
+
+
+def _results_as_text(body: _Body) -> _Body:
+    """Give results as text alone, and images and files behind the results of one reply."""
+    out: list[ResponseItem] = []
+    media: list[ResponseItem] = []
+    for item in (*body["input"], {"type": ""}):
+        if item["type"] != "function_call_output":
+            out += [{"type": MESSAGE, "role": "user", "content": media}] if media else []
+            media = []
+        elif isinstance(item["output"], list):
+            texts = [part["text"] for part in item["output"] if part["type"] == "input_text"]
+            media += [part for part in item["output"] if part["type"] != "input_text"]
+            item = {**item, "output": "\n\n".join([*texts, IMAGES_BEHIND])}
+        out.append(item)
+    return {**body, "input": out[:-1]}
+
+
+def _without_files(body: _Body) -> _Body:
+    def fit(value: Any) -> Any:
+        if isinstance(value, dict) and value.get("type") == "input_file":
+            return {"type": "input_text", "text": OMITTED_FILE}
+        return [*map(fit, value)] if isinstance(value, list) else value
+
+    items = [{name: fit(value) for name, value in item.items()} for item in body["input"]]
+    return {**body, "input": items}
+
+
+def _names_limit(words: str, body: Mapping[str, Any]) -> bool:
+    """Return True if a server refuses the limit of the reply, which is higher than its own."""
+    return "max_output_tokens" in body and bool(re.search("max_(?:output_)?tokens", words))
+
+
+_PARAMETER = r"parameter\W+reasoning\b(?!\.)"
+_EFFORT = re.compile(
+    r"\beffort\b|reasoning value|not support thinking|'(?:low|medium|high|xhigh|max)' is not|"
+    + _PARAMETER,
+    re.I,
+)
+_SUMMARY = re.compile(rf"reasoning\W?summar|{_PARAMETER}", re.I)
+_INCLUDE = re.compile(r"encrypted content is not supported|\binclude\b", re.I)
+_REASONING = re.compile(r"encrypted[ _]content|'reasoning'|type of 'item'|item\['content", re.I)
+_RESULTS = re.compile(
+    r"output of tool call|\boutput\b.*\bstr(?:ing)?\b|invalid type for 'input'", re.I
+)
+_FILES = re.compile(r"input_file|\bfiles?\b|\bpdf\b", re.I)
+
+# In the order in which they are tried, and applied.
+GAPS = {
+    "stream": Gap("no streaming", re.compile(r"\bstream", re.I), _without("stream")),
+    "cache": Gap(
+        "no prompt_cache_key", re.compile("prompt_cache_key"), _without("prompt_cache_key"), True
+    ),
+    "store": Gap("no store", re.compile(r"\bstore\b"), _without("store"), True),
+    "include": Gap("no encrypted reasoning", _INCLUDE, _without("include"), True),
+    "summary": Gap("no summaries", _SUMMARY, _reasoning_without("summary"), True),
+    "max": Gap("no effort above xhigh", _EFFORT, _effort_at_most("xhigh", "max")),
+    "xhigh": Gap("no effort above high", _EFFORT, _effort_at_most("high", "xhigh")),
+    "effort": Gap("no effort", _EFFORT, _reasoning_without("effort"), True),
+    "results": Gap("only text as results of tools", _RESULTS, _results_as_text, True),
+    "reasoning": Gap("no reasoning of earlier replies", _REASONING, _without_reasoning, True),
+    "files": Gap("no files", _FILES, _without_files),
+    "limit": Gap("no such long replies", None, _without("max_output_tokens"), decides=_names_limit),
+    IMAGES: NO_IMAGES_GAP,
+}
