@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick mutants lint bench soak screens pictures manual dist container-check clean
+.PHONY: demo test quick mutants lint bench soak real screens pictures manual dist container-check clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -43,6 +43,21 @@ soak: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.security.adversary.run --commands 10000
 	SEARCHES=2000 $(BIN)/pytest -n 2 tests/security/attacks/test_exchanged_folders.py
 
+# A small real model plays small tasks; it is installed into .real (200 MB). SESSIONS=FOLDER has
+# recorded sessions to summarise, THREADS=1 is for a busy machine, PRESET=small is for small models.
+THREADS ?= 2
+PRESET ?= default
+PROTOCOL ?= chat
+REAL_OPTIONS = --threads $(THREADS) --preset $(PRESET) --protocol $(PROTOCOL)
+real: $(STAMP) .real/.installed
+	nice $(BIN)/python -m ctxagent.tests.real.run $(REAL_OPTIONS) \
+		$(if $(SESSIONS),--sessions $(SESSIONS))
+
+.real/.installed: tests/real/requirements.txt
+	$(PYTHON) -m venv .real
+	.real/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $<
+	touch $@
+
 screens: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.support.terminal.scenes docs/screens
 
@@ -69,4 +84,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .real build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from .assembly import SessionParts, assemble
+from .compaction.policy import policy_of
 from .context import tokens
 from .events import Ask, Emit, Notice, SessionOpened
 from .extensions.skills import readable_folders
@@ -57,7 +58,11 @@ def open_agent(
             model=model,
             approval=_approval(launch, opened),
             budget_meter=BudgetMeter(launch.budget),
-            system=prompt.system_prompt(launch.append_prompt, own=launch.own_prompt),
+            system=prompt.system_prompt(
+                launch.append_prompt,
+                own=launch.own_prompt,
+                brief=policy_of(launch.settings).brief,
+            ),
             skills=skills,
             prior=launch.prior,
             types=types,

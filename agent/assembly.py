@@ -63,6 +63,9 @@ from .worktree import (
 # For how long an overloaded server is retried where no setting says otherwise.
 OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 
+# The features that small models do without: each adds tools or texts.
+NOT_BRIEF = ("questions", "plan", "subagents", "skills", "web-search")
+
 
 @dataclass(frozen=True, slots=True)
 class SessionParts:
@@ -113,7 +116,7 @@ def assemble(
         prior=parts.prior,
         servers=_server_names(launch, parts),
     )
-    off = launch.settings.features.off
+    off = {*launch.settings.features.off, *(NOT_BRIEF if handle.policy.brief else ())}
     sources = FeatureSources(
         launch=launch,
         state=state,
@@ -197,12 +200,17 @@ def _handle(
     )
 
 
-def base_tools() -> list[Tool[Any]]:
-    """Return the tools that belong to no feature."""
-    return [
+def base_tools(*, brief: bool = False) -> list[Tool[Any]]:
+    """Return the tools that belong to no feature; if `brief`, those for small models."""
+    tools: list[Tool[Any]] = [
         BashTool(), JobTool(), ReadTool(), GrepTool(), GlobTool(), EditTool(), WriteTool(),
         TodoTool(), RecallTool(), WebFetchTool(),
     ]  # fmt: skip
+    if brief:
+        tools = [tool for tool in tools if tool.brief]
+    for tool in tools:
+        tool.is_brief = brief
+    return tools
 
 
 def _tools(
@@ -212,7 +220,8 @@ def _tools(
     with its own features behind them."""
     own = features.tools()
     if parts.parent is None or parts.type is None:
-        return without_clashes([*base_tools(), *own, *launch.tools], emit)
+        brief = policy_of(launch.settings).brief
+        return without_clashes([*base_tools(brief=brief), *own, *launch.tools], emit)
     taken = {tool.name for tool in base_tools()}
     by_name = {tool.name: tool for tool in reversed(own) if tool.name not in taken}
     return [by_name.get(tool.name, tool) for tool in parts.type.of(parts.parent.handle.tools)]

@@ -34,6 +34,14 @@ class Params(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
+class Brief:
+    """What a small model is told of a tool. The tool takes its other parameters all the same."""
+
+    description: str
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """The result of a call."""
 
@@ -264,6 +272,8 @@ class Tool(ABC, Generic[P]):
     # tokens of a result that the model gets at most; None for the usual
     max_result_tokens: ClassVar[int | None] = None
     Params: ClassVar[type[Params]]
+    brief: ClassVar[Brief | None] = None  # None for a tool that small models do not get
+    is_brief = False  # whether the model is told `brief`
 
     @property
     def wire_name(self) -> str:
@@ -299,12 +309,15 @@ class Tool(ABC, Generic[P]):
 
     def schema(self) -> dict[str, Any]:
         """Return the tool as the Messages API takes it: name, description, input_schema."""
-        schema = deepcopy(_input_schema(self.Params))
-        return {"name": self.name, "description": self.description, "input_schema": schema}
+        schema, description = deepcopy(input_schema(self.Params)), self.description
+        if self.is_brief and self.brief:
+            description, known = self.brief.description, schema["properties"]
+            schema["properties"] = {name: known[name] for name in self.brief.parameters}
+        return {"name": self.name, "description": description, "input_schema": schema}
 
 
 @lru_cache
-def _input_schema(params: type[Params]) -> dict[str, Any]:
+def input_schema(params: type[Params]) -> dict[str, Any]:
     """Return the schema of a tool's parameters, which pydantic takes a millisecond to make."""
     given = untitled(params.model_json_schema())
     schema: dict[str, Any] = _brief(given, given.pop("$defs", {}))

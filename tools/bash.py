@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import Field
 
 from ..agent.errors import ToolError
-from .base import Confinement, Context, FiledOutput, Interrupted, Output, Params, Tool
+from .base import Brief, Confinement, Context, FiledOutput, Interrupted, Output, Params, Tool
 from .job import BackgroundJob, adopt, run_command, start_job, undone
 from .system.capture import Capture
 from .system.process import Process, ending
@@ -69,6 +69,11 @@ class BashTool(Tool[BashParams]):
         "last, so chain with &&. stdin is empty, and there is no terminal. run_in_background is "
         "for servers, watchers and what outlasts the timeout. For files prefer Read, Grep, Glob "
         "and Edit."
+    )
+    brief = Brief(
+        "Runs a command in bash, in the project directory. Returns its output. To make a file, "
+        "write it with cat and a here-document.",
+        ("command",),
     )
     effect = "run"
     Params = BashParams

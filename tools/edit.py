@@ -13,7 +13,7 @@ from typing import Any
 
 from ..agent.errors import ToolError
 from . import text as texts
-from .base import Context, Output, Params, Tool
+from .base import Brief, Context, Output, Params, Tool
 from .edit_hints import explain
 from .file_access import Change, apply, check_text, contents, decoded, draft, locate
 from .redaction_marks import lost, not_found
@@ -44,6 +44,11 @@ class EditTool(Tool[EditParams]):
     description = (
         "Replaces text in a file. old_string stands there exactly so, indent included, without "
         "the line numbers of Read, and once: give enough lines around it, or set replace_all."
+    )
+    brief = Brief(
+        "Replaces old_string by new_string in a file. old_string is copied from the file, without "
+        "the line numbers of Read, and occurs once.",
+        ("path", "old_string", "new_string"),
     )
     effect = "edit"
     Params = EditParams

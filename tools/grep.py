@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import Field
 
 from ..agent.errors import ToolError
-from .base import Context, Output, Params, Tool
+from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
 from .glob_patterns import compile_wildcard, tidy
 from .ripgrep import GrepHit, Mode, Refused, Search, search_files
@@ -57,9 +57,12 @@ class GrepTool(Tool[GrepParams]):
     name = "Grep"
     description = (
         "Searches file contents by regular expression. output_mode `files` names files, `content` "
-        "shows `path:line:text`, `count` counts. Escape braces and brackets that are meant as "
+        "shows the lines, `count` counts. Escape braces and brackets that are meant as "
         "such (`interface\\{\\}`), or set literal. What .gitignore leaves out is skipped unless "
         "path names it; hidden files are not."
+    )
+    brief = Brief(
+        "Names the files below path that have a match of a regular expression.", ("pattern", "path")
     )
     effect = "read"
     Params = GrepParams

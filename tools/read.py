@@ -20,7 +20,7 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from . import image as images
 from . import text as texts
-from .base import Context, Output, Params, Tool
+from .base import Brief, Context, Output, Params, Tool
 from .file_access import MAX_FILE_BYTES, Place, binary, locate, opened
 from .system.shorten import one_line
 from .system.unicode import clean
@@ -44,9 +44,10 @@ class ReadParams(Params):
 class ReadTool(Tool[ReadParams]):
     name = "Read"
     description = (
-        "Reads a file. Text comes as lines `number<tab>line`, images as images. Long files come "
-        "in pages: go on with offset."
+        "Reads a file. Text comes with line numbers, images as images. "
+        "Long files come in pages: go on with offset."
     )
+    brief = Brief("Reads a file. A number and a tab come before each line.", ("path", "offset"))
     effect = "read"
     Params = ReadParams
 

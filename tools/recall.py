@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, WithJsonSchema
 
 from ..agent.errors import ToolError
-from .base import Context, Findings, Output, Params, Passage, Tool
+from .base import Brief, Context, Findings, Output, Params, Passage, Tool
 from .read import image_output
 
 MAX_CHARS = 30_000  # characters given at once
@@ -22,7 +22,7 @@ class RecallParams(Params):
     )
     ref: Annotated[int | str | None, WithJsonSchema({"type": "string"})] = Field(
         None,
-        description="`#42`, as stubs and summaries name it; `SESSION#42`; or `offloaded/….md`",
+        description="As stubs, summaries and passages name it",
     )
     offset: int = Field(0, ge=0, description="Characters to skip")
     limit: int = Field(MAX_CHARS, ge=1, le=MAX_CHARS)
@@ -37,6 +37,11 @@ class RecallTool(Tool[RecallParams]):
         "stub stands for. When something seems to be missing after a compression, use this before "
         "you ask, guess or do it again. `query` lists passages with their refs; `ref` gives the "
         "whole text."
+    )
+    brief = Brief(
+        "Gives an earlier text of this conversation again: the one with the number `ref` that a "
+        "short line stands for, or those with the words of `query`.",
+        ("query", "ref"),
     )
     effect = "none"
     Params = RecallParams

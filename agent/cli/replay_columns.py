@@ -93,13 +93,16 @@ class Columns:
             launch = launch_of(dict(self.options))
             check_key(launch)
             writer = make_model(launch.settings, launch.environ, launch.state)
+        policy = policy_of(settings)
+        tools = base_tools(brief=policy.brief)
+        tools += () if policy.brief else (AskUserTool(), PlanTool())
         return Terms(
             label=label,
-            policy=policy_of(settings),
+            policy=policy,
             model=id,
             window=window,
-            system=system_prompt(),
-            tools=tuple(tool.schema() for tool in (*base_tools(), AskUserTool(), PlanTool())),
+            system=system_prompt(brief=policy.brief),
+            tools=tuple(tool.schema() for tool in tools),
             writer=writer,
             fills=self.fills,
         )

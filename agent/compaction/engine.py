@@ -270,6 +270,11 @@ class CompactionEngine:
         written = max(MIN_SUMMARY_CAP_TOKENS, sum(i.size for i in cut.evicted) // 4)
         summary_tokens = min(max_summary_tokens(window), written)
         added = summary_tokens + self._tokens_beside_summary(window) + self._message_tokens(cut)
+        if self.policy.summarizer == "mechanical":
+            call_tokens, call_cost = 0, None
+        else:
+            call_tokens = window.tokens
+            call_cost = self.host.call_cost_usd(call_tokens, max_summary_tokens(window))
         return SummaryPreview(
             kept=[row for i, row in rows if i.seq not in gone and not i.stubs],
             masked=[row for i, row in rows if i.seq not in gone and i.stubs],
@@ -277,8 +282,8 @@ class CompactionEngine:
             fixed=view.scaled(view.size - sum(i.size for i in view.items)),
             tokens_before=window.tokens,
             tokens_after_estimate=tokens_after_summary(view, cut, added),
-            call_tokens=window.tokens,
-            call_cost_usd=self.host.call_cost_usd(window.tokens, max_summary_tokens(window)),
+            call_tokens=call_tokens,
+            call_cost_usd=call_cost,
         )
 
     def uncompact(self, entries: Reversible[Entry]) -> list[Mask | Summary]:

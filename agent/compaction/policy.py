@@ -62,6 +62,7 @@ class Policy:
     boundaries: bool = False  # a finished todo list is a reason for a summary
     turns: int | None = None  # more turns since the last summary are a reason for one
     at_end: bool = False  # a summary or checkpoint at the end of the session
+    brief: bool = False  # the few tools and the short texts for small models
     brief_reads: bool = False  # the stub of a superseded Read names only path and lines
     rules: PreserveRules = DEFAULT_PRESERVE_RULES  # what is kept and what may go
 
@@ -138,6 +139,18 @@ PRESETS: dict[str, Policy] = {
         summarize_when="pays",
         summarizer="api",
         keep_tokens=8_000,
+    ),
+    # For models that write no usable summary, in windows of 8,000 to 32,000 tokens.
+    "small": replace(
+        DEFAULT,
+        preset="small",
+        demote_above=1_500,
+        preview_chars=1_000,
+        prepare_at=None,
+        keep_tokens=2_000,
+        keep_messages=2,
+        summarizer="mechanical",
+        brief=True,
     ),
 }
 

@@ -2,5 +2,5 @@
 
 from typing import Literal, get_args
 
-PresetName = Literal["default", "v5", "ctx-001", "anchored", "ledger", "lean", "append"]
+PresetName = Literal["default", "v5", "ctx-001", "anchored", "ledger", "lean", "append", "small"]
 PRESET_NAMES: tuple[PresetName, ...] = get_args(PresetName)

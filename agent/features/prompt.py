@@ -24,14 +24,16 @@ What follows was recorded in an earlier session. It is history, not an instructi
 """
 
 
-def system_prompt(append: str = "", part: str = "", *, own: str = "") -> str:
-    """Return the system prompt with `append`, the user's addition.
+def system_prompt(append: str = "", part: str = "", *, own: str = "", brief: bool = False) -> str:
+    """Return the system prompt with `append`, the user's addition; if `brief`, the one for small
+    models.
 
     The user's `own` prompt replaces the built-in one except for its section about what the program
     itself adds to the context. The prompt of a subagent ends with the text about subagents and its
     own `part`.
     """
-    told = [own or prompt_text("system"), prompt_text("limits"), append]
+    end = "-brief" if brief else ""
+    told = [own or prompt_text(f"system{end}"), prompt_text(f"limits{end}"), append]
     texts = [*told, *([prompt_text("agent"), part] if part else [])]
     return "\n\n".join(filter(None, map(str.strip, texts)))
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 from ...tools.base import Output, Params, Tool
 from ..errors import ToolError
 from ..session.entries import Block
+from .argument_repair import read_arguments, unwrapped_arguments
 
 CUT_OFF = "The arguments of this call are not valid JSON, so nothing was run: {error}. Write the \
 call again{hint}."
@@ -28,17 +30,27 @@ def title_of(tools: Mapping[str, Tool[Any]], call: Block) -> str:
     tool, given = tools.get(call["name"]), call["input"]
     try:
         if tool is not None:
-            return tool.title(tool.Params.model_validate(given))
+            return tool.title(read_arguments(tool, given)[0])
     except ValidationError:
         pass
     texts = given.values() if isinstance(given, dict) else ()
     return " ".join(text for text in texts if isinstance(text, str))
 
 
+@dataclass(frozen=True, slots=True)
+class CheckedCall:
+    """A call that may be judged."""
+
+    tool: Tool[Any]
+    params: Params
+    arguments: Mapping[str, Any]
+    is_repaired: bool  # the arguments are not those that the model sent
+
+
 def checked_call(
     tools: Mapping[str, Tool[Any]], call: Block, raw: str | None, *, cut: bool
-) -> tuple[Tool[Any], Params, dict[str, Any]]:
-    """Return the tool of a call, its parameters, and the arguments to show.
+) -> CheckedCall:
+    """Return a call with its tool, its parameters and its arguments, repaired where that is safe.
 
     `raw` has the arguments if they are not valid JSON. `cut` is True if the output limit cut the
     message off. Raises CallRefused.
@@ -46,17 +58,25 @@ def checked_call(
     tool = tools.get(call["name"])
     if tool is None:
         raise CallRefused(f"There is no tool {call['name']!r}. The tools: {', '.join(tools)}.")
+    given = call["input"]
     if raw is not None:
-        error = "the output limit cut them off" if cut else _json_error(raw)
-        hint = ", in smaller pieces" if cut else ""
-        raise CallRefused(CUT_OFF.format(error=error, hint=hint))
+        unwrapped = None if cut else unwrapped_arguments(raw)
+        if unwrapped is None:
+            error = "the output limit cut them off" if cut else _json_error(raw)
+            hint = ", in smaller pieces" if cut else ""
+            raise CallRefused(CUT_OFF.format(error=error, hint=hint))
+        given = unwrapped
     try:
-        asked, params = tool.resolve(tool.Params.model_validate(call["input"]))
+        params, arguments = read_arguments(tool, given)
+        asked, resolved = tool.resolve(params)
     except ValidationError as error:
         raise CallRefused(argument_error(tool, error)) from None
     except ToolError as error:
         raise CallRefused(str(error), **error.details) from None
-    return asked, params, call["input"] if asked is tool else params.model_dump()
+    is_repaired = arguments != call["input"]
+    return CheckedCall(
+        asked, resolved, arguments if asked is tool else resolved.model_dump(), is_repaired
+    )
 
 
 def _json_error(raw: str) -> str:

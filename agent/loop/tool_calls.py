@@ -23,7 +23,7 @@ from ..security.planted import PlantedWatch
 from ..session.entries import Block, ToolResult
 from ..session.log import LOG_NAME
 from ..session.store import locate_log
-from .call_arguments import CallRefused, checked_call, title_of
+from .call_arguments import CallRefused, CheckedCall, checked_call, title_of
 from .call_gate import CallGate
 from .feature import ToolCall
 from .features import Features
@@ -79,7 +79,7 @@ class ToolRunner:
         waiting = list(calls)
         try:
             while waiting:
-                group = self._group(waiting, broken)
+                group = self._group(waiting)
                 async with asyncio.TaskGroup() as tasks:
                     for call in group:
                         waiting.remove(call)
@@ -91,13 +91,13 @@ class ToolRunner:
                 self._finish(call, title_of(self.tools, call), _not_run(), 0.0)
             raise
 
-    def _group(self, calls: list[Block], broken: Mapping[str, str]) -> list[Block]:
+    def _group(self, calls: list[Block]) -> list[Block]:
         """Return the calls to run next, at the same time: several harmless calls, or one other
         call."""
         harmless, tools = list[Block](), self.tools
         for call in calls[:MAX_PARALLEL_CALLS]:
             tool = tools.get(call["name"])
-            if call["id"] not in broken and tool and tool.effect not in ("none", "read"):
+            if tool and tool.effect not in ("none", "read"):
                 break
             harmless.append(call)
         return harmless or calls[:1]
@@ -106,7 +106,8 @@ class ToolRunner:
         title, started, stopped = title_of(self.tools, block), time.monotonic(), _not_run()
         name = block["name"]
         try:
-            tool, params, given = checked_call(self.tools, block, raw, cut=cut)
+            checked = checked_call(self.tools, block, raw, cut=cut)
+            tool, params, given = checked.tool, checked.params, checked.arguments
             call = ToolCall(block["id"], tool.name, tool.title(params), given, self._cwd)
             name, title = tool.name, call.title
             params, call, verdict = await self.gate.permit(tool, params, call)
@@ -118,14 +119,15 @@ class ToolRunner:
             self._finish(block, title, refused.output, 0.0, name)
             return
         except Interrupted as interrupted:
-            self._finish(block, title, interrupted.output, time.monotonic() - started, name)
+            stopped = interrupted.output
+            stopped = replace(stopped, details={**stopped.details, **_ran_with(call, checked)})
+            self._finish(block, title, stopped, time.monotonic() - started, name)
             raise asyncio.CancelledError from None
         except asyncio.CancelledError:
             self._finish(block, title, stopped, 0.0, name)
             raise
         seconds = time.monotonic() - started
-        if call.arguments is not given:  # changed by a feature
-            output = replace(output, details={**output.details, "arguments": call.arguments})
+        output = replace(output, details={**output.details, **_ran_with(call, checked)})
         try:
             output = await self.features.after_tool(call, output, seconds)
         finally:
@@ -246,6 +248,12 @@ class ToolRunner:
             )
         )  # fmt: skip
         return output
+
+
+def _ran_with(call: ToolCall, checked: CheckedCall) -> dict[str, Any]:
+    """Return the details with the arguments of the call, if the model sent others; else none."""
+    is_changed = checked.is_repaired or call.arguments is not checked.arguments
+    return {"arguments": dict(call.arguments)} if is_changed else {}
 
 
 def _not_run() -> Output:

@@ -33,8 +33,7 @@ class HttpProtocol:
         endpoint, wire = endpoint_of(chosen.id, chosen.base_url, environ), self.wire()
         provider = endpoint.provider
         hints = ServerHints(
-            provider.address_variable or "model.base_url",
-            " or ".join(provider.keys) or "the key in providers.toml",
+            endpoint.set_by, " or ".join(provider.keys) or "the key in providers.toml"
         )
         secrets = tuple(environ[name] for name in provider.keys if environ.get(name))
         access = ServerAccess(endpoint, HttpTransport(endpoint, environ), hints, secrets)

@@ -215,6 +215,7 @@ class Endpoint(NamedTuple):
     name: str  # of the model, as the server knows it
     protocol: str
     address: str  # without a slash at its end; "" for the one that the SDK knows, or for none
+    set_by: str  # the setting or the variable to change for another address
 
     @property
     def is_own(self) -> bool:
@@ -236,7 +237,9 @@ def endpoint_of(id: str, base_url: str | None, environ: Mapping[str, str]) -> En
     address = (base_url or told or provider.address).rstrip("/")
     own = address == provider.address
     protocol = provider.protocol if own else provider.protocol_elsewhere or provider.protocol
-    return Endpoint(provider, name, protocol, address)
+    is_setting = bool(base_url) or not provider.address_variable
+    set_by = "model.base_url" if is_setting else provider.address_variable
+    return Endpoint(provider, name, protocol, address, set_by)
 
 
 def variables() -> Iterator[str]:

@@ -146,8 +146,8 @@ class Assistant(Entry):
     purpose: str = "turn"  # turn, summary, verify, attempt or WARMING; only turns stand in the view
     message_id: str | None = None
     cost_usd: float | None = None  # None where the model's price is not known
-    # Raw arguments, by tool_use id, of calls whose JSON did not parse: they are answered with an
-    # error and never run.
+    # Raw arguments, by tool_use id, of calls whose JSON did not parse: they run only if the JSON is
+    # fenced, and are answered with an error otherwise.
     broken: dict[str, str] = field(default_factory=dict)
     # What was sent for it: `sha256` of the bytes, their `parameters`, and the `origin` as
     # `Request` in agent/context/request.py has it; {} where that is not known.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.assembly import base_tools
 from ctxagent.agent.compaction.document import SummaryDocument, UserRule
 from ctxagent.agent.compaction.summary.request import summary_question, summary_text
 from ctxagent.agent.compaction.summary.user_messages import messages_section
@@ -57,6 +58,15 @@ def test_what_every_request_pays_for_is_bounded() -> None:
     """By the estimate without a vocabulary, which is the same everywhere."""
     texts = [json.dumps(tool.schema(), ensure_ascii=False) for tool in every_tool(built_in_types())]
     assert sum(map(count_word_classes, [prompt.system_prompt(), *texts])) <= 2_600
+
+
+def test_what_small_models_are_told() -> None:
+    system, tools = prompt.system_prompt(brief=True), base_tools(brief=True)
+    schemas = [tool.schema() for tool in tools]
+    check("system-brief.md", system + "\n")
+    check("tools-brief.json", json.dumps(schemas, indent=1, ensure_ascii=False) + "\n")
+    texts = [json.dumps(schema, ensure_ascii=False) for schema in schemas]
+    assert sum(map(count_word_classes, [system, *texts])) <= 650
 
 
 def test_what_subagents_are_told_beyond_the_system_prompt() -> None:

@@ -1,5 +1,7 @@
 """What a model sent for a call: checked, and answered so that it can do better."""
 
+import copy
+import json
 from typing import Any
 
 import pytest
@@ -9,9 +11,17 @@ from ctxagent.agent.loop.call_arguments import CallRefused, checked_call, title_
 from ctxagent.agent.session.entries import Block
 from ctxagent.tools.base import Context, Output, Tool
 from ctxagent.tools.bash import BashTool
+from ctxagent.tools.edit import EditTool
+from ctxagent.tools.grep import GrepTool
 from ctxagent.tools.read import ReadParams, ReadTool
+from ctxagent.tools.todo import TodoTool
+from ctxagent.tools.write import WriteTool
 
-TOOLS = {"Bash": BashTool(), "Read": ReadTool()}
+TOOLS = {
+    tool.name: tool
+    for tool in (BashTool(), ReadTool(), EditTool(), GrepTool(), TodoTool(), WriteTool())
+}
+NAMES = ", ".join(TOOLS)
 
 
 def call(name: str, given: object) -> Block:
@@ -27,14 +37,70 @@ def refused(block: Block, raw: str | None = None, *, cut: bool = False) -> str:
 
 def test_good_arguments_are_read() -> None:
     given = {"path": "a.txt", "offset": 3}
-    tool, params, shown = checked_call(TOOLS, call("Read", given), None, cut=False)
-    assert tool is TOOLS["Read"]
-    assert params == ReadParams(path="a.txt", offset=3)
-    assert shown is given
+    checked = checked_call(TOOLS, call("Read", given), None, cut=False)
+    assert checked.tool is TOOLS["Read"]
+    assert checked.params == ReadParams(path="a.txt", offset=3)
+    assert checked.arguments is given
+    assert not checked.is_repaired
+
+
+DONE = [{"content": "a", "status": "completed"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "read"),
+    [
+        ("Read", {"path": "a", "offset": "3"}, {"path": "a", "offset": "3"}),  # by pydantic
+        ("Read", {"file_path": "a", "limit": 5}, {"path": "a", "limit": 5}),
+        ("Read", {"filePath": "a"}, {"path": "a"}),
+        ("Read", {"path": "a", "offset": None}, {"path": "a"}),
+        ("Grep", {"regex_pattern": "a", "file_path": "b"}, {"pattern": "a", "path": "b"}),
+        ("Grep", {"pattern": "a", "ignoreCase": True}, {"pattern": "a", "ignore_case": True}),
+        ("Edit", {"path": "a", "old_str": "b", "new_str": "c"},
+         {"path": "a", "old_string": "b", "new_string": "c"}),
+        ("Todo", {"todos": json.dumps(DONE)}, {"todos": DONE}),
+        ("Todo", {"todo": f"```json\n{json.dumps(DONE)}\n```"}, {"todos": DONE}),
+    ],
+)  # fmt: skip
+def test_arguments_with_one_meaning_are_repaired(name: str, given: Any, read: Any) -> None:
+    sent = copy.deepcopy(given)
+    checked = checked_call(TOOLS, call(name, given), None, cut=False)
+    assert checked.arguments == read
+    assert checked.is_repaired is (given != read)
+    assert given == sent, "what the model sent stays as it is"
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("Read", {"file_path": "a", "path_name": "b"}),  # which of them?
+        ("Read", {"path": "a", "file_path": "b"}),
+        ("Read", {"file_path": 7}),
+        ("Read", {"path": None}),
+        ("Bash", {"command": "ls", "timeout_ms": 5_000}),  # another unit
+        ("Edit", {"path": "a", "string": "b"}),
+        ("Todo", {"todo_list": DONE}),
+        ("Todo", {"todos": "write the tests"}),
+        ("Todo", {"todos": '{"content": "a"}'}),
+        ("Todo", {"todos": "[" * 100_000}),
+    ],
+)
+def test_arguments_that_could_mean_more_are_refused(name: str, given: Any) -> None:
+    assert refused(call(name, given)).startswith(f"{name} was not run, its arguments are wrong")
+
+
+@pytest.mark.parametrize(
+    "raw", ['```json\n{"path": "a"}\n```', '```\n{"path": "a"}```\n', '"{\\"path\\": \\"a\\"}"']
+)
+def test_an_object_in_a_fence_or_in_a_text_is_read(raw: str) -> None:
+    checked = checked_call(TOOLS, call("Read", {}), raw, cut=False)
+    assert checked.params == ReadParams(path="a")
+    assert checked.is_repaired
+    refused(call("Read", {}), raw, cut=True)
 
 
 def test_a_tool_that_is_not_there_is_answered_with_those_that_are() -> None:
-    assert refused(call("Nope", {})) == "There is no tool 'Nope'. The tools: Bash, Read."
+    assert refused(call("Nope", {})) == f"There is no tool 'Nope'. The tools: {NAMES}."
 
 
 @pytest.mark.parametrize(
@@ -95,9 +161,9 @@ class Other(Tool[ReadParams]):
 
 def test_a_tool_may_stand_for_another() -> None:
     tools = {**TOOLS, "Other": Other()}
-    tool, params, shown = checked_call(tools, call("Other", {"path": "a"}), None, cut=False)
-    assert (tool, params) == (TOOLS["Read"], ReadParams(path="a", offset=2))
-    assert shown == params.model_dump()
+    checked = checked_call(tools, call("Other", {"path": "a"}), None, cut=False)
+    assert (checked.tool, checked.params) == (TOOLS["Read"], ReadParams(path="a", offset=2))
+    assert checked.arguments == checked.params.model_dump()
     with pytest.raises(CallRefused) as refusal:
         checked_call(tools, call("Other", {"path": ""}), None, cut=False)
     output = refusal.value.output

@@ -17,7 +17,7 @@ from ctxagent.agent.events import (
 )
 from ctxagent.agent.loop.feature import Feature, ToolCall
 from ctxagent.agent.models.scripted import Step
-from ctxagent.agent.session.entries import ToolResult
+from ctxagent.agent.session.entries import Assistant, ToolResult
 from ctxagent.tools.base import Context, Output, Params, Tool
 from ctxagent.tools.bash import BashParams, BashTool
 from ctxagent.tools.system import orphans
@@ -239,6 +239,28 @@ def test_a_call_that_no_feature_changes_has_no_arguments_in_its_details(project:
     Changing(talk)
     talk.say("go")
     assert "arguments" not in talk.of(ToolResult)[0].details
+
+
+def test_a_repaired_call_runs_and_both_its_arguments_are_recorded(project: Path) -> None:
+    (project / "a.txt").write_text("alpha\n")
+    fenced = '```json\n{"path": "a.txt"}\n```'
+    calls: list[tuple[str, Any]] = [("Read", {"file_path": "a.txt"}), ("Read", fenced)]
+    talk = Conversation(project, [Step(tools=calls), Step(text="ok")])
+    assert talk.say("go").status == "ok"
+    (reply, _), results = talk.of(Assistant), talk.of(ToolResult)
+    first, second = (block for block in reply.content if block["type"] == "tool_use")
+    assert first["input"] == {"file_path": "a.txt"}
+    assert reply.broken == {second["id"]: fenced}
+    assert [result.details["arguments"] for result in results] == [{"path": "a.txt"}] * 2
+    assert {str(result.content) for result in results} == {"1\talpha"}
+    assert [started.input for started in talk.seen(ToolStarted)] == [{"path": "a.txt"}] * 2
+
+
+def test_a_repaired_call_that_edits_does_not_run_beside_another(project: Path) -> None:
+    fenced = '```\n{"command": "test -e a && echo late; touch a; sleep 0.1; rm a"}\n```'
+    talk = Conversation(project, [Step(tools=[("Bash", fenced)] * 2), Step(text="ok")])
+    talk.say("go")
+    assert [result.content for result in talk.of(ToolResult)] == ["[no output; exit 0]"] * 2
 
 
 def test_a_result_is_recorded_also_if_a_feature_fails(project: Path) -> None:

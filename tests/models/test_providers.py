@@ -75,7 +75,9 @@ def test_where_requests_go(id: str, environ: dict[str, str], protocol: str, addr
 
 def test_a_setting_counts_more_than_a_variable() -> None:
     environ = {"OPENAI_BASE_URL": "http://there/v1"}
-    assert endpoint_of("openai/gpt", "http://here/v1", environ).address == "http://here/v1"
+    here = endpoint_of("openai/gpt", "http://here/v1", environ)
+    assert (here.address, here.set_by) == ("http://here/v1", "model.base_url")
+    assert endpoint_of("openai/gpt", None, environ).set_by == "OPENAI_BASE_URL"
 
 
 def test_own_providers_are_added_and_fields_of_known_ones_changed(own: Path) -> None:

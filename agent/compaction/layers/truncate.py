@@ -143,7 +143,7 @@ def _shortened(change: _Change, tokens_cut: int, *, current: bool) -> dict[str, 
 
 def _note(change: _Change, tokens_cut: int, *, current: bool) -> str:
     """Return the note on one line: size, what was done, status, and where the text is."""
-    call, path = change.call, change.call.input.get("path")
+    call, path = change.call, change.call.input.get("path", change.path)
     strings = _strings(call)
     if call.name == "Write":
         done = f"wrote {_lines(strings.get('content', ''))} to {path}"

@@ -120,11 +120,9 @@ def _access(
 ) -> ServerAccess:
     provider = endpoint.provider
     keys = tuple(environ[name] for name in provider.keys if environ.get(name))
-    hints = HINTS
+    hints = HINTS._replace(address=endpoint.set_by)
     if provider.name != DEFAULT_PROVIDER:
-        hints = ServerHints(
-            provider.address_variable or "model.base_url", " or ".join(provider.keys)
-        )
+        hints = ServerHints(endpoint.set_by, " or ".join(provider.keys))
     transport = SdkTransport(endpoint, environ, timeouts or Timeouts())
     return ServerAccess(endpoint, transport, hints, keys)
 
