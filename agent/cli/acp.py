@@ -10,6 +10,7 @@ import click
 
 from ..errors import UsageError
 from ..library.launching import check_key
+from ..models.factory import usual_key
 from ..version import __version__
 from .options import ends_process, launch_of, load, project_of, say_notices
 
@@ -51,6 +52,7 @@ def acp(options: dict[str, Any]) -> int:
         version=__version__,
         place_of=place_of,
         check_key=lambda: check_key(launch_of(options)),
+        usual_key=lambda: usual_key(launch_of(options).settings.model),
         logs=logs,
     )
     asyncio.run(serve_editor(services, 0, sink))

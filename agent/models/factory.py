@@ -102,6 +102,12 @@ def find_key(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
     return protocol.find_key(endpoint, environ)
 
 
+def usual_key(chosen: "ModelSettings") -> str:
+    """Return the variable that usually has the key for the model of the settings, "" for none."""
+    keys = () if chosen.id.startswith(SCRIPTED) else served(canonical_id(chosen.id)).provider.keys
+    return keys[0] if keys else ""
+
+
 def with_model(chosen: "ModelSettings", id: str) -> "ModelSettings":
     """Return the settings with another model. The address and the window are those of the model
     that the settings name, so that a model of another provider is asked at its own."""

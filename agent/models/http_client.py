@@ -25,6 +25,7 @@ class Timeouts:
 
     connect: float = 10.0
     first_byte: float = 120.0  # from the request to the first byte of the reply
+    whole: float = 1200.0  # the same where the server does not stream, so that it comes at the end
     between: float = 90.0  # of silence between bytes after that; a ping is a sign of life
 
 

@@ -180,9 +180,10 @@ class ServerModel:
         wire, transport = self.wire, self.access.transport
         await transport.connect()
         data = encode(content := wire.fitted_body(request, gaps))
-        deadline = asyncio.get_running_loop().time() + self.timeouts.first_byte
+        limit = self.timeouts.first_byte if content.get("stream") else self.timeouts.whole
+        deadline = asyncio.get_running_loop().time() + limit
         draft = wire.draft(request)
-        with self._translated(draft):
+        with self._translated(draft, limit):
             async with asyncio.timeout_at(deadline):
                 response = await transport.post(wire.path, data, wire.headers(request, content))
             draft.sent = wire.sent_of(request, data, gaps)
@@ -246,7 +247,7 @@ class ServerModel:
         )
 
     @contextmanager
-    def _translated(self, draft: Draft) -> Iterator[None]:
+    def _translated(self, draft: Draft, limit: float) -> Iterator[None]:
         """Raise a transport's errors as ours, except those that come when the reply is complete."""
         import httpx2
 
@@ -258,7 +259,7 @@ class ServerModel:
             ) from error
         except (TimeoutError, NotConnected, httpx2.HTTPError) as error:
             if not draft.complete:
-                raise Fault(self._describe(error, draft)) from error
+                raise Fault(self._describe(error, draft, limit)) from error
 
     def _classify(
         self, status: int, kind: str, words: str, headers: Any, request_id: str | None
@@ -278,9 +279,9 @@ class ServerModel:
         beginning = " ".join(str(said)[:_MAX_READ_CHARS].split())
         return conceal(beginning, *self.access.secrets)[:_MAX_ERROR_CHARS]
 
-    def _describe(self, error: Exception, draft: Draft) -> str:
+    def _describe(self, error: Exception, draft: Draft, limit: float) -> str:
         if isinstance(error, TimeoutError):
-            silence = self.timeouts.between if draft.began else self.timeouts.first_byte
+            silence = self.timeouts.between if draft.began else limit
             return f"the server was silent for {silence:g} s"
         cause = error.__cause__ or error
         what = self._cleaned(cause) or type(cause).__name__

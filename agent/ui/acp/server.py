@@ -46,7 +46,6 @@ from acp.schema import (
 )
 
 from ...errors import CtxagentError, NoCredentials, SessionError, UsageError
-from ...models.messages.credentials import KEY_VAR
 from .. import signals
 from .prompt import PromptBlock
 from .session import EditorSession, SessionPlace
@@ -78,6 +77,7 @@ class EditorServices:
     version: str
     place_of: "Callable[[Path, Sequence[ServerConfig]], SessionPlace]"  # with an editor's servers
     check_key: Callable[[], None]
+    usual_key: Callable[[], str]  # the variable with the key of the model, "" for none
     logs: Callable[[Path | None], Sequence[Path]]  # of sessions in a directory; None for all
 
 
@@ -123,15 +123,7 @@ class EditorServer:
                     close=SessionCloseCapabilities(),
                 ),
             ),
-            auth_methods=[
-                EnvVarAuthMethod(
-                    type="env_var",
-                    id="key",
-                    name="Key for the Messages API",
-                    description="Set it in the environment that the editor starts ctxagent with.",
-                    vars=[AuthEnvVar(name=KEY_VAR, secret=True)],
-                )
-            ],
+            auth_methods=[*_auth_methods(await asyncio.to_thread(self._services.usual_key))],
         )
 
     async def authenticate(self, method_id: str, **more: Any) -> AuthenticateResponse:
@@ -368,3 +360,17 @@ def _servers(given: Sequence[EditorMcpServer]) -> "list[ServerConfig]":
                 hint="A command, or an address of the kind http.",
             )
     return [*found.values()]
+
+
+def _auth_methods(variable: str) -> list[EnvVarAuthMethod]:
+    if not variable:
+        return []
+    return [
+        EnvVarAuthMethod(
+            type="env_var",
+            id="key",
+            name="Key of the model's provider",
+            description="Set it in the environment that the editor starts ctxagent with.",
+            vars=[AuthEnvVar(name=variable, secret=True)],
+        )
+    ]
