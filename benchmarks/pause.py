@@ -42,7 +42,8 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 WAYS = {"written ahead": CompactSettings(), "written when due": CompactSettings(prepare_at=None)}
 FILLED = 0.65  # of the window, before the first call
-TEXT = "The quick brown fox jumps over the lazy dog and runs away again, as it did before.\n" * 125
+LINE = "{}: the quick brown fox jumps over the lazy dog and runs away again.\n"
+TEXT = "".join(map(LINE.format, range(125)))  # repeats nothing, or it would be stopped
 
 
 class Clock(Server):
@@ -85,7 +86,8 @@ class Clock(Server):
         if len(self.pauses) == self._summaries:
             return Say("All done.")
         text = f"Part {len(self.requests)}. {TEXT}"  # no two alike, as in life
-        return Say(text, tools=[("Glob", {"pattern": "*.none"})], deltas=1)
+        glob = {"pattern": f"*.none{len(self.requests)}"}
+        return Say(text, tools=[("Glob", glob)], deltas=1)
 
 
 def _is_summary(body: Body) -> bool:

@@ -16,6 +16,7 @@ from ...context.compaction_block import with_plain_text
 from ...context.request import ADDITION, GO_ON_PROMPT, Request
 from ...session.entries import Block
 from ...session.searches import search_text
+from ..names import short
 from ..providers import served
 
 # Fields of a message with the model's reasoning, by the names that servers give it. A reply's first
@@ -24,6 +25,7 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinkin
 REASONING_DETAILS = "reasoning_details"  # of OpenRouter and MiniMax, with signatures
 REASONING_PARTS = "content"  # "field" of reasoning that Mistral has among the parts of the content
 EXTRA = "extra_content"  # of a call: Gemini's signature of the thought behind it
+_MAX_ID_CHARS = 40  # of a call, by OpenAI's refusals
 ONLY_MEDIA = "[What the call returned follows below.]"
 # Models that cache only what is marked, or that surely: Anthropic's, and those of Alibaba's own.
 _MARKED = re.compile(r"\bclaude|^~?anthropic/|\bqwen[\w.-]*(?:max|plus|flash)\b", re.I)
@@ -73,7 +75,9 @@ class _Messages:
         elif message["role"] == "user":
             self._add_user(blocks)
         else:
-            self.tools += [block["tool"] for block in blocks if block["type"] == ADDITION]
+            self.tools += [
+                block["tool"]["definition"] for block in blocks if block["type"] == ADDITION
+            ]
 
     def _add_user(self, blocks: list[Block]) -> None:
         said: list[Block] = []
@@ -134,9 +138,11 @@ class _Messages:
         id, own = block["id"], kept.get("id")
         if isinstance(own, str) and own not in self.ids.values():
             self.ids[id] = own
+        elif len(id) > _MAX_ID_CHARS:
+            self.ids[id] = short(id, _MAX_ID_CHARS)
         self.names[id] = block["name"]
         arguments = json.dumps(block["input"], ensure_ascii=False, separators=(",", ":"))
-        function = {"name": block["name"], "arguments": arguments}
+        function = {"name": short(block["name"]), "arguments": arguments}
         out = {"id": self.ids.get(id, id), "type": "function", "function": function}
         return {**out, EXTRA: kept[EXTRA]} if EXTRA in kept else out
 
@@ -163,7 +169,7 @@ def _kept(block: Block) -> dict[str, Any]:
 
 
 def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
-    described = {"name": tool["name"], "description": tool.get("description", "")}
+    described = {"name": short(tool["name"]), "description": tool.get("description", "")}
     return {"type": "function", "function": {**described, "parameters": tool["input_schema"]}}
 
 

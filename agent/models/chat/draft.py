@@ -17,6 +17,7 @@ from ...context.request import Request
 from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ...session.entries import Block, Usage
 from ..base import Reply
+from ..names import short
 from ..sse import parse_arguments
 from ..transport import told_error
 from ..wire import StreamError
@@ -99,7 +100,8 @@ class _Tags:
 
 def draft(request: Request) -> "ChatDraft":
     """Return an empty reply to a request."""
-    return ChatDraft(request.model, frozenset(call_ids(request)), request.max_tokens)
+    names = {short(tool["name"]): tool["name"] for tool in request.tools}
+    return ChatDraft(request.model, frozenset(call_ids(request)), request.max_tokens, names)
 
 
 @dataclass(slots=True)
@@ -109,6 +111,7 @@ class ChatDraft:
     model: str
     taken_ids: frozenset[str] = frozenset()  # of the calls in the request
     max_tokens: int = _MAX_CREDIBLE_TOKENS  # that the request allows the reply
+    names: Mapping[str, str] = field(default_factory=dict)  # of tools, by what the server is told
     sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
     began: bool = False
     stopped: bool = False
@@ -289,7 +292,8 @@ class ChatDraft:
         given = parse_arguments(raw) if raw.strip() else {}
         if given is None:
             self._broken[id] = raw
-        block = {"type": "tool_use", "id": id, "name": call.name, "input": given or {}}
+        name = self.names.get(call.name, call.name)
+        block = {"type": "tool_use", "id": id, "name": name, "input": given or {}}
         return {**block, "signature": _packed(kept)} if kept else block
 
     def _finish(self, reason: str) -> Iterator[Delta]:

@@ -14,6 +14,7 @@ from ...context.view import THINKING
 from ...session.entries import Block
 from ...session.searches import search_text
 from ..catalog import cache_terms
+from ..names import short
 from ..providers import served
 from .gaps import BREAKPOINT, CACHE_OPTIONS
 from .state import (
@@ -22,7 +23,6 @@ from .state import (
     ReasoningState,
     ResponseItem,
     arguments_of,
-    short,
     unpack,
     with_reasoning,
 )

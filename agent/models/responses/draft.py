@@ -17,6 +17,7 @@ from ...context.request import Request
 from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ...session.entries import Block, Usage
 from ..base import Reply
+from ..names import short
 from ..sse import parse_arguments
 from ..wire import StreamError
 from .state import (
@@ -28,7 +29,6 @@ from .state import (
     is_resendable,
     pack,
     remembered,
-    short,
 )
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")

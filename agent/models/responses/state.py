@@ -8,14 +8,12 @@ of a `thinking` block has the reasoning item and, in order, what each item behin
 next one. Where the log leaves thinking out, the items behind it are sent without ids.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..sse import parse_arguments
 
-MAX_NAME_CHARS = 64  # of a tool, and of the ID of a call: the API takes no more
 REASONING, MESSAGE, CALL = "reasoning", "message", "function_call"  # types of items
 
 ResponseItem = dict[str, Any]
@@ -55,13 +53,6 @@ def remembered(item: ResponseItem, parsed: Mapping[str, Any] | None) -> Response
     if item.get("type") == CALL and parsed and arguments_of(parsed) != item.get("arguments"):
         kept["arguments"] = item["arguments"]
     return kept
-
-
-def short(name: str) -> str:
-    """Return the name of a tool, or the ID of a call, as the API takes it."""
-    if len(name) <= MAX_NAME_CHARS:
-        return name
-    return f"{name[:31]}_{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
 def arguments_of(given: Mapping[str, Any]) -> str:

@@ -1,13 +1,14 @@
 """Requests in the form of Chat Completions."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.models.chat.body import ONLY_MEDIA, body, parameters
-from ctxagent.agent.models.chat.draft import ChatDraft
+from ctxagent.agent.models.chat.draft import ChatDraft, draft
 from ctxagent.agent.models.wire import encode
 
 Block = dict[str, Any]
@@ -254,7 +255,7 @@ def test_a_summary_of_another_protocol_is_text() -> None:
 
 
 def test_tools_that_older_logs_add() -> None:
-    late = {**TOOL, "name": "Late"}
+    late = {"type": "tool_definition", "definition": {**TOOL, "name": "Late"}}
     added = {"role": "system", "content": [{"type": "tool_addition", "tool": late}]}
     found = made(ask(user(text("Go.")), added))
     assert [tool["function"]["name"] for tool in found["tools"]] == ["Bash", "Late"]
@@ -295,3 +296,21 @@ def test_what_is_received_is_what_goes_back() -> None:
         message,
         {"role": "tool", "tool_call_id": "functions.Bash:0", "content": "ok"},
     ]
+
+
+def test_long_names_and_ids_are_shortened_the_same_way_each_time() -> None:
+    long_name, long_id = "mcp__" + "n" * 80, "call_" + "i" * 80
+    asked = {**call(long_id), "name": long_name}
+    request = ask(user(text("Go.")), said(asked), user(result(long_id)))
+    request = replace(request, tools=[{**TOOL, "name": long_name}])
+    out = made(request)
+    (sent,) = out["messages"][2]["tool_calls"]
+    assert len(sent["id"]) == 40
+    assert out["messages"][3]["tool_call_id"] == sent["id"]
+    assert out["tools"][0]["function"]["name"] == sent["function"]["name"]
+    assert len(sent["function"]["name"]) == 64
+    reply = draft(request)
+    piece = {"index": 0, "id": "c1", "function": {"name": sent["function"]["name"]}}
+    list(reply.take({"choices": [{"delta": {"tool_calls": [piece]}}]}))
+    list(reply.take({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}))
+    assert reply.reply().content[0]["name"] == long_name

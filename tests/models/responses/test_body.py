@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from ctxagent.agent.context.request import Request
+from ctxagent.agent.models.names import MAX_NAME_CHARS
 from ctxagent.agent.models.responses.body import body, parameters
-from ctxagent.agent.models.responses.state import MAX_NAME_CHARS
 from ctxagent.agent.models.responses.wire import WIRE
 from ctxagent.agent.models.wire import encode
 

@@ -61,6 +61,9 @@ class FixedOpening:
     def session_entry(self, view: View, model: Model, *given: Any) -> Session:
         return replace(self.session(), model=model.id)
 
+    def model_entry(self, model: Model) -> Session:
+        return replace(self.session(), model=model.id, system=None, tools=None)
+
 
 class FixedEnvironment(Feature):
     """A stand-in for `EnvironmentFeature`; a test may set each field."""
