@@ -39,7 +39,7 @@ FOLDER = Path(__file__).parent
 PYTHON = FOLDER.parents[1] / ".real" / "bin" / "python"
 WINDOW = 8_192  # of the model
 RUN_S = 400.0  # bound of one run; on idle cores the slowest takes a quarter
-MAX_REPEATS = 5  # identical calls with identical results in a row
+MAX_REPEATS = 6  # identical calls with identical results in a row, before the turn ends
 MAX_SUMMARY_CALLS = 2  # of the model, for one compaction
 RECORDED_TOKENS = 5_000  # of a recorded session, before its summary
 MIN_STEPS = 8  # of it, messages and replies
@@ -92,12 +92,14 @@ class Run:
 
     @property
     def repeats(self) -> int:
-        """The longest run of identical calls with identical results."""
+        """The longest run of identical calls with identical results, within a turn."""
         calls, pairs = dict[str, str](), list[tuple[str, str]]()
         for entry in self.entries:
             if entry["kind"] == "assistant":
                 blocks = [b for b in entry["content"] if b["type"] == "tool_use"]
                 calls |= {b["id"]: json.dumps([b["name"], b["input"]]) for b in blocks}
+            elif entry["kind"] == "user" and entry["source"] == "person":
+                pairs.append(("", str(entry["seq"])))
             elif entry["kind"] == "tool_result":
                 call = calls.get(entry["tool_use_id"], "")
                 pairs.append((call, json.dumps(entry["content"])))
