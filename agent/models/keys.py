@@ -4,15 +4,22 @@ key is told before the prompt is painted."""
 from collections.abc import Mapping
 
 from ..errors import NoCredentials
-from .providers import Endpoint
+from .providers import FILE_NAME, LOCAL, Endpoint
 
 ANY_TOKEN = "none"  # for a server that takes any word
 
 
 def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
     """Return the name of the variable with the key for a server, "" where it needs none. Raises
-    NoCredentials when there is nothing, or a key that cannot be sent."""
+    NoCredentials for no address or key, or a key that cannot be sent."""
     provider = endpoint.provider
+    if not endpoint.address and provider.name != LOCAL:
+        variable = provider.address_variable
+        what = variable or f"[{provider.name}] address"
+        raise NoCredentials(
+            f"No address for {provider.name}: {what} is not set.",
+            hint=f"export {variable}=https://…" if variable else f"Add it to {FILE_NAME}.",
+        )
     if name := next((name for name in provider.keys if environ.get(name)), ""):
         check_key(name, environ[name])
         return name

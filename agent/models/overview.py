@@ -60,7 +60,7 @@ def _state(
     try:
         found = PROTOCOLS[endpoint.protocol]().find_key(endpoint, environ)
     except NoCredentials as error:
-        state = "no key: export " + " or ".join(provider.keys) if provider.keys else error.message
+        state = error.message.partition(": ")[2].rstrip(".") or error.message
         return ProviderState(provider, endpoint.address, False, state)
     return ProviderState(provider, endpoint.address, True, found or "needs no key")
 

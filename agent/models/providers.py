@@ -17,6 +17,7 @@ from .address import LOOPBACK_HOSTS, host_of
 
 MESSAGES, RESPONSES, CHAT = "messages", "responses", "chat"  # wire protocols
 DEFAULT_PROVIDER = "anthropic"
+BEDROCK, VERTEX = CLOUDS = ("bedrock", "vertex")  # with credentials of their own kind
 LOCAL = "local"  # the provider that is looked for on this machine
 FILE_NAME = "providers.toml"
 MAX_FILE_BYTES = 1 << 20
@@ -33,6 +34,7 @@ class Provider:
     address_end: str = ""  # what that variable leaves out
     protocol_elsewhere: str = ""  # the protocol at another address, "" for the same
     keys: tuple[str, ...] = ()  # variables with a key, the first that is set counts
+    settings: tuple[str, ...] = ()  # other variables that its requests depend on
     key_header: str = "authorization"  # the header with the key; this one has `Bearer`, too
     headers: Mapping[str, str] = field(default_factory=dict)  # that every request has
     local: bool = False  # runs on this machine or in its network, and asks for no key by itself
@@ -81,8 +83,26 @@ _BUILT_IN = (
         cache_write=1.25,
         prices="anthropic",
     ),
-    Provider("bedrock", MESSAGES, cache_read=0.1, cache_write=1.25, prices="aws"),
-    Provider("vertex", MESSAGES, cache_read=0.1, cache_write=1.25, prices="google"),
+    Provider(
+        BEDROCK,
+        MESSAGES,
+        address_variable="ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
+        keys=("AWS_BEARER_TOKEN_BEDROCK", "ANTHROPIC_AWS_API_KEY"),
+        settings=("AWS_REGION", "AWS_DEFAULT_REGION"),
+        cache_read=0.1,
+        cache_write=1.25,
+        prices="aws",
+    ),
+    Provider(
+        VERTEX,
+        MESSAGES,
+        address_variable="ANTHROPIC_VERTEX_BASE_URL",
+        keys=("GOOGLE_OAUTH_ACCESS_TOKEN",),
+        settings=("CLOUD_ML_REGION", "ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT"),
+        cache_read=0.1,
+        cache_write=1.25,
+        prices="google",
+    ),
     Provider(
         "openai",
         RESPONSES,
@@ -246,5 +266,6 @@ def variables() -> Iterator[str]:
     """Yield the environment variables that providers are found by, and those with their keys."""
     for provider in providers().values():
         yield from provider.keys
+        yield from provider.settings
         if provider.address_variable:
             yield provider.address_variable

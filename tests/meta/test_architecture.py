@@ -30,7 +30,11 @@ MAX_MODULES_BESIDE_ROOMS = 6
 LIBRARY_USERS = {
     "rich": ("agent.ui",),
     "prompt_toolkit": ("agent.ui",),
-    "anthropic": ("agent.models.messages.model", "agent.models.messages.lazy_sdk"),
+    "anthropic": (
+        "agent.models.messages.sdk_transport",
+        "agent.models.messages.cloud_transports",
+        "agent.models.messages.lazy_sdk",
+    ),
     "httpx2": (
         "agent.models",
         "agent.extensions.mcp",

@@ -17,6 +17,11 @@ lazy_sdk.load()
 loaded = {name for name in sys.modules if name.partition(".")[0] == lazy_sdk.SDK}
 assert "anthropic.resources.beta" not in loaded, "the short way is not taken any more"
 assert sys.meta_path[0].__class__ is lazy_sdk._Finder, "the short way failed"
+clouds = {"anthropic.lib.bedrock._mantle", "anthropic.lib.vertex._client"}
+assert not clouds & loaded, "a plain client needs none of the clouds"
+lazy_sdk.load("AsyncAnthropicBedrockMantle")
+lazy_sdk.load("AsyncAnthropicVertex")
+assert clouds <= {*sys.modules} and not {"boto3", "google.auth"} & {*sys.modules}
 import anthropic
 client = anthropic.AsyncAnthropic(api_key="k")
 assert client.messages and client.models, "what is used is there"

@@ -40,7 +40,7 @@ def test_a_provider_is_ready_with_its_key() -> None:
     found = states(alone(OPENROUTER_API_KEY="key-1", ANTHROPIC_AUTH_TOKEN="token-1"))
     assert found["openrouter"] == (True, "OPENROUTER_API_KEY")
     assert found["anthropic"] == (True, "ANTHROPIC_AUTH_TOKEN")
-    assert found["groq"] == (False, "no key: export GROQ_API_KEY")
+    assert found["groq"] == (False, "GROQ_API_KEY is not set")
     assert found["ollama"] == (False, "does not answer")
 
 

@@ -141,6 +141,17 @@ def test_a_missing_key_is_named_with_the_next_step() -> None:
         find_key(endpoint_of("openai/gpt", None, {}), {"OPENAI_API_KEY": ""})
 
 
+def test_a_missing_address_is_named_with_the_next_step(own: Path) -> None:
+    with pytest.raises(NoCredentials, match="No address for azure: AZURE_OPENAI_ENDPOINT is") as e:
+        find_key(endpoint_of("azure/gpt", None, {}), {"AZURE_OPENAI_API_KEY": "k"})
+    assert e.value.hint == "export AZURE_OPENAI_ENDPOINT=https://…"
+    own.write_text('[walrus]\nprotocol = "messages"\nkeys = ["WALRUS_KEY"]\n')
+    add_providers(own)
+    with pytest.raises(NoCredentials, match=r"No address for walrus: \[walrus\] address is not"):
+        find_key(endpoint_of("walrus/tusk", None, {}), {"WALRUS_KEY": "k"})
+    assert find_key(endpoint_of("local/q", None, {}), {}) == ""  # looked for when it is asked
+
+
 @pytest.mark.parametrize("key", ["k\n", " k", "k\u00e9", "  "])
 def test_a_key_that_cannot_be_sent_is_refused(key: str) -> None:
     with pytest.raises(NoCredentials, match="OPENAI_API_KEY"):

@@ -16,7 +16,7 @@ def abilities_of(id: str, endpoint: Endpoint, gaps: ServerGaps) -> Abilities:
         images=IMAGES not in gaps.names,
         makes_blocks=row is not None and row.compaction and COMPACTION not in gaps.names,
         takes_blocks=takes_block(endpoint, gaps),
-        searches_web=is_public(endpoint.address) or None,
+        searches_web=is_public(endpoint) or None,
         slots=endpoint.provider.slots,
     )
 
@@ -24,5 +24,5 @@ def abilities_of(id: str, endpoint: Endpoint, gaps: ServerGaps) -> Abilities:
 def takes_block(endpoint: Endpoint, gaps: ServerGaps) -> bool:
     """Tell whether the server takes a compaction block in the messages, as far as is known. One
     that was never seen to make one might leave it out, and the model would know nothing."""
-    seen = is_public(endpoint.address) or COMPACTION in gaps.seen
+    seen = is_public(endpoint) or COMPACTION in gaps.seen
     return COMPACTION not in gaps.names and seen

@@ -1,5 +1,6 @@
 """The JSON body of a request to the Messages API, and what the log keeps of it."""
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -8,13 +9,15 @@ from ...context.request import Request, adds_tools
 from ...session.entries import Block
 from .. import wire
 from ..catalog import known_model
-from ..providers import MESSAGES, served
+from ..providers import MESSAGES, VERTEX, served
 from .draft import draft_of
 from .gaps import GAPS
 
 # Betas for tools that a system message adds: only sessions with older logs need them.
 LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 COMPACTION_BETA = "compact-2026-09-04"
+VERSION = "2026-10-21"  # of the API, as the SDK has it
+_CLAUDE = re.compile(r"claude-[a-z]+-\d+(?:-\d{1,2})?(?!\d)")  # in the names that clouds have
 
 
 def body(request: Request, gaps: Collection[str] = ()) -> dict[str, Any]:
@@ -38,7 +41,10 @@ def _whole(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def parameters(request: Request) -> dict[str, Any]:
     """Return what a body has beside the words: the model, and how it is to answer."""
-    out: dict[str, Any] = {"model": served(request.model).name, "max_tokens": request.max_tokens}
+    provider, name = served(request.model)
+    # Vertex has the model in the path, and in the body what is a header elsewhere.
+    way = {"anthropic_version": VERSION} if provider.name == VERTEX else {"model": name}
+    out: dict[str, Any] = {**way, "max_tokens": request.max_tokens}
     if takes_thinking(request.model, request.effort):
         if request.thinking:
             out["thinking"] = {"type": "adaptive"}
@@ -81,6 +87,8 @@ def takes_thinking(model: str, effort: str | None = None) -> bool:
     """Return whether a model takes adaptive thinking and an effort. A model of which this is not
     known may stand behind any server: then only if an effort was set."""
     row = known_model(model)
+    if (row is None or row.thinking is None) and (found := _CLAUDE.search(model)):
+        row = known_model(found[0]) or row
     return effort is not None if row is None or row.thinking is None else row.thinking
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...errors import NoCredentials
 from .. import keys
-from ..providers import DEFAULT_PROVIDER, Endpoint
+from ..providers import CLOUDS, DEFAULT_PROVIDER, Endpoint
 
 KEY_VAR, TOKEN_VAR = "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"
 BASE_URL_VAR = "ANTHROPIC_BASE_URL"
@@ -26,6 +26,10 @@ def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
     """Return the name of what requests are authenticated with. Raises NoCredentials."""
     if endpoint.provider.name == DEFAULT_PROVIDER:
         return find_credentials(environ)
+    if endpoint.provider.name in CLOUDS:
+        from . import cloud_keys
+
+        return cloud_keys.find_key(endpoint, environ)
     return keys.find_key(endpoint, environ)
 
 

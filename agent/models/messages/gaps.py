@@ -13,6 +13,7 @@ from ...context.view import THINKING
 from ...session.entries import Block
 from ..address import host_of
 from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
+from ..providers import DEFAULT_PROVIDER, Endpoint
 
 API_HOST = "api.anthropic.com"
 
@@ -123,11 +124,13 @@ GAPS = {
 _PUBLIC_GAPS = {name: GAPS[name] for name in (COMPACTION, IMAGES)}
 
 
-def is_public(url: str) -> bool:
-    """Tell whether an address, "" for none, is that of the public API."""
-    return not url or host_of(url) == API_HOST
+def is_public(endpoint: Endpoint) -> bool:
+    """Return True for the public API, not a cloud or a gateway."""
+    if endpoint.address:
+        return host_of(endpoint.address) == API_HOST
+    return endpoint.provider.name == DEFAULT_PROVIDER
 
 
-def gaps_at(url: str) -> Mapping[str, Gap]:
-    """Return what may be learned of the server at an address."""
-    return _PUBLIC_GAPS if is_public(url) else GAPS
+def gaps_at(endpoint: Endpoint) -> Mapping[str, Gap]:
+    """Return what may be learned of a server."""
+    return _PUBLIC_GAPS if is_public(endpoint) else GAPS

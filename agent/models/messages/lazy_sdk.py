@@ -17,19 +17,27 @@ from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
-from threading import RLock
+from threading import Lock, RLock
 from types import ModuleType
 from typing import Any
 
 SDK = "anthropic"
+CLIENT = "AsyncAnthropic"  # for an API key
 TELEMETRY = f"{SDK}.lib._tracing"
 LOGGING_VARIABLE = "ANTHROPIC_LOG"  # the SDK reads it when the whole of it is imported
 _REEXPORT = re.compile(r"^from (\.[\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
+_loading = Lock()  # two clients may be wanted at the same time
 _NAME = re.compile(r"\s*(\w+)(?: as (\w+))?\s*")
 
 
-def load() -> None:
-    """Import what a client of the Messages API needs of the SDK. Raises ImportError."""
+def load(client: str = CLIENT) -> None:
+    """Import what a client of the SDK needs. Raises ImportError."""
+    with _loading:
+        _load()
+        getattr(import_module(SDK), client)
+
+
+def _load() -> None:
     if SDK in sys.modules or os.environ.get(LOGGING_VARIABLE):
         _import()
         return

@@ -1,50 +1,26 @@
-"""A model behind the Messages API, by way of the `anthropic` SDK.
+"""A model behind the Messages API, by way of the `anthropic` SDK."""
 
-Only this module and `lazy_sdk`, which imports the SDK, know it. The import takes up to a second,
-so it happens in a thread (`start_import`) and never at start-up. The SDK gives authentication,
-headers, pooling and typed errors.
-"""
-
-import asyncio
 import os
 from collections.abc import Mapping
-from concurrent.futures import Future
-from contextlib import suppress
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...context.compaction_block import COMPACTION, begins_with_block, compaction_in
 from ...context.request import Request
-from ...errors import NoCredentials, RequestRejected, conceal
-from ..address import check_address
+from ...errors import RequestRejected
 from ..base import Abilities, Reply
 from ..gaps import ServerGaps
-from ..http_client import Timeouts, client_options, import_in_background, timeout_of
-from ..keys import ANY_TOKEN
-from ..providers import DEFAULT_PROVIDER, Endpoint, endpoint_of
+from ..http_client import Timeouts
+from ..providers import CLOUDS, DEFAULT_PROVIDER, Endpoint, endpoint_of
 from ..refusals import ServerHints
 from ..retry import Fault, RetryPolicy
 from ..server_model import ServerAccess, ServerModel
 from ..shared_wait import SharedWait
-from ..transport import ErrorAnswer, NotConnected
-from . import lazy_sdk
 from .abilities import abilities_of, takes_block
 from .body import WIRE
-from .credentials import KEY_VAR, TOKEN_VAR, find_key
 from .gaps import gaps_at
 from .refusals import HINTS, classify_error
-
-if TYPE_CHECKING:
-    import anthropic
-    import httpx2
-
-
-@cache
-def start_import() -> "Future[None]":
-    """Start importing the SDK in a thread; later calls change nothing. The future is done when the
-    SDK is there, or has the ImportError."""
-    return import_in_background(lazy_sdk.load, "import-anthropic")
+from .sdk_transport import SdkTransport
 
 
 class MessagesModel(ServerModel):
@@ -70,7 +46,7 @@ class MessagesModel(ServerModel):
             id,
             WIRE,
             _access(endpoint, environ, timeouts),
-            ServerGaps(learned, endpoint.address, id, gaps_at(endpoint.address)),
+            ServerGaps(learned, endpoint.address, id, gaps_at(endpoint)),
             context_window=context_window,
             max_output=max_output,
             timeouts=timeouts,
@@ -118,94 +94,16 @@ class MessagesModel(ServerModel):
 def _access(
     endpoint: Endpoint, environ: Mapping[str, str], timeouts: Timeouts | None
 ) -> ServerAccess:
-    provider = endpoint.provider
-    keys = tuple(environ[name] for name in provider.keys if environ.get(name))
-    hints = HINTS._replace(address=endpoint.set_by)
-    if provider.name != DEFAULT_PROVIDER:
-        hints = ServerHints(endpoint.set_by, " or ".join(provider.keys))
-    transport = SdkTransport(endpoint, environ, timeouts or Timeouts())
-    return ServerAccess(endpoint, transport, hints, keys)
+    provider, transport, secrets = endpoint.provider, SdkTransport, endpoint.provider.keys
+    key = " or ".join(provider.keys)
+    if provider.name in CLOUDS:
+        from .cloud_transports import SECRETS, TRANSPORTS
 
-
-class SdkTransport:
-    """A way to a server of the Messages API, by the SDK. See `transport.Transport`."""
-
-    def __init__(self, endpoint: Endpoint, environ: Mapping[str, str], timeouts: Timeouts) -> None:
-        self._endpoint, self._environ, self._timeouts = endpoint, environ, timeouts
-        self._client: anthropic.AsyncAnthropic | None = None
-
-    async def connect(self) -> None:
-        if self._client is None:
-            endpoint = self._endpoint
-            find_key(endpoint, self._environ)
-            if endpoint.address:
-                check_address(endpoint.address, endpoint.provider.address_variable)
-            await asyncio.wrap_future(start_import())
-        if self._client is None:  # a concurrent call may have been faster
-            self._client = self._build()
-
-    def _build(self) -> "anthropic.AsyncAnthropic":
-        import anthropic
-
-        endpoint, environ = self._endpoint, self._environ
-        if endpoint.provider.name == DEFAULT_PROVIDER:
-            key, token = environ.get(KEY_VAR) or None, environ.get(TOKEN_VAR) or None
-        else:
-            key, token = None, environ.get(find_key(endpoint, environ)) or ANY_TOKEN
-        return anthropic.AsyncAnthropic(
-            api_key=key,
-            auth_token=None if key else token,
-            base_url=endpoint.address or None,
-            default_headers={**endpoint.provider.headers},
-            max_retries=0,
-            timeout=timeout_of(self._timeouts),
-            http_client=anthropic.DefaultAsyncHttpxClient(**client_options(endpoint.address)),
-        )
-
-    async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> "httpx2.Response":
-        """Send the bytes of a request. They go past `client.messages.create`, which would copy
-        every block of every message before it makes the same bytes of them, and needs hundreds of
-        modules to be imported."""
-        import anthropic
-
-        try:
-            opened = await self._connected().post(
-                path,
-                cast_to=object,
-                content=data,
-                options={"headers": headers},
-                stream=True,
-                stream_cls=anthropic.AsyncStream[object],
-            )
-        except anthropic.APIStatusError as error:
-            raise ErrorAnswer(
-                error.status_code,
-                error.type if isinstance(error.type, str) else "",
-                error.api_message or error.message,
-                error.response.headers,
-                error.request_id,
-            ) from error
-        except anthropic.CredentialsError as error:
-            words = conceal(str(error), *map(self._environ.get, (KEY_VAR, TOKEN_VAR)))
-            raise NoCredentials(f"The SDK found no credentials that work: {words}") from error
-        except anthropic.APIConnectionError as error:
-            raise NotConnected from (error.__cause__ or error)
-        response: httpx2.Response = opened.response
-        return response
-
-    async def get(self, path: str) -> object:
-        import anthropic
-
-        with suppress(ValueError, anthropic.AnthropicError):
-            return await self._connected().get(path, cast_to=object)
-        return None
-
-    async def close(self) -> None:
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
-
-    def _connected(self) -> "anthropic.AsyncAnthropic":
-        if self._client is None:
-            raise NotConnected
-        return self._client
+        transport, secrets = TRANSPORTS[provider.name], (*secrets, *SECRETS)
+        key = f"the credentials for {provider.name}"
+    return ServerAccess(
+        endpoint,
+        transport(endpoint, environ, timeouts or Timeouts()),
+        ServerHints(endpoint.set_by, HINTS.key if provider.name == DEFAULT_PROVIDER else key),
+        tuple(filter(None, map(environ.get, secrets))),
+    )

@@ -30,7 +30,7 @@ def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> "M
 
 def start_import() -> None:
     """Start to import the SDK in a thread."""
-    from .model import start_import
+    from .sdk_transport import start_import
 
     start_import()
 
