@@ -38,6 +38,7 @@ from ...session.searches import (
     results_of,
 )
 from ..base import Reply
+from ..providers import DEFAULT_PROVIDER, served
 from ..sse import parse_arguments
 
 _USAGE = {
@@ -80,7 +81,7 @@ class _Open:
 class ReplyDraft:
     """A reply under construction."""
 
-    model: str  # the one asked for, until the server names it
+    model: str  # the one asked for, until the public API names it
     taken_ids: frozenset[str] = frozenset()  # of the calls in the request
     max_tokens: int = _MAX_CREDIBLE_TOKENS  # that the request allows the reply
     sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
@@ -138,7 +139,8 @@ class ReplyDraft:
 
     def _start(self, message: dict[str, Any]) -> Accepted:
         self.began = True
-        self.model = _text(message.get("model")) or self.model
+        if served(self.model).provider.name == DEFAULT_PROVIDER:  # others name no full ID
+            self.model = _text(message.get("model")) or self.model
         self.message_id = _text(message.get("id"))
         self._count(message.get("usage"))
         return Accepted(self.usage.to_json(), self.sent)
