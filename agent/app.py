@@ -21,7 +21,7 @@ from .loop.budget import BudgetMeter
 from .loop.open_log import open_log, warnings_on_resume
 from .loop.resume import OpenedLog, create_session, resume_session
 from .models.base import Model
-from .models.catalog import check_price
+from .models.catalog import check_price, model_of_family
 from .models.factory import unencrypted_warnings, with_model
 from .models.providers import canonical_id
 from .permissions.approval import Approval
@@ -155,7 +155,8 @@ def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, bef
 
     Another model has the window that is its own, not the one of the settings.
     """
-    wanted = canonical_id(spec.model or before or parent.model.id)
+    own = parent.model.id
+    wanted = canonical_id(model_of_family(spec.model or before or own, own))
     if wanted == parent.model.id:
         return parent.model.client
     chosen = replace(with_model(launch.settings.model, wanted), context_window=None)

@@ -20,7 +20,6 @@ from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
 from ..extensions.plugins import Plugin
 from ..launch import LaunchOptions
-from ..models.catalog import model_of_family
 from ..permissions.rules import TOOL_NAMES
 from ..prompts import prompt_text
 from ..session.store import AGENTS
@@ -188,7 +187,7 @@ def parse_plugin_type(text: str, source: str, tools: Collection[str]) -> AgentTy
             description=shorten(text_value(values, "description"), MAX_DESCRIPTION_CHARS),
             prompt=prompt,
             tools=allowed if named or denied else None,
-            model=model_of_family(model) if model not in ("", "inherit") else None,
+            model=model if model not in ("", "inherit") else None,
             source=source,
         )
     )

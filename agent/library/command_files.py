@@ -58,6 +58,6 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
         agent.emit(Notice("warning", warning))
     if (command := files.get(name[1:])) is None:
         return task
-    if model := model_of_turn(command):
+    if model := model_of_turn(command, agent.model.id):
         change_model(agent, launch, model)
     return await command_words(agent, command, arguments.strip())

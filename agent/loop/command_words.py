@@ -63,11 +63,11 @@ async def prompt_words(agent: AgentState, servers: "McpServers", name: str, argu
     return _HEAD.format(call=call, path=source, text=agent.context.redact(Output(text)).text)
 
 
-def model_of_turn(command: CommandFile) -> str:
-    """Return the model that the command names for its turn; "" for the model of the session."""
+def model_of_turn(command: CommandFile, own: str) -> str:
+    """Return the model that the command names for its turn; "" for the session's `own`."""
     if not command.is_trusted or command.model in ("", "inherit"):
         return ""
-    return model_of_family(command.model)
+    return model_of_family(command.model, own)
 
 
 def is_of_command(words: Content) -> bool:

@@ -19,6 +19,7 @@ from ctxagent.agent.session.totals import Totals
 
 from ..compaction.test_engine import RECORD
 from ..support.command import PATIENCE, Place, comes, running
+from ..support.server.chat import ChatServer
 from ..support.server.loopback import Body, Say, Server, Step, flat
 from ..support.sessions.setup import long_text
 from .test_engine_http import asks_for_a_record
@@ -351,3 +352,21 @@ def test_a_reworded_task_starts_with_the_summary_of_the_earlier_one(place: Place
     line = f'[Started with the summary of {first["id"]} ("Trouver le port")]'
     assert [line in e["content"] for e in results] == [False, True, False]
     assert [e["details"].get("handed_over_by") for e in results] == [None, first["id"], None]
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"), [("claude-sonnet-5-5", "claude-haiku-5-5"), ("ollama/walrus", "walrus")]
+)
+def test_a_family_of_models_needs_no_other_provider(place: Place, model: str, asked: str) -> None:
+    types = place.root / "home" / ".config" / "ctxagent" / "agents"
+    types.mkdir(parents=True)
+    (types / "quick.md").write_text("---\nname: quick\ndescription: d\nmodel: haiku\n---\nGo.")
+    cast = Cast([tasks("one", type="quick"), Say("Done.")], lambda word, number: Say("One."))
+    kind = Server if model.startswith("claude") else ChatServer
+    with kind(cast) as server:
+        env = {**place.server(server.url), "OLLAMA_BASE_URL": f"{server.url}/v1"}
+        env["OLLAMA_API_KEY"] = "test-key-1"
+        done = place.run("-p", "count", "--model", model, "--context-window", "50000", env=env)
+    assert (done.stdout, done.returncode) == ("Done.\n", 0), done.stderr
+    assert [each["model"] for each in server.requests if child_of(each)] == [asked]
+    assert server.rejected == []

@@ -241,7 +241,7 @@ def test_after_a_fork_an_id_means_the_subagent_that_changed_last(tmp_path: Path)
     ("head", "tools", "model"),
     [
         ("color: blue\nmodel: inherit", None, None),
-        ("tools: Read, NotebookRead\nmodel: haiku", ("Read",), "claude-haiku-5-5"),
+        ("tools: Read, NotebookRead\nmodel: haiku", ("Read",), "haiku"),
         ("tools: [Grep, Bash(git:*)]", ("Grep",), None),  # never more than it names
         ("tools: '*'\ndisallowedTools: Bash, Edit", ("Read", "Grep"), None),
     ],

@@ -120,7 +120,7 @@ def test_a_command_that_is_not_trusted_is_text_alone(
     ]
     assert list(project.iterdir()) == []
     assert talk.agent.approval.judge(BashTool(), BashParams(command="touch a")).action == "ask"
-    assert model_of_turn(given) == ""
+    assert model_of_turn(given, "own") == ""
 
 
 def test_plain_text_needs_no_trust(project: Path) -> None:
@@ -131,10 +131,10 @@ def test_plain_text_needs_no_trust(project: Path) -> None:
 
 @pytest.mark.parametrize(
     ("model", "of_turn"),
-    [("", ""), ("inherit", ""), ("claude-sonnet-5-5", "claude-sonnet-5-5")],
+    [("", ""), ("inherit", ""), ("haiku", "ollama/q"), ("claude-haiku-4-5", "claude-haiku-4-5")],
 )
 def test_the_model_of_a_commands_turn(model: str, of_turn: str) -> None:
-    assert model_of_turn(command("Count.", model=model)) == of_turn
+    assert model_of_turn(command("Count.", model=model), "ollama/q") == of_turn
 
 
 class Servers:

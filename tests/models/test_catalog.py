@@ -16,6 +16,7 @@ from ctxagent.agent.models.catalog import (
     known_limits,
     known_model,
     known_models,
+    model_of_family,
     price_factor,
     scripted_id,
 )
@@ -108,3 +109,18 @@ def test_a_budget_needs_a_price() -> None:
         with pytest.raises(UsageError, match="a budget in dollars cannot be kept"):
             check_price(unknown)
         assert cost(unknown, MILLION) is None
+
+
+@pytest.mark.parametrize(
+    ("own", "haiku"),
+    [
+        ("claude-sonnet-5-5", "claude-haiku-5-5"),
+        ("scripted", "claude-haiku-5-5"),
+        ("ollama/qwen3", "ollama/qwen3"),
+        ("vertex/claude-sonnet-5", "vertex/claude-sonnet-5"),
+    ],
+)
+def test_a_family_is_asked_only_where_the_session_has_its_provider(own: str, haiku: str) -> None:
+    assert model_of_family("haiku", own) == haiku
+    assert model_of_family("claude-haiku-4-5", own) == "claude-haiku-4-5"
+    assert model_of_family("openai/walrus", own) == "openai/walrus"

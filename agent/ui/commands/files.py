@@ -116,7 +116,7 @@ async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None
 
     agent = repl.agent
     words = await command_words(agent, file, argument)
-    if (model := model_of_turn(file)) and model != agent.model.id:
+    if (model := model_of_turn(file, agent.model.id)) and model != agent.model.id:
         repl.conversation.use_model_for_turn(model)
         agent.emit(Notice("info", f"this turn is for {model}, as {file.shown_path} says"))
     repl.say_next(words)
