@@ -35,9 +35,8 @@ class HttpProtocol:
         hints = ServerHints(
             endpoint.set_by, " or ".join(provider.keys) or "the key in providers.toml"
         )
-        secrets = [environ[name] for name in provider.keys if environ.get(name)]
-        secrets += [value for _, value in provider.written_keys()]
-        access = ServerAccess(endpoint, HttpTransport(endpoint, environ), hints, (*secrets,))
+        secrets = keys.secrets_of(provider, environ)
+        access = ServerAccess(endpoint, HttpTransport(endpoint, environ), hints, secrets)
         return ServerModel(
             chosen.id,
             wire,

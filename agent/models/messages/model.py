@@ -21,9 +21,8 @@ from ..address import check_address
 from ..base import Abilities, Reply
 from ..gaps import ServerGaps
 from ..http_client import Timeouts, client_options, import_in_background, timeout_of
-from ..keys import ANY_TOKEN
+from ..keys import ANY_TOKEN, secrets_of
 from ..providers import DEFAULT_PROVIDER, Endpoint, endpoint_of
-from ..refusals import ServerHints
 from ..retry import Fault, RetryPolicy
 from ..server_model import ServerAccess, ServerModel
 from ..shared_wait import SharedWait
@@ -119,12 +118,11 @@ def _access(
     endpoint: Endpoint, environ: Mapping[str, str], timeouts: Timeouts | None
 ) -> ServerAccess:
     provider = endpoint.provider
-    keys = tuple(environ[name] for name in provider.keys if environ.get(name))
     hints = HINTS._replace(address=endpoint.set_by)
     if provider.name != DEFAULT_PROVIDER:
-        hints = ServerHints(endpoint.set_by, " or ".join(provider.keys))
+        hints = HINTS._replace(address=endpoint.set_by, key=" or ".join(provider.keys))
     transport = SdkTransport(endpoint, environ, timeouts or Timeouts())
-    return ServerAccess(endpoint, transport, hints, keys)
+    return ServerAccess(endpoint, transport, hints, secrets_of(provider, environ))
 
 
 class SdkTransport:
