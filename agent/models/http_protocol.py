@@ -35,7 +35,7 @@ class HttpProtocol:
         hints = ServerHints(
             endpoint.set_by, " or ".join(provider.keys) or "the key in providers.toml"
         )
-        secrets = tuple(environ[name] for name in provider.keys if environ.get(name))
+        secrets = keys.secrets_of(provider, environ)
         access = ServerAccess(endpoint, HttpTransport(endpoint, environ), hints, secrets)
         return ServerModel(
             chosen.id,

@@ -4,7 +4,7 @@ key is told before the prompt is painted."""
 from collections.abc import Mapping
 
 from ..errors import NoCredentials
-from .providers import FILE_NAME, LOCAL, Endpoint
+from .providers import FILE_NAME, LOCAL, Endpoint, Provider
 
 ANY_TOKEN = "none"  # for a server that takes any word
 
@@ -25,12 +25,17 @@ def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
         return name
     if not endpoint.needs_key or provider.key_header in map(str.lower, provider.headers):
         return ""
+    if not provider.keys:
+        raise NoCredentials(
+            f"No key for {provider.name}: no variable is named for it.",
+            hint=f'Set it in providers.toml: keys = ["NAME"] in [{provider.name}], or local = true '
+            "for a server that needs no key.",
+        )
     states = [
         f"{name} is {'set but empty' if name in environ else 'not set'}" for name in provider.keys
     ]
     raise NoCredentials(
-        f"No key for {provider.name}: {', '.join(states)}.",
-        hint=f"export {provider.keys[0]}=…" if provider.keys else "",
+        f"No key for {provider.name}: {', '.join(states)}.", hint=f"export {provider.keys[0]}=…"
     )
 
 
@@ -50,6 +55,12 @@ def check_key(name: str, value: str, hint: str = "") -> None:
             f"{name} holds a line break or a character that no key has.",
             hint=f"Set it again: export {name}=…",
         )
+
+
+def secrets_of(provider: Provider, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the keys of a provider, from the environment and its headers."""
+    found = [environ[name] for name in provider.keys if environ.get(name)]
+    return (*found, *(value for _, value in provider.written_keys()))
 
 
 def key_headers(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...tools.system.environment import declare_secrets, is_secret
 from ...tools.system.files import read_below
 from ..errors import ConfigError
 from .address import LOOPBACK_HOSTS, host_of
@@ -50,6 +51,12 @@ class Provider:
     cache_write: float = 1.0
     cache_life: float = 300.0
     prices: str = ""  # its ID in genai-prices
+
+    def written_keys(self) -> Iterator[tuple[str, str]]:
+        """Yield each header that has a key in the table itself, and its value."""
+        for name, value in self.headers.items():
+            if name.lower() in ("authorization", self.key_header) or is_secret(name):
+                yield name, value.removeprefix("Bearer ")
 
 
 _HOUR = 3600.0
@@ -180,6 +187,7 @@ def add_providers(path: Path) -> None:
         raise ConfigError(f"{error}", where=str(path), hint=hint) from None
     _changed.clear()
     _changed.update(found)
+    declare_secrets(key for provider in found.values() for key in provider.keys)
 
 
 _FIELDS = tuple(each.name for each in fields(Provider))[1:]
@@ -201,6 +209,11 @@ def _row(name: str, row: Any) -> Provider:
             given[field_name] = float(value)
         elif type(value) is not type(sample) or (type(value) is int and value < 0):
             raise ValueError(f"[{name}]: {field_name} cannot be {value!r}")
+    for header, value in given.get("headers", {}).items():
+        if not isinstance(value, str):
+            raise ValueError(f"[{name}]: the header {header} is no text: {value!r}")
+    if "key_header" in given:
+        given["key_header"] = given["key_header"].lower()
     if given.get("protocol", CHAT) not in (MESSAGES, RESPONSES, CHAT):
         raise ValueError(f"[{name}]: protocol is one of {MESSAGES}, {RESPONSES}, {CHAT}")
     if "address" in given:  # which is the person's own: nothing is known of it but this file

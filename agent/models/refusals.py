@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ..errors import KeyRefused, PromptTooLong, RequestRejected
+from ..errors import KeyRefused, PromptTooLong, RequestRejected, conceal
 from .retry import RATE_LIMITED, Fault, requested_wait
 
 _OVERLOADED = (503, 529)
@@ -62,6 +62,10 @@ _NO_IMAGES = (  # of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
     re.compile(r"not a (?:multi-?modal|vision)|missing data required for image|at most 0 image|"
                r"unknown variant `image", re.I),
 )  # fmt: skip
+# Of Ollama, vLLM, OpenRouter
+_NO_TOOLS = re.compile(
+    r"(?:not|no endpoints \w+ that) support (?:tools?|function call|the use)", re.I
+)
 
 
 class ServerHints(NamedTuple):
@@ -69,6 +73,7 @@ class ServerHints(NamedTuple):
 
     address: str
     key: str
+    address_end: str = "with the version, such as /v1"  # how an address ends
 
 
 def says_no_images(words: str) -> bool:
@@ -90,6 +95,8 @@ def classify_answer(
     """Return what an error answer means. `kind` is the name that the server gave the error.
     `status` is 200 for an error in mid-stream, where the kind alone decides."""
     words = " ".join(words.split())
+    if 300 <= status < 400:
+        words = conceal(headers.get("location", "").partition("?")[0]) or words
     if status == 200 and kind.isdecimal() and len(kind) == 3:  # some servers name it so
         status = int(kind)
     elif status == 200 or kind == "insufficient_quota":
@@ -141,12 +148,12 @@ def _rejection(
         if not all(_MIN_WINDOW <= value <= _MAX_WINDOW for value in figures.values()):
             figures = {}
         return PromptTooLong(words, status=status, request_id=request_id, **figures)
-    what, hint = _advice(status, model, hints)
+    what, hint = _advice(status, words, model, hints)
     error = KeyRefused if status in (401, 402, 403) else RequestRejected
     return error(f"{what} ({status}): {words}", hint=hint, status=status, request_id=request_id)
 
 
-def _advice(status: int, model: str, hints: ServerHints) -> tuple[str, str]:
+def _advice(status: int, words: str, model: str, hints: ServerHints) -> tuple[str, str]:
     """Return what happened and what the user can do next."""
     if 300 <= status < 400:
         return (
@@ -167,6 +174,8 @@ def _advice(status: int, model: str, hints: ServerHints) -> tuple[str, str]:
         return (
             "not found",
             f"Check that the server knows the model {model!r} (--model), and that "
-            f"{hints.address}, when set, ends before /v1.",
+            f"{hints.address}, when set, ends {hints.address_end}.",
         )
+    if _NO_TOOLS.search(words):
+        return "the server refused the request", "Use a model that calls tools: --model ID."
     return "the server refused the request", ""

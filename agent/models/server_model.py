@@ -240,9 +240,12 @@ class ServerModel:
             raise StreamError(*(told_error(answer) or ("", "")))
         if isinstance(answer, dict):
             return answer
+        what = kind or "no content type"
+        if self.wire.takes_whole and (not data or "json" in kind):
+            what = "broken JSON" if data else "an empty body"
         raise RequestRejected(
-            f"{address_shown(self.access.endpoint)} answered with {kind or 'nothing known'}, "
-            f"not with a stream of events: this is no {self.wire.title} server.",
+            f"{address_shown(self.access.endpoint)} answered with {what}, not with a stream of "
+            f"events: this is no {self.wire.title} server.",
             hint=f"Check {self.access.hints.address}.",
         )
 

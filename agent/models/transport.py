@@ -5,9 +5,11 @@ A protocol with an SDK of its own has a transport of its own, with the same meth
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from html import unescape
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from ..errors import RequestRejected, conceal
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     import httpx2
 
     from .providers import Endpoint
+
+# Of a page of HTML: its head but for the title, scripts, styles, comments and tags.
+_UNREAD = re.compile(r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?(?:-->|$)|<[^<>]*>", re.S | re.I)
 
 
 @dataclass(eq=False)
@@ -138,11 +143,18 @@ async def _raise_answer(response: "httpx2.Response") -> NoReturn:
         text = (await response.aread()).decode(errors="replace")
     except httpx2.HTTPError as error:
         raise NotConnected from error
+    if "html" in response.headers.get("content-type", ""):
+        text = _text_of_page(text)
     kind, words = "", text
     with suppress(ValueError, RecursionError):
         kind, words = told_error(json.loads(text)) or ("", text)
     named = response.headers.get("x-request-id") or response.headers.get("request-id")
     raise ErrorAnswer(response.status_code, kind, words, response.headers, named)
+
+
+def _text_of_page(page: str) -> str:
+    """Return what a page of HTML says, without its tags."""
+    return unescape(_UNREAD.sub(" ", page))
 
 
 def told_error(answer: object) -> tuple[str, str] | None:

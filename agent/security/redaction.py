@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 from ...tools.redaction_marks import mark
 from ...tools.system.environment import is_secret
 from ..context.compaction_block import COMPACTION
-from ..models.providers import variables
+from ..models.providers import providers, variables
 from ..session.entries import (
     ATTACHMENT,
     SKILL,
@@ -124,6 +124,10 @@ def _known_secrets(
         min_chars = _MIN_KEY_CHARS if name in keys else _MIN_SECRET_CHARS
         is_place = _PATH_OR_URL.match(value)
         if is_secret(name) and not is_place and _is_distinctive(value.strip(), min_chars):
+            yield value.strip(), name
+    in_headers = (key for provider in providers().values() for key in provider.written_keys())
+    for name, value in in_headers:
+        if _is_distinctive(value.strip(), _MIN_KEY_CHARS):
             yield value.strip(), name
     for address in filter(None, addresses):
         with suppress(ValueError):

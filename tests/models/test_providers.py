@@ -1,6 +1,7 @@
 """Who serves a model, where and by which protocol; the person's own providers; keys."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from ctxagent.agent.models.providers import (
     providers,
     served,
 )
+from ctxagent.agent.security.redaction import redaction_for
+from ctxagent.tools.system.environment import child_environment
 
 
 @pytest.fixture
@@ -111,6 +114,7 @@ def test_own_providers_are_added_and_fields_of_known_ones_changed(own: Path) -> 
         ("[corp]\nslots = -1\n", r"\[corp\]: slots cannot be -1"),
         ('[corp]\nkeys = "A"\n', r"\[corp\]: keys cannot be 'A'"),
         ('[corp]\nprotocol = "telex"\n', "protocol is one of messages, responses, chat"),
+        ('[corp]\nheaders = { "x-team" = 1 }\n', "the header x-team is no text: 1"),
         ("[corp\n", "providers.toml"),
     ],
 )
@@ -127,6 +131,26 @@ def test_a_key_is_found_by_its_variables_and_sent_in_its_header() -> None:
     assert key_headers(azure, {"AZURE_OPENAI_API_KEY": "k-2"}) == {"api-key": "k-2"}
 
 
+def test_the_header_of_a_key_counts_whatever_its_case(own: Path) -> None:
+    own.write_text('[corp]\naddress = "https://c/v1"\nkeys = ["K"]\nkey_header = "Authorization"\n')
+    add_providers(own)
+    assert key_headers(endpoint_of("corp/m", None, {}), {"K": "k-1"}) == {
+        "authorization": "Bearer k-1"
+    }
+
+
+def test_the_keys_of_own_providers_are_secret_whatever_their_names(own: Path) -> None:
+    environ = {"GATEWAY_LOGIN": "gate-login-1234567", "TEAM": "search-team-1234567"}
+    own.write_text(
+        '[corp]\naddress = "https://c/v1"\nkeys = ["GATEWAY_LOGIN"]\n'
+        'headers = { "x-corp-token" = "written-key-1234567", "x-team" = "search-team-1234567" }\n'
+    )
+    add_providers(own)
+    assert child_environment(environ).keys() & environ.keys() == {"TEAM"}
+    known = redaction_for(environ).known
+    assert known == {"gate-login-1234567": "GATEWAY_LOGIN", "written-key-1234567": "x-corp-token"}
+
+
 def test_a_server_on_this_machine_needs_no_key() -> None:
     assert find_key(endpoint_of("ollama/q", None, {}), {}) == ""
     assert find_key(endpoint_of("openai/q", "http://127.0.0.1:9/v1", {}), {}) == ""
@@ -137,6 +161,11 @@ def test_a_missing_key_is_named_with_the_next_step() -> None:
     with pytest.raises(NoCredentials, match="No key for openai: OPENAI_API_KEY is not set") as e:
         find_key(endpoint_of("openai/gpt", None, {}), {})
     assert e.value.hint == "export OPENAI_API_KEY=…"
+    own_endpoint = endpoint_of("openai/gpt", None, {})
+    own_endpoint = own_endpoint._replace(provider=replace(own_endpoint.provider, keys=()))
+    with pytest.raises(NoCredentials, match="No key for openai: no variable is named") as e:
+        find_key(own_endpoint, {})
+    assert "local = true" in e.value.hint
     with pytest.raises(NoCredentials, match="OPENAI_API_KEY is set but empty"):
         find_key(endpoint_of("openai/gpt", None, {}), {"OPENAI_API_KEY": ""})
 

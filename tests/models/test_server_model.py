@@ -126,6 +126,55 @@ def test_an_answer_that_is_something_else_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("body", "kind", "what"),
+    [
+        (b'{"text"', "application/json", "broken JSON"),
+        (b"", "application/json", "an empty body"),
+        (b"data: {}", "", "no content type"),
+    ],
+)
+def test_what_the_answer_is_instead_is_named(body: bytes, kind: str, what: str) -> None:
+    with (
+        server(200, body, **{"content-type": kind}) as (url, _),
+        pytest.raises(RequestRejected, match=f"answered with {what}, not with a stream"),
+    ):
+        ask(model_at(url))
+
+
+def test_where_a_redirect_leads_is_told_without_what_may_be_secret() -> None:
+    to = "https://me:pass-word-1@other.example/v1/chat?token=abc"
+    with server(307, b"", location=to) as (url, _), pytest.raises(RequestRejected) as e:
+        ask(model_at(url))
+    assert e.value.message == (
+        "the server redirects to another address (307): https://…@other.example/v1/chat"
+    )
+
+
+def test_an_address_without_its_version_is_told_of() -> None:
+    page = b"<html><head><title>404</title><style>a{}</style></head><h1>Not &amp; Found</h1></html>"
+    with (
+        server(404, page, **{"content-type": "text/html"}) as (url, _),
+        pytest.raises(RequestRejected) as e,
+    ):
+        ask(model_at(url))
+    assert e.value.message == "not found (404): 404 Not & Found"
+    assert e.value.hint.endswith("OPENAI_BASE_URL, when set, ends with the version, such as /v1.")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "registry.ollama.ai/library/gemma:2b does not support tools",
+        "No endpoints found that support tool use. To learn more about provider routing, visit",
+    ],
+)
+def test_a_model_without_tools_is_told_of(words: str) -> None:
+    with server(400, {"error": words}) as (url, _), pytest.raises(RequestRejected) as e:
+        ask(model_at(url))
+    assert e.value.hint == "Use a model that calls tools: --model ID."
+
+
+@pytest.mark.parametrize(
     "event",
     ['{"error": {"message": "busy", "code": "server_error"}}', '{"failed": "server_error"}'],
 )

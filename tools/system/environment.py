@@ -33,6 +33,7 @@ _INDEX = re.compile(
 _WITH_PASSWORD = re.compile(r"//[^/@\s]+@")
 _PLACES = frozenset({"DIR", "FILE", "PATH", "SOCK"})  # last words of names that say where
 _HARMLESS = frozenset({"GOOGLE_APPLICATION_CREDENTIALS"})
+_declared: frozenset[str] = frozenset()  # secrets, whatever their names look like
 
 NON_INTERACTIVE = {
     "TERM": "dumb",
@@ -82,8 +83,17 @@ def _is_private_index(name: str, value: str) -> bool:
     return bool(_INDEX.fullmatch(name.upper()) and _WITH_PASSWORD.search(value))
 
 
+def declare_secrets(names: Iterable[str]) -> None:
+    """Treat these variables, and no others, as secrets whatever their names look like."""
+    global _declared
+    _declared = frozenset(names)
+
+
 def is_secret(name: str) -> bool:
-    """Tell whether a variable of this name is likely to hold a key, a token or a password."""
+    """Return True for a declared secret, and for a name that looks like that of a key, a token or a
+    password."""
+    if name in _declared:
+        return True
     name = name.upper()
     words = [word for word in re.split(r"[^A-Z0-9]+", name) if word]
     if name in _HARMLESS or (words and words[-1] in _PLACES) or not _LIMITS.isdisjoint(words):

@@ -17,7 +17,7 @@ from ...context.request import Request
 from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ...session.entries import Block, Usage
 from ..base import Reply
-from ..names import short
+from ..names import short, told_name
 from ..sse import parse_arguments
 from ..transport import told_error
 from ..wire import StreamError
@@ -146,7 +146,7 @@ class ChatDraft:
         has_usage = self._count(event.get("usage")) or self._count(choice.get("usage"))
         if not self.began:
             self.began = True
-            self.message_id = _text(event.get("id")) or None
+            self.message_id = told_name(event.get("id")) or None
             yield Accepted(self.usage.to_json(), self.sent)
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
@@ -249,7 +249,7 @@ class ChatDraft:
         function = piece.get("function") if isinstance(piece, dict) else None
         if not isinstance(function, dict):
             return
-        id, name = _text(piece.get("id")), _text(function.get("name"))
+        id, name = told_name(piece.get("id")), told_name(function.get("name"))
         given = function.get("arguments")
         raw = json.dumps(given) if isinstance(given, dict) else _text(given)
         call = self._call_of(piece.get("index"), id, name, raw)

@@ -38,6 +38,7 @@ from ...session.searches import (
     results_of,
 )
 from ..base import Reply
+from ..names import told_name
 from ..providers import DEFAULT_PROVIDER, served
 from ..sse import parse_arguments
 
@@ -140,8 +141,8 @@ class ReplyDraft:
     def _start(self, message: dict[str, Any]) -> Accepted:
         self.began = True
         if served(self.model).provider.name == DEFAULT_PROVIDER:  # others name no full ID
-            self.model = _text(message.get("model")) or self.model
-        self.message_id = _text(message.get("id"))
+            self.model = told_name(message.get("model")) or self.model
+        self.message_id = told_name(message.get("id")) or None
         self._count(message.get("usage"))
         return Accepted(self.usage.to_json(), self.sent)
 
@@ -170,7 +171,7 @@ class ReplyDraft:
         self._open[index] = _Open(dict(block))
         self._add_size(len(json.dumps(block)))
         if block.get("type") == "tool_use":
-            yield ToolDraft(_text(block.get("name")) or "", 0)
+            yield ToolDraft(told_name(block.get("name")), 0)
         elif is_search(block):
             yield ToolDraft(SEARCH_TOOL, 0)
         elif block.get("type") == "text" and block.get("text"):
@@ -198,7 +199,7 @@ class ReplyDraft:
             yield ThinkingDelta(piece)
         elif kind == "input_json_delta" and opened.block.get("type") == "tool_use":
             opened.size += len(piece)
-            yield ToolDraft(_text(opened.block.get("name")) or "", opened.size)
+            yield ToolDraft(told_name(opened.block.get("name")), opened.size)
 
     def _add_size(self, chars: int) -> None:
         self._size += chars
@@ -233,7 +234,7 @@ class ReplyDraft:
         id = _text(block.get("id")) or ""
         fresh = _ID.fullmatch(id) and id not in taken
         block["id"] = id if fresh else f"call_{secrets.token_hex(8)}"
-        block["name"] = _text(block.get("name")) or ""
+        block["name"] = told_name(block.get("name"))
         given = block.get("input")
         raw = raw or ("" if given in (None, {}) else json.dumps(given))
         found = parse_arguments(raw) if raw else {}

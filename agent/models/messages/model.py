@@ -11,8 +11,8 @@ from ...errors import RequestRejected
 from ..base import Abilities, Reply
 from ..gaps import ServerGaps
 from ..http_client import Timeouts
+from ..keys import secrets_of
 from ..providers import CLOUDS, DEFAULT_PROVIDER, Endpoint, endpoint_of
-from ..refusals import ServerHints
 from ..retry import Fault, RetryPolicy
 from ..server_model import ServerAccess, ServerModel
 from ..shared_wait import SharedWait
@@ -94,16 +94,19 @@ class MessagesModel(ServerModel):
 def _access(
     endpoint: Endpoint, environ: Mapping[str, str], timeouts: Timeouts | None
 ) -> ServerAccess:
-    provider, transport, secrets = endpoint.provider, SdkTransport, endpoint.provider.keys
-    key = " or ".join(provider.keys)
+    provider, transport, hints = endpoint.provider, SdkTransport, HINTS
+    secrets = secrets_of(provider, environ)
     if provider.name in CLOUDS:
         from .cloud_transports import SECRETS, TRANSPORTS
 
-        transport, secrets = TRANSPORTS[provider.name], (*secrets, *SECRETS)
-        key = f"the credentials for {provider.name}"
+        transport = TRANSPORTS[provider.name]
+        hints = hints._replace(key=f"the credentials for {provider.name}")
+        secrets += tuple(filter(None, map(environ.get, SECRETS)))
+    elif provider.name != DEFAULT_PROVIDER:
+        hints = hints._replace(key=" or ".join(provider.keys))
     return ServerAccess(
         endpoint,
         transport(endpoint, environ, timeouts or Timeouts()),
-        ServerHints(endpoint.set_by, HINTS.key if provider.name == DEFAULT_PROVIDER else key),
-        tuple(filter(None, map(environ.get, secrets))),
+        hints._replace(address=endpoint.set_by),
+        secrets,
     )

@@ -7,7 +7,7 @@ from ..refusals import ServerHints, classify_answer
 from ..retry import Fault
 from .credentials import BASE_URL_VAR, KEY_VAR, TOKEN_VAR
 
-HINTS = ServerHints(BASE_URL_VAR, f"{KEY_VAR} or {TOKEN_VAR}")
+HINTS = ServerHints(BASE_URL_VAR, f"{KEY_VAR} or {TOKEN_VAR}", "before /v1")
 
 
 def classify_error(

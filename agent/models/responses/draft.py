@@ -17,7 +17,7 @@ from ...context.request import Request
 from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
 from ...session.entries import Block, Usage
 from ..base import Reply
-from ..names import short
+from ..names import short, told_name
 from ..sse import parse_arguments
 from ..wire import StreamError
 from .state import (
@@ -160,7 +160,7 @@ class ResponseDraft:
         if self._open:
             raise ValueError("a response that ended before one of its items")
         self._count(response.get("usage"))
-        self.message_id = _text(response.get("id")) or None
+        self.message_id = told_name(response.get("id")) or None
         self.stop_reason = self._why_stopped(response)
         self.complete = True
 
@@ -207,7 +207,7 @@ class ResponseDraft:
         return {"type": "tool_use", "id": id, "name": self._name(item), "input": given or {}}
 
     def _name(self, item: ResponseItem) -> str:
-        name = _text(item.get("name"))
+        name = told_name(item.get("name"))
         return self.names.get(name, name)
 
 

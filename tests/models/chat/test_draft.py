@@ -177,6 +177,11 @@ def test_an_id_that_cannot_be_logged_is_replaced(id: str) -> None:
     assert ("signature" in block) == (id == "a b")
 
 
+def test_a_name_is_bounded() -> None:
+    call = {"index": 0, "id": "c", "function": {"name": "N" * 10_000, "arguments": "{}"}}
+    assert reply({"tool_calls": [call]}).content[0]["name"] == "N" * 256
+
+
 def test_the_ids_of_moonshot_are_kept_beside() -> None:
     block = reply(piece("{}", index=0, id="functions.Bash:0", name="Bash")).content[0]
     assert block["id"].startswith("call_")
