@@ -80,12 +80,20 @@ AIMOCK = (
     Route("aimock", RESPONSES, f"azure/{MODEL}", "AZURE_OPENAI_ENDPOINT"),
     Route("aimock", CHAT, f"openai/{MODEL}", "OPENAI_BASE_URL", "/v1"),
 )
+# What LiteLLM takes the server behind it for. It asks OpenAI by Responses, vLLM by chat.
+LITELLM_PROVIDERS = {"LiteLLM to OpenAI": "openai", "LiteLLM to vLLM": "hosted_vllm"}
 ROUTES = (
     *AIMOCK,
     Route("aimock as OpenRouter", CHAT, f"{OWN_PROVIDER}/{MODEL}", end="/api/v1"),
-    Route("LiteLLM", MESSAGES, MODEL, "ANTHROPIC_BASE_URL"),
-    Route("LiteLLM", RESPONSES, f"{OWN_PROVIDER}/{MODEL}", end="/v1"),
-    Route("LiteLLM", CHAT, f"litellm/{MODEL}", "LITELLM_BASE_URL", "/v1"),
+    *(
+        route
+        for server in LITELLM_PROVIDERS
+        for route in (
+            Route(server, MESSAGES, MODEL, "ANTHROPIC_BASE_URL"),
+            Route(server, RESPONSES, f"{OWN_PROVIDER}/{MODEL}", end="/v1"),
+            Route(server, CHAT, f"litellm/{MODEL}", "LITELLM_BASE_URL", "/v1"),
+        )
+    ),
     Route("llama.cpp", MESSAGES, "smollm2", "ANTHROPIC_BASE_URL"),
     Route("llama.cpp", RESPONSES, f"{OWN_PROVIDER}/smollm2", end="/v1"),
     Route("llama.cpp", CHAT, "llamacpp/smollm2", "LLAMACPP_BASE_URL", "/v1"),
@@ -249,8 +257,8 @@ def desk_at(route: Route, folder: Path, scratch: Path) -> Iterator[tuple[Desk, l
         mock, said = stack.enter_context(servers.mock(folder, SCRIPT))
         options, codes = ["--context-window", str(WINDOW), *COMMON], [0]
         target = mock
-        if route.server == "LiteLLM":
-            target = stack.enter_context(servers.litellm(folder, mock))
+        if provider := LITELLM_PROVIDERS.get(route.server):
+            target = stack.enter_context(servers.litellm(folder, mock, provider))
         elif route.server == "llama.cpp":
             target = stack.enter_context(served_by_llama(2))
             options = ["--preset", "small", "--max-tokens", "30", "--max-turns", "2", *COMMON]

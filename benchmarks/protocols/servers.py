@@ -131,13 +131,13 @@ def mock(folder: Path, script: dict[str, Any]) -> Iterator[tuple[str, list[str]]
 
 
 @contextmanager
-def litellm(folder: Path, model: str) -> Iterator[str]:
-    """Start LiteLLM's proxy in front of aimock, which it takes for OpenRouter: there aimock reports
-    cached tokens, too. Yield its address."""
+def litellm(folder: Path, mock: str, provider: str) -> Iterator[str]:
+    """Start LiteLLM's proxy in front of aimock, which it takes for a `provider`. Yield its address.
+    At this path aimock takes itself for OpenRouter, and reports cached tokens over chat."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    behind = {"model": f"openrouter/{MODEL}", "api_base": f"{model}/api/v1", "api_key": "x"}
+    behind = {"model": f"{provider}/{MODEL}", "api_base": f"{mock}/api/v1", "api_key": "x"}
     models = [{"model_name": MODEL, "litellm_params": behind}]
     config = folder / "litellm.yaml"  # JSON is YAML
     config.write_text(json.dumps({"model_list": models, "general_settings": {"master_key": KEY}}))
