@@ -21,6 +21,7 @@ from ctxagent.agent.ui.headless import Headless
 
 from ..support.command import COMMAND, PATIENCE, Place, comes, running
 from ..support.server.loopback import Body, Fail, Say, Server
+from ..support.server.wires import Wire, over_each_wire
 
 
 @pytest.fixture
@@ -366,7 +367,8 @@ def test_refusals_are_told_at_once_and_the_session_goes_on(
     assert len(server.requests) == 2
 
 
-def test_passing_faults_are_retried(place: Place) -> None:
+@over_each_wire
+def test_passing_faults_are_retried(place: Place, wire: Wire) -> None:
     steps = [
         Fail(529, "overloaded"),
         Fail(429, "slow down", headers={"retry-after": "0"}),
@@ -375,8 +377,8 @@ def test_passing_faults_are_retried(place: Place) -> None:
         Say("whole", fault="end", after=3),
         Say("whole"),
     ]
-    with Server(steps) as server:
-        done = place.run("-p", "go", "--output-format", "json", env=place.server(server.url))
+    with wire(steps) as server:
+        done = place.run("-p", "go", "--output-format", "json", env=place.environ(server.variables))
     result = document(done)
     assert (result["status"], result["result"]) == ("ok", "whole")
     assert done.stderr.count("retry ") == 5
@@ -785,13 +787,14 @@ def test_there_is_one_document_whatever_happens(
     assert (result["exit_code"], result["status"]) == (code, status)
 
 
-def test_a_copy_reads_what_the_original_offloaded(place: Place) -> None:
-    with Server([Say(tools=[("Bash", {"command": "seq 30000"})]), Say("Done.")]) as server:
-        place.run("-p", "go", "--permission-mode", "bypass", env=place.server(server.url))
+@over_each_wire
+def test_a_copy_reads_what_the_original_offloaded(place: Place, wire: Wire) -> None:
+    with wire([Say(tools=[("Bash", {"command": "seq 30000"})]), Say("Done.")]) as server:
+        place.run("-p", "go", "--permission-mode", "bypass", env=place.environ(server.variables))
     (kept,) = place.state.glob("projects/*/sessions/*/offloaded/*")
     read = ("Read", {"path": str(kept), "offset": 29_000, "limit": 5})
-    with Server([Say(tools=[read]), Say("Seen.")]) as server:
-        env = place.server(server.url)
+    with wire([Say(tools=[read]), Say("Seen.")]) as server:
+        env = place.environ(server.variables)
         done = place.run("--continue", "--fork", "-p", "look", env=env)
     assert (done.returncode, done.stdout) == (0, "Seen.\n"), done.stderr
     assert "29001" in json.dumps(server.requests[-1]["messages"])

@@ -12,6 +12,7 @@ from ctxagent.agent.session.store import Project
 
 from ..support.command import Place
 from ..support.server.loopback import Fail, Say, Server
+from ..support.server.wires import Wire, over_each_wire
 
 KEEP_LITTLE = ("-c", "compact.keep_tokens=0", "-c", "compact.keep_messages=1")
 RECORD = (
@@ -47,11 +48,12 @@ def test_a_dry_run_needs_no_key_and_writes_nothing(place: Place) -> None:
     assert place.logs()[0].read_bytes() == before
 
 
-def test_apply_and_undo(place: Place) -> None:
+@over_each_wire
+def test_apply_and_undo(place: Place, wire: Wire) -> None:
     (log,) = place.logs()
     name = log.parent.name
-    with Server([Say(RECORD), Say("Going on."), Say("Going on.")]) as server:
-        env = place.server(server.url)
+    with wire([Say(RECORD), Say("Going on."), Say("Going on.")]) as server:
+        env = place.environ(server.variables)
         done = place.run(
             *KEEP_LITTLE, "compact", name, "--apply", "--instructions", "mind the number", env=env
         )
@@ -226,7 +228,8 @@ def record(
     )
 
 
-def test_the_model_names_and_lifts_rules_and_the_words_stay(tmp_path: Path) -> None:
+@over_each_wire
+def test_the_model_names_and_lifts_rules_and_the_words_stay(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)
     rules = ("Hands off vendor/.", "Niemals auf main pushen.", "Ask me before a migration.")
     said = "Mend the parser. " + " ".join(rules)
@@ -259,8 +262,8 @@ def test_the_model_names_and_lifts_rules_and_the_words_stay(tmp_path: Path) -> N
     for made in records:
         answers += [Say("Done. " + "word " * 900), made]
     answers.append(Say("All done."))
-    with Server(answers) as server:
-        env = place.server(server.url)
+    with wire(answers) as server:
+        env = place.environ(server.variables)
         assert place.run("-p", said, env=env).returncode == 0
         for words in later:
             for run in (["--continue", "-p", words], [*KEEP_LITTLE, "compact", "--apply"]):

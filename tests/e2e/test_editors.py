@@ -25,6 +25,7 @@ from PIL import Image
 from ..support.command import PATIENCE, Place, gone, running
 from ..support.editor import Editor, edit
 from ..support.server.loopback import Fail, Say, Server
+from ..support.server.wires import Wire, over_each_wire
 from ..support.terminal.screen import Terminal
 
 
@@ -40,7 +41,8 @@ def picture() -> ImageContentBlock:
     )
 
 
-def test_a_conversation_with_an_image_a_permission_a_diff(tmp_path: Path) -> None:
+@over_each_wire
+def test_a_conversation_with_an_image_a_permission_a_diff(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)
     (place.project / "notes.md").write_text("one\ntwo\nthree\n")
     steps = [
@@ -57,8 +59,8 @@ def test_a_conversation_with_an_image_a_permission_a_diff(tmp_path: Path) -> Non
         answer = await editor.agent.prompt(new.session_id, [say("look at this: "), picture()])
         assert answer.stop_reason == "end_turn"
 
-    with Server(steps) as server:
-        editor = edit(place, place.server(server.url), act, "-c", "sandbox.mode=off")
+    with wire(steps) as server:
+        editor = edit(place, place.environ(server.variables), act, "-c", "sandbox.mode=off")
     assert server.rejected == []
     assert "image/png" in str(server.requests[0]["messages"])
     assert editor.text.startswith("I look.")
@@ -114,7 +116,8 @@ def test_the_image_of_a_prompt_is_kept_and_a_resource_and_a_link_are_read(tmp_pa
     assert server.rejected == []
 
 
-def test_a_turn_is_cancelled_in_mid_stream_and_goes_on(tmp_path: Path) -> None:
+@over_each_wire
+def test_a_turn_is_cancelled_in_mid_stream_and_goes_on(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)
     steps = [Say("A long answer that stops", fault="silence"), Say("Again.")]
 
@@ -127,8 +130,8 @@ def test_a_turn_is_cancelled_in_mid_stream_and_goes_on(tmp_path: Path) -> None:
         answer = await editor.agent.prompt(new.session_id, [say("once more")])
         assert answer.stop_reason == "end_turn"
 
-    with Server(steps) as server:
-        editor = edit(place, place.server(server.url), act)
+    with wire(steps) as server:
+        editor = edit(place, place.environ(server.variables), act)
     assert editor.text.endswith("Again.")
     assert server.rejected == []
 

@@ -17,12 +17,12 @@ from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.events import CallStarted, Event, Notice, TextDelta, ToolDraft, TurnFinished
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.catalog import cost
-from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.retry import RetryPolicy
 from ctxagent.agent.session.entries import Assistant, Mask, Revert, Summary, Usage
 
 from ..compaction.test_engine import RECORD
 from ..support.server.loopback import Body, Fail, Say, Server, Step, flat
+from ..support.server.wires import WIRES, Wire, model_of
 from ..support.sessions.conversation import Conversation
 
 WINDOW = 32_000
@@ -81,13 +81,7 @@ def project(tmp_path: Path) -> Path:
 def connected(
     project: Path, server: Server, policy: Policy = DEFAULT, window: int = WINDOW
 ) -> Conversation:
-    model = MessagesModel(
-        "claude-sonnet-5-5",
-        base_url=server.url,
-        context_window=window,
-        environ={"ANTHROPIC_API_KEY": "x"},
-        retry=QUICK,
-    )
+    model = model_of(server, project.parent, QUICK, context_window=window)
     return Conversation(project, model=model, policy=policy)
 
 
@@ -112,18 +106,19 @@ def told_too_long(talk: Conversation) -> list[str]:
     return [n.text for n in talk.seen(Notice) if "the prompt was too long" in n.text]
 
 
-@pytest.mark.parametrize("name", ["default", "v5"])
-def test_bound_thinking_survives_every_edit(project: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "wire"), [("v5", Server), *(("default", wire) for wire in WIRES.values())]
+)
+def test_thinking_survives_every_edit(project: Path, name: str, wire: Wire) -> None:
     player = Player(60, words=500)
-    with Server(player, bound=True, window=WINDOW) as server:
+    with wire(player, bound=wire is Server, window=WINDOW) as server:
         talk = connected(project, server, PRESETS[name])
         run(talk, counted(talk))
     assert server.rejected == []
     assert max(player.rooms) <= WINDOW
     assert {"mask", "summary"} <= set(talk.kinds())
     assert told_too_long(talk) == []
-    thoughts = [json.dumps(body["messages"]).count('"thinking"') for body in server.requests]
-    assert any(thoughts)
+    assert any("Now comes number" in json.dumps(body) for body in server.bodies)
 
 
 def reverted_acts(talk: Conversation) -> set[type]:

@@ -26,6 +26,7 @@ from ..support.fleet import (
 )
 from ..support.server.faults import PASSING, Faults
 from ..support.server.loopback import Fail, Say, Server, Step
+from ..support.server.wires import Wire, over_each_wire
 
 TASKS = 4
 AIMS = ("fleet", "agent", "fleet")
@@ -122,10 +123,11 @@ def test_an_agent_that_a_killed_run_left_is_waited_for(fleet: Fleet) -> None:
     assert (task["state"], task["attempt"], task["starts"]) == ("done", 1, 2)
 
 
-def test_a_budget_for_all_is_kept_and_a_higher_one_goes_on(fleet: Fleet) -> None:
+@over_each_wire
+def test_a_budget_for_all_is_kept_and_a_higher_one_goes_on(fleet: Fleet, wire: Wire) -> None:
     fleet.tasks(3)
-    with Server(work) as server:
-        env = fleet.place.server(server.url)
+    with wire(work) as server:
+        env = fleet.place.environ(server.variables)
         stopped = fleet.call("run", "--jobs", "1", "--max-budget-usd", "0.0001", env=env)
         assert stopped.returncode == 4
         assert "the budget is spent: the same command with a higher limit goes on" in stopped.stderr

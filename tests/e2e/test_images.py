@@ -12,6 +12,7 @@ from ctxagent.agent.compaction.summary.request import is_summary_question
 
 from ..support.command import Place
 from ..support.server.loopback import Body, Fail, Say, Server, Step
+from ..support.server.wires import Wire, over_each_wire
 
 
 def png(width: int, height: int) -> bytes:
@@ -148,16 +149,17 @@ def test_a_model_that_takes_no_images(tmp_path: Path, status: int, words: str) -
     assert server.rejected == []
 
 
-def test_images_by_the_setting(tmp_path: Path) -> None:
+@over_each_wire
+def test_images_by_the_setting(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)
     (place.project / "shot0.png").write_bytes(png(40, 30))
-    with Server([shots(0), Say("Done.")]) as server:
-        env = place.server(server.url)
+    with wire([shots(0), Say("Done.")]) as server:
+        env = place.environ(server.variables)
         done = place.run("-p", "look at @shot0.png", "-c", "model.images=off", env=env)
         assert done.returncode == 0, done.stderr
     assert '"image"' not in json.dumps([body["messages"] for body in server.requests])
     refusal = Fail(400, "m is not a multimodal model")
-    with Server([shots(0), refusal, Say("Done.")]) as server:
-        env = place.server(server.url)
+    with wire([shots(0), refusal, Say("Done.")]) as server:
+        env = place.environ(server.variables)
         done = place.run("-p", "look", "-c", "model.images=on", env=env)
         assert (done.returncode, len(server.requests)) == (0, 3), "asked again without that image"

@@ -11,6 +11,7 @@ from ctxagent.agent.compaction.summary.request import is_summary_question
 
 from ..support.command import Place
 from ..support.server.loopback import Body, Fail, Say, Server
+from ..support.server.wires import Wire, over_each_wire
 
 SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -35,7 +36,9 @@ def place(tmp_path: Path) -> Place:
 
 
 def run(place: Place, server: Server, *more: str, schema: str = "../schema.json") -> Any:
-    return place.run("-p", "go", "--json-schema", schema, *more, env=place.server(server.url))
+    return place.run(
+        "-p", "go", "--json-schema", schema, *more, env=place.environ(server.variables)
+    )
 
 
 def times_told(body: Body) -> int:
@@ -87,8 +90,9 @@ def test_what_does_not_fit_is_told_and_tried_once_more(place: Place, said: str, 
     assert server.rejected == []
 
 
-def test_after_two_tries_it_fails_and_says_what_is_wrong(place: Place) -> None:
-    with Server([Say('{"name": 1}'), Say('{"name": 2}')]) as server:
+@over_each_wire
+def test_after_two_tries_it_fails_and_says_what_is_wrong(place: Place, wire: Wire) -> None:
+    with wire([Say('{"name": 1}'), Say('{"name": 2}')]) as server:
         done = run(place, server)
         assert len(server.requests) == 2
     assert (done.returncode, done.stdout) == (1, "")

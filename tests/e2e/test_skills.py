@@ -12,6 +12,7 @@ from ctxagent.agent.compaction.summary.request import is_summary_question
 
 from ..support.command import Place, comes
 from ..support.server.loopback import Body, Say, Server
+from ..support.server.wires import Wire, over_each_wire
 from ..support.terminal.screen import Terminal
 
 WALRUS = "\n".join(f"Step {n}: feed the walrus {n * 37} herrings, never {n}." for n in range(30))
@@ -67,10 +68,11 @@ def use(name: str | None = None) -> Say:
 
 
 def ran(
-    place: Place, steps: list[Say], *arguments: str, task: str = "go", code: int = 0
-) -> tuple[Server, "subprocess.CompletedProcess[str]"]:
-    with Server(steps) as server:
-        done = place.run("-p", task, *arguments, env=place.server(server.url))
+    place: Place, steps: list[Say], *arguments: str, task: str = "go", code: int = 0,
+    wire: Wire = Server,
+) -> tuple[Server, "subprocess.CompletedProcess[str]"]:  # fmt: skip
+    with wire(steps) as server:
+        done = place.run("-p", task, *arguments, env=place.environ(server.variables))
         assert done.returncode == code, done.stderr
     assert server.rejected == []
     return server, done
@@ -282,11 +284,12 @@ def test_only_what_has_changed_is_told_again(place: Place) -> None:
     assert told(server.requests[0]).count("no longer there") == 1
 
 
-def test_a_large_one_is_cut_told_and_recalled(place: Place) -> None:
+@over_each_wire
+def test_a_large_one_is_cut_told_and_recalled(place: Place, wire: Wire) -> None:
     body = "\n".join(f"Line {n} of a long story about a walrus." for n in range(2_000))
     write(own(place), "walrus", f"{body}\nThe end of the walrus.")
     window = ("--context-window", "30000")
-    server, done = ran(place, [use("walrus"), Say("No.")], *window)
+    server, done = ran(place, [use("walrus"), Say("No.")], *window, wire=wire)
     said = told(server.requests[-1])
     assert "Line 20 of a long story" in said
     assert "Line 900 of" not in said
@@ -294,7 +297,8 @@ def test_a_large_one_is_cut_told_and_recalled(place: Place) -> None:
     assert ref.isdecimal()
     assert "the skill walrus is cut" in done.stderr
     recall = Say(tools=[("Recall", {"ref": f"#{ref}", "offset": len(body) - 1_000})])
-    server, _ = ran(place, [recall, Say("No.")], "--continue", "--context-window", "200000")
+    window = ("--context-window", "200000")
+    server, _ = ran(place, [recall, Say("No.")], "--continue", *window, wire=wire)
     assert "The end of the walrus." in told(server.requests[-1])
 
 

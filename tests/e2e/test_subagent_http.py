@@ -21,6 +21,7 @@ from ..compaction.test_engine import RECORD
 from ..support.command import PATIENCE, Place, comes, running
 from ..support.server.chat import ChatServer
 from ..support.server.loopback import Body, Say, Server, Step, flat
+from ..support.server.wires import Wire, over_each_wire
 from ..support.sessions.setup import long_text
 from .test_engine_http import asks_for_a_record
 
@@ -137,7 +138,8 @@ def test_three_at_once_each_through_ten_windows(place: Place) -> None:
     assert f"# Session {name}" in place.run("sessions", "show", id).stdout
 
 
-def test_killed_in_the_middle_and_gone_on_with(place: Place) -> None:
+@over_each_wire
+def test_killed_in_the_middle_and_gone_on_with(place: Place, wire: Wire) -> None:
     waiting = threading.Semaphore(0)
 
     def child(word: str, number: int) -> Step:
@@ -148,9 +150,9 @@ def test_killed_in_the_middle_and_gone_on_with(place: Place) -> None:
         waiting.release()
         return Say("Never heard.", fault="silence", after=2)
 
-    with Server(Cast([tasks("red", "green", "blue")], child)) as server:
+    with wire(Cast([tasks("red", "green", "blue")], child)) as server:
         process = place.start(
-            "-p", "count", env=place.server(server.url),
+            "-p", "count", env=place.environ(server.variables),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         for _ in range(2):
@@ -172,9 +174,9 @@ def test_killed_in_the_middle_and_gone_on_with(place: Place) -> None:
         return Say(tools=[("Task", {**give, "resume": id}) for id in named])
 
     cast = Cast([resume, Say("All counted.")], lambda word, number: Say(f"{word} is done."))
-    with Server(cast) as server:
+    with wire(cast) as server:
         options = ("-p", "go on", "--continue", "--output-format", "json")
-        done = place.run(*options, env=place.server(server.url))
+        done = place.run(*options, env=place.environ(server.variables))
     assert done.returncode == 0, done.stderr
     assert server.rejected == []
     result = json.loads(done.stdout)

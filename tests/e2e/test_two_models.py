@@ -13,12 +13,8 @@ from ..support.server.loopback import Body, Say, Server, flat
 from ..support.server.responses import ResponsesServer
 
 FIRST, SECOND = "claude-opus-5-5", "claude-sonnet-5-5"
-CHAT, RESPONSES = "openai/walrus", "azure/seal"
-ROWS = "\n".join(
-    f'["{id}"]\nwindow = 100_000\noutput = 4_000\ninput_price = 1\noutput_price = 2'
-    for id in (CHAT, RESPONSES)
-)
-NAMES = {FIRST: "Opus", SECOND: "Sonnet", "walrus": "Walrus", "seal": "Seal"}
+CHAT, RESPONSES = ChatServer.model, ResponsesServer.model
+NAMES = {FIRST: "Opus", SECOND: "Sonnet", "gpt-5.5": "Walrus", "gpt-5.6": "Seal"}
 
 
 def dated(events: list[Body]) -> Sequence[Body | str]:
@@ -57,11 +53,7 @@ def cached(place: Place) -> list[tuple[str, int]]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    place = Place(tmp_path)
-    own = tmp_path / "home" / ".config" / "ctxagent"
-    own.mkdir(parents=True)
-    (own / "models.toml").write_text(ROWS)
-    return place
+    return Place(tmp_path)
 
 
 def test_a_model_that_comes_back_finds_its_prefix_and_its_thinking(place: Place) -> None:
@@ -101,11 +93,7 @@ def test_three_protocols_in_one_session(place: Place) -> None:
         ChatServer(work, dialect="deepseek") as walrus,
         ResponsesServer(work) as seal,
     ):
-        env = {
-            **place.server(claude.url),
-            "OPENAI_BASE_URL": f"{walrus.url}/v1", "OPENAI_API_KEY": "test-key-1",
-            "AZURE_OPENAI_ENDPOINT": seal.url, "AZURE_OPENAI_API_KEY": "test-key-2",
-        }  # fmt: skip
+        env = place.environ({**claude.variables, **walrus.variables, **seal.variables})
         for number, model in enumerate([FIRST, CHAT, RESPONSES, FIRST, RESPONSES, CHAT, FIRST]):
             options = ["--continue"] if number else []
             done = place.run(

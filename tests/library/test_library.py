@@ -25,6 +25,7 @@ from ctxagent.agent.errors import (
 
 from ..support.command import PATIENCE, Place
 from ..support.server.loopback import Body, Fail, Say, Server
+from ..support.server.wires import Wire, over_each_wire
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "library.md"
 
@@ -35,7 +36,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def agent_of(place: Place, server: Server | None = None, **more: Any) -> Agent:
-    environ = place.server(server.url) if server else place.environ()
+    environ = place.environ(server.variables if server else None)
     return Agent(place.project, environ=environ, **more)
 
 
@@ -468,18 +469,19 @@ def test_a_run_goes_on_where_nobody_reads(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_sessions_go_on(place: Place) -> None:
+@over_each_wire
+def test_sessions_go_on(place: Place, wire: Wire) -> None:
     async def ran(server: Server, words: str, **more: Any) -> tuple[str, Any]:
         async with agent_of(place, server, **more) as agent:
             return agent.session_id, await agent.run(words)
 
-    with Server([Say("One."), Say("Two."), Say("Three."), Say("Four.")]) as server:
+    with wire([Say("One."), Say("Two."), Say("Three."), Say("Four.")]) as server:
         first, _ = asyncio.run(ran(server, "first"))
         again, result = asyncio.run(ran(server, "second", resume=True))
         assert (again, result.turns) == (first, 2)
         copy, result = asyncio.run(ran(server, "third", resume=first, fork=True))
         assert (copy == first, result.turns) == (False, 3)
-        done = place.run("--resume", first, "-p", "fourth", env=place.server(server.url))
+        done = place.run("--resume", first, "-p", "fourth", env=place.environ(server.variables))
     assert done.stdout == "Four.\n", done.stderr
     assert server.rejected == []
 

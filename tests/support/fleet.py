@@ -153,7 +153,7 @@ def paid_twice(fleet: Fleet, server: Server) -> Iterator[str]:
         asked = Counter(str(reply.request.get("sha256")) for reply in replies)
         yield from (f"{log}: {digest} is there twice" for digest, n in asked.items() if n > 1)
         for reply in replies:
-            number = int((reply.message_id or "msg_0").removeprefix("msg_"))
+            number = int((reply.message_id or "msg_0").rpartition("_")[2])
             if newest.get(str(reply.request.get("sha256"))) != number:
                 yield f"{log}: {reply.message_id} was asked for again"
 

@@ -34,6 +34,8 @@ from typing import Any
 
 from ptyprocess import PtyProcess
 
+from ctxagent.agent.models.providers import variables
+
 PROGRAM = "ctxagent"
 MODULE = f"{PROGRAM}.tests.support.starter"  # this one, from wherever the tests are run
 LIBRARIES = (
@@ -46,10 +48,16 @@ LIBRARIES = (
 )  # fmt: skip
 BASIC = {"LANG": "C.UTF-8", "PATH": os.environ["PATH"]}  # read by the interpreter and at imports
 # What is read later than that, besides the program's own variables.
-LATER = (
-    "HOME", "TMPDIR", "TERM", "COLORTERM", "EDITOR", "VISUAL", "TIKTOKEN_CACHE_DIR",
-    "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL",
-)  # fmt: skip
+LATER = {
+    "HOME",
+    "TMPDIR",
+    "TERM",
+    "COLORTERM",
+    "EDITOR",
+    "VISUAL",
+    "TIKTOKEN_CACHE_DIR",
+    *variables(),
+}
 CLONE_PARENT, CLONE_NEWNS, CLONE_NEWUSER = 0x8000, 0x20000, 0x10000000
 PR_SET_NO_NEW_PRIVS = 38
 CAPABILITY_VERSION = 0x20080522

@@ -14,6 +14,7 @@ import pytest
 
 from ..support.command import Place
 from ..support.server.loopback import Fail, Say, Server, Step
+from ..support.server.wires import Wire, over_each_wire
 from ..support.terminal.screen import Terminal
 
 SIZES = [(80, 24), (100, 34)]
@@ -37,14 +38,14 @@ def begin(text: str = "I look.") -> Say:
 @contextmanager
 def at_work(
     place: Place, steps: Sequence[Step] | Callable[[Any], Step], *options: str,
-    size: tuple[int, int] = SIZES[0], mode: str = "bypass",
+    size: tuple[int, int] = SIZES[0], mode: str = "bypass", wire: Wire = Server,
 ) -> Iterator[tuple[Terminal, Server]]:  # fmt: skip
     """The command at its prompt in front of a server; the first words are said by then."""
     columns, rows = size
-    with Server(steps) as server:
+    with wire(steps) as server:
         terminal = Terminal(
             "--permission-mode", mode, *options,
-            cwd=place.project, env=place.server(server.url), columns=columns, rows=rows,
+            cwd=place.project, env=place.environ(server.variables), columns=columns, rows=rows,
         )  # fmt: skip
         terminal.see("GREEN")
         terminal.type("begin\r")
@@ -215,8 +216,9 @@ def test_words_that_wait_answer_no_question(place: Place) -> None:
     assert texts(server.requests[1]["messages"][-1]) == ["tool_result", "y"]
 
 
-def test_esc_gives_both_back(place: Place) -> None:
-    with at_work(place, [begin(), Say("All of it.")]) as (terminal, _):
+@over_each_wire
+def test_esc_gives_both_back(place: Place, wire: Wire) -> None:
+    with at_work(place, [begin(), Say("All of it.")], wire=wire) as (terminal, _):
         shows(terminal, "", "❯")
         terminal.type("then the docs" + ALT_ENTER)
         terminal.type("use tabs\r")
@@ -308,9 +310,10 @@ def test_killed_right_after_the_words_and_gone_on_with(place: Place) -> None:
         )
 
 
-def test_back_to_before_words_in_the_middle_of_a_turn(place: Place) -> None:
+@over_each_wire
+def test_back_to_before_words_in_the_middle_of_a_turn(place: Place, wire: Wire) -> None:
     write = Say("I write.", tools=[("Write", {"path": "a.txt", "content": "tabs\n"})])
-    with at_work(place, [begin(), write, Say("Written.")]) as (terminal, _):
+    with at_work(place, [begin(), write, Say("Written.")], wire=wire) as (terminal, _):
         shows(terminal, "", "❯")
         terminal.type("use tabs\r")
         let_go(place)

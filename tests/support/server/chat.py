@@ -43,6 +43,10 @@ DIALECTS = {
 
 
 class ChatServer(Server):
+    protocol, model = "chat", "openai/gpt-5.5"
+    address_variable, address_end = "OPENAI_BASE_URL", "/v1"
+    key_variable = "OPENAI_API_KEY"
+
     def __init__(self, steps: Any, *, dialect: str = "deepseek", **options: Any) -> None:
         super().__init__(steps, **options)
         self.dialect = DIALECTS[dialect]

@@ -35,7 +35,7 @@ Kind = Callable[[random.Random, Body, Script], Step]
 Events = list[Body]
 
 _CALL = ("Bash", {"command": f"touch {NEVER}"})
-_EVENTS = 12  # of the half reply, up to the end of its content
+_EVENTS = 12  # of the half reply: over any protocol its content has more
 
 
 class Faults:
@@ -77,7 +77,7 @@ def _busy(**headers: str) -> Kind:
 def _half(**options: Any) -> Kind:
     """A reply that breaks off anywhere before it says why it stops."""
     return lambda chance, body, steps: Say(
-        "Half of a thought", tools=[_CALL], after=chance.randrange(_EVENTS), **options
+        "Half of a thought", tools=[_CALL], deltas=6, after=chance.randrange(_EVENTS), **options
     )
 
 
@@ -318,3 +318,13 @@ SLOW: dict[str, Kind] = {
 }
 
 SURVIVED = {**PASSING, **BAD, **ODD}
+
+# Those that do not change the events of one protocol.
+OVER_ANY_WIRE: dict[str, Kind] = {
+    **{name: PASSING[name] for name in PASSING if name[:3].isdigit()},
+    **{name: PASSING[name] for name in ("hang up", "reset in the body", "cut", "end", "garbage")},
+    "overloaded in mid-stream": PASSING["overloaded in mid-stream"],
+    **{name: kind for name, kind in BAD.items() if name != "a block of no kind"},
+    **{name: kind for name, kind in ODD.items() if "usage" in name and name != "no usage"},
+    "bytes one by one": ODD["bytes one by one"],
+}

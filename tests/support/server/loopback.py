@@ -128,6 +128,10 @@ class Server:
     tokens of a block. `models` is what GET /v1/models knows: id to (window, output).
     With `lenient` contents may be strings."""
 
+    protocol, model = "messages", "claude-sonnet-5-5"
+    address_variable, address_end = "ANTHROPIC_BASE_URL", ""
+    key_variable = "ANTHROPIC_API_KEY"
+
     def __init__(
         self,
         steps: Sequence[Step] | Callable[[Body], Step],
@@ -152,6 +156,7 @@ class Server:
         self.models = models or {}
         self.listed: list[Body] | None = None  # what GET /v1/models has, None for no such answer
         self.requests: list[Body] = []
+        self.bodies = self.requests  # as they came
         self.digests: list[str] = []  # of the bytes of each
         self.headers: list[dict[str, str]] = []
         self.rejected: list[tuple[str, Body]] = []
@@ -174,6 +179,15 @@ class Server:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_port}"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables by which the command asks this server."""
+        return {
+            self.address_variable: self.url + self.address_end,
+            self.key_variable: "test-key-1",
+            "CTXAGENT_MODEL_ID": self.model,
+        }
 
     def __enter__(self) -> "Server":
         self._thread.start()

@@ -56,7 +56,9 @@ class ResponsesServer(Server):
     """See the module. `can_stream` says whether it knows how to stream; `lacks` are parameters, or
     fields of `reasoning`, that it refuses."""
 
+    protocol, model = "responses", "azure/gpt-5.6"
     path = "/openai/v1/responses"  # of Azure: OpenAI itself has no other address
+    address_variable, key_variable = "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_API_KEY"
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
