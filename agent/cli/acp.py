@@ -10,7 +10,6 @@ import click
 
 from ..errors import UsageError
 from ..library.launching import check_key
-from ..models.factory import usual_key
 from ..version import __version__
 from .options import ends_process, launch_of, load, project_of, say_notices
 
@@ -52,8 +51,14 @@ def acp(options: dict[str, Any]) -> int:
         version=__version__,
         place_of=place_of,
         check_key=lambda: check_key(launch_of(options)),
-        usual_key=lambda: usual_key(launch_of(options).settings.model),
+        usual_key=lambda: _usual_key(options),
         logs=logs,
     )
     asyncio.run(serve_editor(services, 0, sink))
     return 0
+
+
+def _usual_key(options: dict[str, Any]) -> str:
+    from ..models.factory import usual_key
+
+    return usual_key(launch_of(options).settings.model)

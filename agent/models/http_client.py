@@ -50,9 +50,16 @@ def _load(load: Callable[[], None], done: "Future[None]") -> None:
         done.set_result(None)
     finally:
         sys.setswitchinterval(interval)
-        gc.freeze()  # the next collection would stop everything, to look through all of it
+        _freeze()
         if collecting:
             gc.enable()
+
+
+@cache
+def _freeze() -> None:
+    """Spare the next collections a look through all modules. Once: what is garbage by then is never
+    collected."""
+    gc.freeze()
 
 
 def client_options(address: str) -> dict[str, Any]:

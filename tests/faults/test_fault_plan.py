@@ -233,7 +233,7 @@ def test_a_redirect_takes_no_key_along(host: str) -> None:
         elsewhere = {"location": f"{other.url}/v1/messages"}
         seen, _ = heard(lambda chance, body, steps: Fail(307, headers=elsewhere), host)
     assert "another address (307)" in str(seen[-1])
-    assert "ANTHROPIC_BASE_URL" in seen[-1].hint
+    assert "model.base_url" in seen[-1].hint
     assert other.paths == []
 
 

@@ -44,9 +44,11 @@ from ctxagent.agent.loop.resume import copy_cache
 from ctxagent.agent.loop.turn import run_turn
 from ctxagent.agent.models.base import Abilities, Reply
 from ctxagent.agent.models.catalog import Limits
+from ctxagent.agent.models.gaps import ServerGaps
 from ctxagent.agent.models.messages.abilities import abilities_of
 from ctxagent.agent.models.messages.body import WIRE, betas, body
-from ctxagent.agent.models.messages.gaps import ServerGaps
+from ctxagent.agent.models.messages.gaps import gaps_at
+from ctxagent.agent.models.providers import endpoint_of
 from ctxagent.agent.models.wire import encode
 from ctxagent.agent.replay.player import scratch_folder
 from ctxagent.agent.session.checkpoints import rewind_points
@@ -256,14 +258,14 @@ class StrictModel:
 
     def __init__(self, script: Script, id: str, window: int) -> None:
         self.script, self.id, self.window = script, id, window
-        self.gaps = ServerGaps(None, "", id)
+        self.gaps = ServerGaps(None, "", id, gaps_at(""))
         self.rejected: list[str] = []
         self.requests = 0
         self._sizes: dict[str, int] = {}
 
     @property
     def abilities(self) -> Abilities:
-        return abilities_of(self.id, self.gaps)
+        return abilities_of(self.id, endpoint_of(self.id, None, {}), self.gaps)
 
     def assumed_limits(self) -> Limits:
         return Limits(self.window, 8_000, "setting")
