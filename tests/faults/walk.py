@@ -258,7 +258,7 @@ class StrictModel:
 
     def __init__(self, script: Script, id: str, window: int) -> None:
         self.script, self.id, self.window = script, id, window
-        self.gaps = ServerGaps(None, "", id, gaps_at(""))
+        self.gaps = ServerGaps(None, "", id, gaps_at(endpoint_of(id, None, {})))
         self.rejected: list[str] = []
         self.requests = 0
         self._sizes: dict[str, int] = {}
