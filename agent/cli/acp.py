@@ -10,7 +10,6 @@ import click
 
 from ..errors import UsageError
 from ..library.launching import check_key
-from ..models.factory import usual_key
 from ..version import __version__
 from .options import ends_process, launch_of, load, project_of, say_notices
 
@@ -31,6 +30,7 @@ def acp(options: dict[str, Any]) -> int:
         raise UsageError("this is for an editor, which starts it with pipes", hint=hint)
     sink = os.dup(1)
     os.dup2(2, 1)  # what else prints must not stand among the messages
+    from ..models.factory import usual_key
     from ..session.store import all_logs
     from ..ui.acp.server import EditorServices, serve_editor
 
