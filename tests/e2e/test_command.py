@@ -115,7 +115,7 @@ def test_stream_json_begins_with_the_session_and_ends_with_the_result(place: Pla
 def test_no_key(place: Place) -> None:
     done = place.run("-p", "hello")
     assert done.returncode == 5
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "ctxagent demo"):
+    for name in ("ANTHROPIC_API_KEY", "ctxagent models", "ctxagent demo"):
         assert name in done.stderr
     assert done.stdout == ""
     assert place.logs() == []
