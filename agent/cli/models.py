@@ -55,7 +55,7 @@ def _say_states(states: "Sequence[ProviderState]", *, as_json: bool) -> None:
         rows = [
             {
                 "provider": each.provider.name,
-                "protocol": each.provider.protocol,
+                "protocol": each.protocol,
                 "address": each.address,
                 "ready": each.ready,
                 "state": each.state,
@@ -66,7 +66,7 @@ def _say_states(states: "Sequence[ProviderState]", *, as_json: bool) -> None:
         return
     for each in states:
         mark, name = "ready" if each.ready else "-", each.provider.name
-        say(clean(f"{mark:<6} {name:<12} {each.provider.protocol:<10} {each.state}"))
+        say(clean(f"{mark:<6} {name:<12} {each.protocol:<10} {each.state}"))
     say(
         "\n`ctxagent models PROVIDER` lists its models; `--model PROVIDER/NAME` uses one.", err=True
     )

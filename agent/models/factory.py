@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config.keys import SCRIPTED
+from ..errors import NoCredentials
 from .address import UNENCRYPTED, check_address, unencrypted_host
 from .providers import (
     CHAT,
+    DEFAULT_PROVIDER,
     MESSAGES,
     RESPONSES,
     Endpoint,
@@ -99,7 +101,16 @@ def find_key(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
     protocol, endpoint = protocol_for(chosen, environ), endpoint_for(chosen, environ)
     if endpoint.address and not chosen.id.startswith(SCRIPTED):
         check_address(endpoint.address, endpoint.provider.address_variable)
-    return protocol.find_key(endpoint, environ)
+    try:
+        return protocol.find_key(endpoint, environ)
+    except NoCredentials as error:
+        first, slash, _ = canonical_id(chosen.id).partition("/")
+        if slash and endpoint.provider.name == DEFAULT_PROVIDER:
+            unknown = (
+                f"{first!r} is no provider (`ctxagent models` lists them), so Anthropic is asked."
+            )
+            error.hint = f"{unknown}\n{error.hint}"
+        raise
 
 
 def usual_key(chosen: "ModelSettings") -> str:

@@ -27,6 +27,7 @@ class ProviderState(NamedTuple):
     """A provider as it can be used from here."""
 
     provider: Provider
+    protocol: str
     address: str
     ready: bool
     state: str  # for people: what its key is found by, or what is missing
@@ -56,13 +57,17 @@ def _state(
         state = (
             f"runs here, {count_of(len(server.models), 'model')}" if server else "does not answer"
         )
-        return ProviderState(provider, endpoint.address, server is not None, state)
+        return ProviderState(
+            provider, endpoint.protocol, endpoint.address, server is not None, state
+        )
     try:
         found = PROTOCOLS[endpoint.protocol]().find_key(endpoint, environ)
     except NoCredentials as error:
         state = error.message.partition(": ")[2].rstrip(".") or error.message
-        return ProviderState(provider, endpoint.address, False, state)
-    return ProviderState(provider, endpoint.address, True, found or "needs no key")
+        return ProviderState(provider, endpoint.protocol, endpoint.address, False, state)
+    return ProviderState(
+        provider, endpoint.protocol, endpoint.address, True, found or "needs no key"
+    )
 
 
 async def served_models(

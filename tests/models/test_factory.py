@@ -15,6 +15,12 @@ def test_the_messages_api_needs_a_key(id: str) -> None:
         factory.find_key(chosen, {})
 
 
+def test_a_provider_that_there_is_not_is_named_where_no_key_is() -> None:
+    with pytest.raises(NoCredentials) as e:
+        factory.find_key(ModelSettings(id="opnai/gpt-5"), {})
+    assert e.value.hint.startswith("'opnai' is no provider (`ctxagent models` lists them)")
+
+
 def test_a_script_needs_neither_key_nor_address() -> None:
     chosen = ModelSettings(id="scripted:steps.json", base_url="http://models.example")
     assert factory.find_key(chosen, {}) == ""

@@ -44,6 +44,11 @@ def test_a_provider_is_ready_with_its_key() -> None:
     assert found["ollama"] == (False, "does not answer")
 
 
+def test_the_protocol_is_that_of_the_address() -> None:
+    found = asyncio.run(provider_states(alone(OPENAI_BASE_URL="https://llm.example/v1")))
+    assert {s.provider.name: s.protocol for s in found}["openai"] == "chat"
+
+
 def test_a_server_on_this_machine_is_ready_when_it_answers() -> None:
     with server(200, {"data": [{"id": "qwen3"}]}) as (url, _):
         found = states(alone(OLLAMA_BASE_URL=url))

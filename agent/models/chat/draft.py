@@ -27,6 +27,8 @@ MAX_REPLY_CHARS = 8_000_000  # of its content: a model's longest output has an e
 MAX_CALLS = 1_000
 _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
 _MAX_EXTRA_CHARS = 100_000  # of what a server wants back with a call
+_MAX_COMPARED_CHARS = 20_000_000  # of one call: a second of work
+_MAX_BLANK_CHARS = 1_000  # before reasoning between tags
 _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 _STOP_REASONS = {
     "stop": "end_turn", "eos": "end_turn", "eos_token": "end_turn", "end": "end_turn",
@@ -50,6 +52,7 @@ class _Call:
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     size: int = 0
+    compared: int = 0  # characters that were parsed to find out whether it is whole
     extra: Any = None
 
     def goes_on(self, id: str, name: str, piece: str) -> bool:
@@ -60,6 +63,9 @@ class _Call:
         if not (name and self.name and piece.lstrip().startswith("{")):
             return True
         ended = bool(self.pieces) and self.pieces[-1].rstrip().endswith("}")
+        self.compared += self.size if ended else 0
+        if self.compared > _MAX_COMPARED_CHARS:
+            return True
         return not (ended and parse_arguments("".join(self.pieces)) is not None)
 
 
@@ -75,7 +81,8 @@ class _Tags:
         self.held += piece
         if self.place == "before":
             begun = self.held.lstrip()
-            if len(begun) < len(_OPEN_TAG) and _OPEN_TAG.startswith(begun):
+            may_begin = len(begun) < len(_OPEN_TAG) and _OPEN_TAG.startswith(begun)
+            if may_begin and len(self.held) <= _MAX_BLANK_CHARS:
                 return
             self.place = "inside" if begun.startswith(_OPEN_TAG) else "out"
             self.held = begun[len(_OPEN_TAG) :] if self.place == "inside" else self.held

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Sequence
 from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import pytest
@@ -445,6 +446,18 @@ def cut(text: str, chance: random.Random) -> list[str]:
 def test_a_choice_that_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="no sense"):
         [*ChatDraft("x").take({"choices": [1]})]
+
+
+def test_a_call_in_many_objects_takes_no_long_time() -> None:
+    began = process_time()
+    call = reply(*(piece('{"a": 1}{}' * 10, name="A") for _ in range(20_000))).content[0]
+    assert (call["name"], call["input"]) == ("A", {})
+    assert process_time() - began < 30  # the parsing alone took minutes
+
+
+def test_blanks_are_bounded_like_any_text() -> None:
+    with pytest.raises(ValueError, match="characters"):
+        reply(*({"content": " " * 800} for _ in range(MAX_REPLY_CHARS // 800 + 2)))
 
 
 def test_a_reply_is_bounded() -> None:
