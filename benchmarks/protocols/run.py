@@ -228,9 +228,10 @@ def row_of(desk: Desk, began: float) -> Row:
     strange = [reply for reply in replies if reply["request"].get("sha256") not in sent]
     desk.check(f"{len(strange)} requests of the log have other bytes than was sent", not strange)
     (log,) = desk.place.logs()
-    counts = json.loads(desk.inspect("replay", log.parent.name, "--json"))["requests"]
-    rebuilt = f"{counts['equal']} of {len(replies)}"
-    desk.check(f"{rebuilt} requests rebuilt", counts["equal"] == len(replies))
+    told = desk.inspect("replay", log.parent.name, "--json")
+    equal = json.loads(told)["requests"]["equal"] if told else 0
+    rebuilt = f"{equal} of {len(replies)}"
+    desk.check(f"{rebuilt} requests rebuilt", replies and equal == len(replies))
     desk.inspect("doctor", log.parent.name)
     file = desk.place.state / "servers.json"
     kinds = [entry["kind"] for entry in entries]
