@@ -228,9 +228,10 @@ def row_of(desk: Desk, began: float) -> Row:
     strange = [reply for reply in replies if reply["request"].get("sha256") not in sent]
     desk.check(f"{len(strange)} requests of the log have other bytes than was sent", not strange)
     (log,) = desk.place.logs()
-    counts = json.loads(desk.inspect("replay", log.parent.name, "--json"))["requests"]
-    rebuilt = f"{counts['equal']} of {len(replies)}"
-    desk.check(f"{rebuilt} requests rebuilt", counts["equal"] == len(replies))
+    told = desk.inspect("replay", log.parent.name, "--json")
+    equal = json.loads(told)["requests"]["equal"] if told else 0
+    rebuilt = f"{equal} of {len(replies)}"
+    desk.check(f"{rebuilt} requests rebuilt", replies and equal == len(replies))
     desk.inspect("doctor", log.parent.name)
     file = desk.place.state / "servers.json"
     kinds = [entry["kind"] for entry in entries]
@@ -279,7 +280,7 @@ def play(route: Route, folder: Path) -> Row:
 
 
 HEAD = (
-    f"{'server/protocol':<26}{'changed to':<11}{'requests':>9}{'refused':>8}{'rebuilt':>11}"
+    f"{'server/protocol':<28}{'changed to':<11}{'requests':>9}{'refused':>8}{'rebuilt':>11}"
     f"{'calls':>6}{'summaries':>10}{'input':>11}{'cached':>11}{'output':>8}{'s':>5}  learned"
 )
 
@@ -288,7 +289,7 @@ def lines(row: Row) -> Iterator[str]:
     """Yield the line of a table for a row, then what is wrong."""
     told = row.usage.input + row.usage.cache_read + row.usage.cache_creation
     yield (
-        f"{row.name:<26}{row.other:<11}{row.requests:>9}{row.refused:>8}{row.rebuilt:>11}"
+        f"{row.name:<28}{row.other:<11}{row.requests:>9}{row.refused:>8}{row.rebuilt:>11}"
         f"{row.calls:>6}{row.compactions:>10}{told:>11,}{row.usage.cache_read:>11,}"
         f"{row.usage.output:>8,}{row.seconds:>5.0f}  {row.learned}"
     )
