@@ -30,7 +30,6 @@ def acp(options: dict[str, Any]) -> int:
         raise UsageError("this is for an editor, which starts it with pipes", hint=hint)
     sink = os.dup(1)
     os.dup2(2, 1)  # what else prints must not stand among the messages
-    from ..models.factory import usual_key
     from ..session.store import all_logs
     from ..ui.acp.server import EditorServices, serve_editor
 

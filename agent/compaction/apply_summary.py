@@ -12,6 +12,7 @@ import asyncio
 import re
 import time
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -303,12 +304,19 @@ class SummaryApplier:
         return reinserted_within(self.host.reinserted(staying), window)
 
     async def fit(
-        self, cut: Cut, draft: SummaryDraft, before: Window, max_after: int
+        self,
+        cut: Cut,
+        draft: SummaryDraft,
+        before: Window,
+        max_after: int,
+        *,
+        is_estimate: bool = False,
     ) -> FittedSummary:
         """Return the summary as it would be recorded; a document that the user wrote stays as it
-        is. Raises CompactionFailed as `apply` does."""
+        is. The user is not told of an estimate. Raises CompactionFailed as `apply` does."""
         reinserted = self.reinserted(before, _staying(self.host.view, cut))
-        with waiting(self.host.emit, "checking the summary"):
+        told = nullcontext() if is_estimate else waiting(self.host.emit, "checking the summary")
+        with told:
             fitted = await asyncio.to_thread(self._fit, cut, draft, before, max_after, reinserted)
         if max_after < max_tokens_after(before) and fitted.tokens_after > max_after:
             raise CompactionFailed(not_worth_it(before, fitted.tokens_after))

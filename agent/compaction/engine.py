@@ -534,7 +534,7 @@ class CompactionEngine:
         model is asked: one of the recorded facts, the user's messages and rules."""
         if self._asks_model:
             draft = self._writer().from_ledger(document_of(self.host.view.summary))
-            await self._applier.fit(cut, draft, before, max_after)
+            await self._applier.fit(cut, draft, before, max_after, is_estimate=True)
 
     @property
     def _asks_model(self) -> bool:
