@@ -9,7 +9,7 @@ files written, thoughts and talk, in an order that a seed decides.
 
 import random
 
-from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.agent.compaction.summary.request import QUESTION_START
 
 from .loopback import Body, Say
 
@@ -35,7 +35,8 @@ class Mixture:
         self._random = random.Random(seed)
 
     def __call__(self, body: Body) -> Say:
-        if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
+        # Behind other words: Chat Completions has all texts of a message in one.
+        if QUESTION_START in str(body["messages"][-1]["content"][-1].get("text", "")):
             self.records += 1
             return Say(RECORD.format(self.done))
         if self.done == self.calls:
