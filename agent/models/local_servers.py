@@ -8,7 +8,8 @@ from typing import NamedTuple
 from .http_client import client_options, start_import
 from .providers import LOCAL, Provider, endpoint_of, providers
 
-TIMEOUT_S = 1.0  # for a server on this machine to list its models
+TIMEOUT_S = 1.0  # for each step of a server's answer
+MAX_SECONDS = 3.0  # for the whole answer, which may come in drops
 MAX_MODELS = 200  # of one server
 
 
@@ -34,8 +35,11 @@ async def _ask(provider: Provider, environ: Mapping[str, str]) -> LocalServer | 
     address = endpoint_of(f"{provider.name}/any", None, environ).address
     key = next((environ[name] for name in provider.keys if environ.get(name)), "")
     headers = {"authorization": f"Bearer {key}"} if key else {}
-    with suppress(httpx2.HTTPError, ValueError, KeyError, TypeError):
-        async with httpx2.AsyncClient(timeout=TIMEOUT_S, **client_options(address)) as client:
+    with suppress(httpx2.HTTPError, TimeoutError, ValueError, KeyError, TypeError):
+        async with (
+            asyncio.timeout(MAX_SECONDS),
+            httpx2.AsyncClient(timeout=TIMEOUT_S, **client_options(address)) as client,
+        ):
             answer = await client.get(f"{address}/models", headers=headers)
             rows = answer.json()["data"] if answer.status_code == 200 else None
             if isinstance(rows, list):

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -152,6 +152,36 @@ def test_local_servers_are_found_with_their_models() -> None:
         ]
         assert asked[0]["authorization"] == "Bearer token-1"
         assert asyncio.run(local_servers.address_of_local(environ)) == url
+
+
+def test_a_server_that_answers_in_drops_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_servers, "MAX_SECONDS", 0.2)
+    monkeypatch.setattr(local_servers, "TIMEOUT_S", 60.0)
+    left = threading.Event()
+
+    class Dripping(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while not left.wait(0.01):
+                    self.wfile.write(b" ")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Dripping) as serving:
+        thread = threading.Thread(target=serving.serve_forever)
+        thread.start()
+        url = f"http://127.0.0.1:{serving.server_port}/v1"
+        names = ("OLLAMA", "LLAMACPP", "VLLM", "LITELLM", "LMSTUDIO")
+        environ = {f"{name}_BASE_URL": url for name in names}
+        try:
+            assert asyncio.run(local_servers.find_local_servers(environ)) == []
+        finally:
+            left.set()
+            serving.shutdown()
+            thread.join()
 
 
 @pytest.mark.parametrize("answer", [{"data": 1}, {"data": [{"name": "x"}]}, [], b"<html>"])
