@@ -204,12 +204,15 @@ def loosens_if_turned(to: bool) -> Callable[[Any, Any], bool]:
     return lambda new, current: bool(new) is to and bool(current) is not to
 
 
+def provider_in(model: Any) -> str:
+    """Return the provider that a model's ID names, "" for the default one."""
+    first, slash, _ = str(model).partition("/")
+    return first if slash else ""
+
+
 def loosens_if_elsewhere(new: Any, current: Any) -> bool:
     """Tell whether a model says what the project wrote for it, or is asked at another provider."""
-    first, slash, _ = str(new).partition("/")
-    usual, with_provider, _ = str(current).partition("/")
-    elsewhere = (slash and first) != (with_provider and usual)
-    return str(new).startswith(SCRIPTED) or bool(elsewhere)
+    return str(new).startswith(SCRIPTED) or provider_in(new) != provider_in(current)
 
 
 def loosens_if_later(strict_to_lax: Any) -> Callable[[Any, Any], bool]:

@@ -16,7 +16,14 @@ from typing import Any, NamedTuple
 
 from ...tools.system.shorten import shorten
 from ..errors import ConfigError, UsageError, conceal
-from .keys import ENV_PREFIX, PLAIN_VALUE, SettingKey, loosens_if_different, value_text
+from .keys import (
+    ENV_PREFIX,
+    PLAIN_VALUE,
+    SettingKey,
+    loosens_if_different,
+    provider_in,
+    value_text,
+)
 from .places import USER_FILE_VARIABLE, home_folder, state_dir, state_notice, user_file
 from .settings import EXTENSIONS, KEYS, RULES, SECTIONS, Settings, build_settings, values_by_key
 from .toml_lines import parse_toml
@@ -181,7 +188,7 @@ def _add_project_layer(
     return given + [g for g in project if g.key.name not in held], held
 
 
-def _merged_values(given: Iterable[_LayerValue]) -> tuple[dict[str, Any], dict[str, str]]:
+def _merged_values(given: Sequence[_LayerValue]) -> tuple[dict[str, Any], dict[str, str]]:
     values = {name: key.default for name, key in KEYS.items()}
     sources: dict[str, list[str]] = {}
     for key, value, source, _ in given:
@@ -191,11 +198,32 @@ def _merged_values(given: Iterable[_LayerValue]) -> tuple[dict[str, Any], dict[s
         else:
             values[key.name] = value
             sources[key.name] = [source]
+    for name in _of_another_provider(values["model.id"], given):
+        values[name] = KEYS[name].default
+        sources.pop(name, None)
     origins = {name: ", ".join(sources.get(name, ["default"])) for name in KEYS}
     return values, origins
 
 
-def _merge(given: Iterable[_LayerValue]) -> tuple[Settings, dict[str, str]]:
+def _of_another_provider(model: str, given: Sequence[_LayerValue]) -> list[str]:
+    """Return which keys count for the model of another provider, that the same layer names: its key
+    must not go to that address."""
+    models: dict[str, str] = {}
+    layers: dict[str, str] = {}
+    for key, value, source, _ in given:
+        layer = "variables" if source.startswith(ENV_PREFIX) else source.rpartition(":")[0]
+        if key.name == "model.id":
+            models[layer] = value
+        elif key.name in ("model.base_url", "model.context_window"):
+            layers[key.name] = layer
+    return [
+        name
+        for name, layer in layers.items()
+        if layer in models and provider_in(models[layer]) != provider_in(model)
+    ]
+
+
+def _merge(given: Sequence[_LayerValue]) -> tuple[Settings, dict[str, str]]:
     values, origins = _merged_values(given)
     settings = build_settings({name: values[name] for name in KEYS})
     extensions: dict[str, dict[str, Any]] = {}

@@ -190,6 +190,19 @@ def test_a_setting_that_was_replaced_names_what_came_for_it(place: Place) -> Non
     assert "--model ollama/NAME" in error.hint
 
 
+def test_an_address_counts_for_the_provider_that_it_was_written_for(place: Place) -> None:
+    place.user('[model]\nid = "corp/x"\nbase_url = "http://x.example"\ncontext_window = 9_000\n')
+    same, other = place.load("model.id=corp/y"), place.load("model.id=openai/y")
+    assert (same.settings.model.base_url, same.settings.model.context_window) == (
+        "http://x.example",
+        9_000,
+    )
+    assert (other.settings.model.base_url, other.settings.model.context_window) == (None, None)
+    assert other.origins["model.base_url"] == "default"
+    place.user('[model]\nbase_url = "http://x.example"\n')
+    assert place.load("model.id=openai/y").settings.model.base_url == "http://x.example"
+
+
 def test_a_word_takes_a_value_back(place: Place) -> None:
     place.user('[model]\neffort = "high"\nbase_url = "http://x.example"\n[demote]\nabove = "off"\n')
     loaded = place.load("model.effort=auto", "demote.above=5", CTXAGENT_MODEL_BASE_URL="auto")
