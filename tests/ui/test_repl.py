@@ -187,7 +187,7 @@ def test_streaming_is_interrupted(tmp_path: Path, key: str) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("talk")
-        await seat.until("word word")
+        await seat.until("word 0 word 1")
         seat.press(key)
         await seat.until("interrupted; what was")
         desk.model.pace = 0.0
@@ -196,7 +196,7 @@ def test_streaming_is_interrupted(tmp_path: Path, key: str) -> None:
 
     _, glass = drive(desk, act)
     assert desk.said() == ["talk", "again"]
-    assert "word word" in glass.all()  # what had been said is kept
+    assert "word 0 word 1" in glass.all()  # what had been said is kept
 
 
 @pytest.mark.slow
@@ -386,7 +386,7 @@ def test_a_compaction_is_interrupted(tmp_path: Path, key: str) -> None:
 
     drive(desk, act)
     assert not any(isinstance(e, Summary) for e in read_log(desk.loops[0].log.path).entries)
-    assert "word word" in str(desk.model.requests[-1].messages)
+    assert "word 0 word 1" in str(desk.model.requests[-1].messages)
 
 
 @pytest.mark.slow
@@ -423,7 +423,7 @@ def test_uncompact_after_a_later_turn_goes_on_in_a_copy(tmp_path: Path) -> None:
     assert desk.said(0) == ["one", "two", "three"]
     assert desk.said(1) == ["one", "two", "four"]
     sent = str(desk.model.requests[-1].messages)
-    assert "word word" in sent
+    assert "word 0 word 1" in sent
     assert "[Conversation compressed]" not in sent
 
 
@@ -454,7 +454,7 @@ def test_leaving_ends_a_running_turn(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("talk")
-        await seat.until("word word")
+        await seat.until("word 0 word 1")
         seat.press(CTRL_D)
         await seat.until("--resume")
 
@@ -660,7 +660,7 @@ def test_looking_does_not_wait_for_the_turn(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("talk")
-        await seat.until("word word")
+        await seat.until("word 0 word 1")
         seat.say("/cost")
         await seat.until("from cache")
         assert seat.repl.working
@@ -893,7 +893,7 @@ def test_words_that_were_not_sent_are_named_on_leaving(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("talk")
-        await seat.until("word word")
+        await seat.until("word 0 word 1")
         seat.say("one more thing")
         await seat.until("❯ one more thing")
         seat.press(CTRL_D)
@@ -990,7 +990,7 @@ def test_an_interrupt_ends_a_script(tmp_path: Path, key: str) -> None:
     async def play(keys: PipeInput) -> int:
         seat = Seat(desk, keys, glass)
         playing = asyncio.create_task(seat.repl.run(["talk", "go on"]))
-        await seat.until("word word")
+        await seat.until("word 0 word 1")
         seat.press(key)
         return await playing
 
