@@ -76,7 +76,8 @@ def played(name: str, replies: Iterable[RecordedReply]) -> Alarms:
         if says_again(reply.text):
             found.stopped += 1
             found.shown.append(f"{name}: stopped: {reply.text[-100:]!r}")
-        add(calls, reply)
+        if not_run := add(calls, reply):
+            found.shown.append(f"{name}: {not_run} calls of a reply would not run")
         repeated = calls.found() if reply.calls else None
         found.seconds += time.thread_time() - begun
         found.calls, found.replies = found.calls + len(reply.calls), found.replies + 1
@@ -101,8 +102,8 @@ def says_again(text: str) -> bool:
     return any(stream.add(piece) for piece in pieces)
 
 
-def add(calls: RepeatedCalls, reply: RecordedReply) -> None:
-    """Add the entries of a reply."""
+def add(calls: RepeatedCalls, reply: RecordedReply) -> int:
+    """Add the entries of a reply; return how many of its calls would not run."""
     blocks: list[dict[str, Any]] = [{"type": "text", "text": reply.text}] if reply.text else []
     for call in reply.calls:
         blocks.append({"type": "tool_use", "id": call.id, "name": call.name, "input": call.input})
@@ -110,8 +111,10 @@ def add(calls: RepeatedCalls, reply: RecordedReply) -> None:
     calls.add(
         Assistant(at=_at(reply.at), content=blocks, usage={}, stop_reason=reason, model="recorded")
     )
+    not_run = sum(calls.is_beyond(call.id) for call in reply.calls)
     for call in reply.calls:
         calls.add(ToolResult(at=_at(call.at), tool_use_id=call.id, content=call.text))
+    return not_run
 
 
 def _at(seconds: float | None) -> str:

@@ -11,11 +11,11 @@ from ...tools.system.shorten import shorten
 from ..context.view import Call
 from ..errors import LimitReached
 from ..events import Accepted, Delta, Retrying, TextDelta, ThinkingDelta
-from ..loop.feature import Feature
+from ..loop.feature import Feature, ToolCall, Veto
 from ..loop.session_handle import SessionHandle
 from ..loop.stuck import end_unless_allowed
 from ..session.entries import Entry, User
-from .repeated_calls import RepeatedCalls, Repetition, newest_part
+from .repeated_calls import MAX_TIMES, RepeatedCalls, Repetition, newest_part
 from .repeated_text import RepeatedText
 
 MAX_READ_ENTRIES = 500  # of the log, for calls before a resume
@@ -36,6 +36,8 @@ same order and with the same results:
 The next results will be the same. Do something else: change the arguments, use another tool, or \
 read the results again for what they say. If you cannot go on, answer without a call and say what \
 is missing. If you repeat them further, your turn is ended.]"""
+
+NOT_RUN = "the same call ran {times} times or more in a row. Read its results."
 
 
 class LoopsFeature(Feature):
@@ -65,6 +67,11 @@ class LoopsFeature(Feature):
         """Fold a new entry."""
         if self._calls is not None:
             self._calls.add(entry)
+
+    async def before_tool(self, call: ToolCall) -> None:
+        """Raise Veto for a call that a reply makes again and again before it sees a result."""
+        if self._folded().is_beyond(call.id):
+            raise Veto(NOT_RUN.format(times=MAX_TIMES))
 
     async def step_finished(self) -> str | None:
         """Tell the model what it repeats, or end the turn. Raises LimitReached."""

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePath
@@ -23,7 +23,7 @@ from ..session.searches import SEARCH_TOOL, is_search, query_of
 
 MAX_PERIOD = 4  # calls of a cycle
 TIMES_UNTIL_NOTICE = 3  # that the calls were made when the model is told
-TIMES_AFTER_NOTICE = 3  # that they are made again until the turn ends
+MAX_TIMES = 6  # that they are run: then the turn ends if the model was told
 # A call that waits for something, or a tool that is not ours and may act without saying so, may be
 # repeated this many times as often.
 PATIENCE_FACTOR = 5
@@ -70,17 +70,19 @@ class RepeatedCalls:
     _newest: deque[CallMade] = field(default_factory=lambda: deque(maxlen=MAX_PERIOD))
     # By period: how many calls in a row equal the call that many calls before them.
     _equal: list[int] = field(default_factory=lambda: [0] * (MAX_PERIOD + 1))
-    _told: tuple[int, int] | None = None  # the period and the times that the model was told of
+    _told: int = 0  # the period of the calls that the model was told of; 0 for none
+    _beyond: frozenset[str] = frozenset()  # IDs of calls of the newest reply that must not run
     _at: str = ""  # when the last entry was recorded
 
     def add(self, entry: Entry) -> None:
         """Fold one more entry."""
         if resets(entry):
-            self._open, self._told, self._equal = {}, None, [0] * (MAX_PERIOD + 1)
+            self._open, self._told, self._equal = {}, 0, [0] * (MAX_PERIOD + 1)
             self._newest.clear()
         elif isinstance(entry, Assistant) and entry.purpose == "turn":
             self._open = {call["id"]: call for call in _calls(entry)}
             self._unanswered = len(self._open)
+            self._beyond = frozenset(self._calls_beyond())
             if entry.stop_reason != PAUSED_STOP_REASON:  # a pause: odd replies are counted
                 for block in filter(is_search, entry.content):
                     query = json.dumps({"query": query_of(block)})
@@ -88,25 +90,45 @@ class RepeatedCalls:
         elif isinstance(entry, ToolResult):
             self._add_result(entry)
         elif isinstance(entry, User) and isinstance(told := entry.details.get(DETAIL), Mapping):
-            period, times = told.get("period"), told.get("times")
-            if isinstance(times, int) and isinstance(period, int) and 0 < period <= MAX_PERIOD:
-                self._told = period, times
+            period = told.get("period")
+            if isinstance(period, int) and 0 < period <= MAX_PERIOD:
+                self._told = period
         self._at = entry.at
+
+    def is_beyond(self, id: str) -> bool:
+        """Return True for a call of the newest reply that repeats the one before it too often to be
+        run again."""
+        return id in self._beyond
+
+    def _calls_beyond(self) -> Iterator[str]:
+        """Yield the IDs of such calls. Their results are not known yet: calls in a row count that
+        are the same."""
+        last, times = ("", ""), 0
+        factor = 1
+        if self._newest:
+            newest = self._newest[-1]
+            last, times = (newest.tool, newest.arguments), self._equal[1] + 1
+            factor = PATIENCE_FACTOR if newest.waits else 1
+        for id, call in self._open.items():
+            if (made := _tool_and_arguments(call)) != last:
+                last, times, factor = made, 0, PATIENCE_FACTOR if _is_foreign(made[0]) else 1
+            times += 1
+            if times > MAX_TIMES * factor:
+                yield id
 
     def _add_result(self, entry: ToolResult) -> None:
         call = self._open.get(entry.tool_use_id)
         if not isinstance(call, dict):
             return
-        name, arguments = str(call.get("name")), json.dumps(call.get("input"), sort_keys=True)
-        is_foreign = name == "Mcp" or name not in TOOL_NAMES
-        waits = bool(entry.details.get("running")) or (is_foreign and not entry.is_error)
+        name, arguments = _tool_and_arguments(call)
+        waits = bool(entry.details.get("running")) or (_is_foreign(name) and not entry.is_error)
         waits = waits or _seconds_between(self._at, entry.at) >= WAIT_SECONDS
         self._open[entry.tool_use_id] = CallMade(name, arguments, _digest(entry), waits)
         self._unanswered -= 1
         if not self._unanswered:  # in the order of the reply, whichever ended first
             made, self._open = self._open, {}
-            for each in made.values():
-                if isinstance(each, CallMade):
+            for id, each in made.items():
+                if isinstance(each, CallMade) and id not in self._beyond:
                     self._push(each)
 
     def _push(self, call: CallMade) -> None:
@@ -114,8 +136,8 @@ class RepeatedCalls:
             is_equal = len(self._newest) >= period and self._newest[-period] == call
             self._equal[period] = self._equal[period] + 1 if is_equal else 0
         self._newest.append(call)
-        if self._told and not self._equal[self._told[0]]:
-            self._told = None
+        if not self._equal[self._told]:
+            self._told = 0
 
     def found(self) -> Repetition | None:
         """Return the calls that were repeated so often that something must be done."""
@@ -125,10 +147,9 @@ class RepeatedCalls:
                 continue
             calls = tuple(self._newest)[-period:]
             factor = PATIENCE_FACTOR if any(call.waits for call in calls) else 1
-            is_told = self._told is not None and self._told[0] == period
-            last = self._told[1] + TIMES_AFTER_NOTICE * factor if self._told and is_told else 0
+            is_told = self._told == period
             if times >= TIMES_UNTIL_NOTICE * factor:
-                return Repetition(calls, times, is_told, is_told and times >= last)
+                return Repetition(calls, times, is_told, is_told and times >= MAX_TIMES * factor)
         return None
 
 
@@ -151,6 +172,17 @@ def newest_part(entries: Iterable[Entry], most: int) -> list[Entry]:
             break
         found.append(entry)
     return found[::-1]
+
+
+def _tool_and_arguments(call: Block | CallMade) -> tuple[str, str]:
+    if isinstance(call, CallMade):
+        return call.tool, call.arguments
+    return str(call.get("name")), json.dumps(call.get("input"), sort_keys=True)
+
+
+def _is_foreign(tool: str) -> bool:
+    """Return True for a tool that is not ours, or none at all."""
+    return tool == "Mcp" or tool not in TOOL_NAMES
 
 
 def _calls(entry: Assistant) -> list[Block]:

@@ -44,6 +44,16 @@ def test_a_repeated_call_ends_a_headless_run_with_exit_code_4(place: Place) -> N
     assert "This is a notice of the program" not in json.dumps(server.requests[2])
 
 
+def test_a_reply_that_makes_one_call_many_times_runs_it_six_times(place: Place) -> None:
+    counting = ("Bash", {"command": "echo x >> runs; false"})
+    with Server(lambda body: Say(tools=[counting] * 20)) as server:
+        code, result = run(place, server)
+    assert (code, len(server.requests)) == (4, 2)
+    assert "Bash echo x >> runs; false, 6 times" in result["error"]["message"]
+    assert (place.project / "runs").read_text() == "x\n" * 6
+    assert "the same call ran 6 times or more in a row" in json.dumps(server.requests[1])
+
+
 def test_a_resumed_run_does_not_begin_to_count_again(place: Place) -> None:
     """The process is killed in mid-turn, and the model goes on with the same call."""
     hang = Say(tools=[LIST], fault="silence", after=0)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.features.repeated_calls import (
+    MAX_TIMES,
     PATIENCE_FACTOR,
-    TIMES_AFTER_NOTICE,
     TIMES_UNTIL_NOTICE,
     RepeatedCalls,
     Repetition,
@@ -16,7 +16,6 @@ from ctxagent.agent.features.repeated_calls import (
 )
 from ctxagent.agent.session.entries import Assistant, End, Entry, Note, ToolResult, User
 
-LAST = TIMES_UNTIL_NOTICE + TIMES_AFTER_NOTICE
 FAILS = ("Bash", {"command": "ls x"}, "no such file")
 
 
@@ -59,7 +58,7 @@ def notice(repetition: Repetition | None) -> User:
 
 def test_a_call_is_told_and_then_over() -> None:
     calls, states = RepeatedCalls(), []
-    for entry in steps([FAILS] * LAST):
+    for entry in steps([FAILS] * MAX_TIMES):
         calls.add(entry)
         if isinstance(entry, ToolResult):
             repetition = calls.found()
@@ -158,8 +157,8 @@ def test_a_call_that_waits_may_be_repeated_more_often() -> None:
         repetition = found(calls(PATIENCE_FACTOR * TIMES_UNTIL_NOTICE))
         assert repetition is not None
         told = [*calls(PATIENCE_FACTOR * TIMES_UNTIL_NOTICE), notice(repetition)]
-        assert not found([*told, *waits(9, LAST)]).is_over  # type: ignore[union-attr]
-        assert found([*told, *calls(PATIENCE_FACTOR * TIMES_AFTER_NOTICE)]).is_over  # type: ignore[union-attr]
+        assert not found([*told, *waits(9, MAX_TIMES)]).is_over  # type: ignore[union-attr]
+        assert found([*told, *calls(PATIENCE_FACTOR * (MAX_TIMES - TIMES_UNTIL_NOTICE))]).is_over  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["Mcp", "Knock"])
@@ -175,7 +174,7 @@ def test_a_tool_that_does_not_exist_is_no_tool_of_others() -> None:
     assert found(entries) is not None
 
 
-@pytest.mark.parametrize("told", [{}, {"period": 9, "times": 3}, {"period": 1, "times": "x"}])
+@pytest.mark.parametrize("told", [{}, {"period": 9, "times": 3}, {"period": "x", "times": 3}])
 def test_a_damaged_notice_is_none(told: dict[str, Any]) -> None:
     notice = User(content="", source="notice", details={"repeats": told})
     repetition = found([*steps([FAILS] * 2), notice, *steps([FAILS] * 2)])
@@ -200,10 +199,25 @@ def test_many_equal_calls_in_one_reply_are_told_first() -> None:
     entries += [result(f"1.{place}", "") for place in range(17)]
     repetition = found(entries)
     assert repetition is not None
-    assert (repetition.times, repetition.is_told, repetition.is_over) == (17, False, False)
-    again = found([*entries, notice(repetition), *steps([("Bash", {}, "")] * 2)])
+    assert (repetition.times, repetition.is_told, repetition.is_over) == (6, False, False)
+    again = found([*entries, notice(repetition), *steps([("Bash", {}, "")])])
     assert again is not None
-    assert not again.is_over
+    assert (again.times, again.is_over) == (6, True)
+    other = found([*entries, notice(repetition), *steps([("Bash", {"command": "ls"}, "")])])
+    assert other is None
+
+
+def test_calls_in_one_reply_do_not_run_beyond_the_limit() -> None:
+    def beyond(entries: list[Entry], *calls: tuple[str, Any]) -> list[int]:
+        calls_seen = folded([*entries, reply(*calls, number=9)])
+        return [n for n in range(len(calls)) if calls_seen.is_beyond(f"9.{n}")]
+
+    same, other = ("Bash", {"command": "make"}), ("Read", {"path": "a"})
+    assert beyond([], *[same] * 8) == [6, 7]
+    assert beyond([], *[same] * 6, other, *[same] * 6) == []
+    assert beyond(steps([(*same, "failed")] * 4), *[same] * 4) == [2, 3]
+    assert beyond(steps([(*same, str(n)) for n in range(9)]), *[same] * 6) == [5]
+    assert beyond([], *[("mcp__memory__read", {})] * 31) == [30]
 
 
 ANSWER = reply(text="Done.")

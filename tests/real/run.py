@@ -100,7 +100,7 @@ class Run:
                 calls |= {b["id"]: json.dumps([b["name"], b["input"]]) for b in blocks}
             elif entry["kind"] == "user" and entry["source"] == "person":
                 pairs.append(("", str(entry["seq"])))
-            elif entry["kind"] == "tool_result":
+            elif entry["kind"] == "tool_result" and not entry.get("details", {}).get("denied"):
                 call = calls.get(entry["tool_use_id"], "")
                 pairs.append((call, json.dumps(entry["content"])))
         return max((len(list(same)) for _, same in groupby(pairs)), default=0)
@@ -271,8 +271,11 @@ def play_summaries(desk: Desk, folder: Path | None) -> None:
             "--instructions",
             "Be brief.",
         )
+        made = ("summary", "verify")  # purposes of calls that are not those of the recording
         run.entries = [
-            entry for entry in _entries(log) if entry["kind"] in ("summary", "assistant")
+            entry
+            for entry in _entries(log)
+            if entry["kind"] == "summary" or entry.get("purpose") in made
         ]
         run.wrong += _summary_faults(run.entries)
         for entry in run.entries:
