@@ -51,7 +51,7 @@ MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not 
 MIN_ERROR, MAX_ERROR = 0.4, 0.5  # of `View.error`; one text alone may err by the first
 ERROR_FACTOR = 2  # times an error that was seen: the next one may be larger
 ERROR_DECAY = 0.99  # for each reply, so that what was seen once is not feared for ever
-# Stop reasons of ours, of a reply that was cut short: by the user, or because its text repeated.
+# Stop reasons that this program adds: the user cut the reply short, or its text repeated.
 INTERRUPTED, REPEATED = "interrupted", "repetition"
 
 # The first of these arguments that a call has is its main one.
@@ -147,7 +147,7 @@ class View:
     """
 
     model: str = ""
-    binds: bool = True  # whether it binds its thinking to all that stands before it
+    binds: bool = True  # whether it binds its thinking to all that comes before
     system: str = ""
     tools: list[dict[str, Any]] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
@@ -539,7 +539,7 @@ def _is_reinserted(entry: Entry) -> bool:
 
 def shown_blocks(item: Item) -> list[Block]:
     """Return the item's blocks as they are sent: with stubs and shortened inputs in place, and
-    without thinking and signatures where they may not stand."""
+    without thinking and signatures where they are not allowed."""
     if item.source == LOADED_TOOLS and item.stubs:
         return [{"type": "text", "text": text} for text in item.stubs.values()]
     out = []

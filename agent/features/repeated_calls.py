@@ -24,7 +24,7 @@ from ..session.searches import SEARCH_TOOL, is_search, query_of
 MAX_PERIOD = 4  # calls of a cycle
 TIMES_UNTIL_NOTICE = 3  # that the calls were made when the model is told
 MAX_TIMES = 6  # that they are run: then the turn ends if the model was told
-# A call that waits for something, or a tool that is not ours and may act without saying so, may be
+# A call that waits for something, or a tool of others that may act without saying so, may be
 # repeated this many times as often.
 PATIENCE_FACTOR = 5
 WAIT_SECONDS = 5.0  # a call that takes as long waits for something
@@ -181,7 +181,7 @@ def _tool_and_arguments(call: Block | CallMade) -> tuple[str, str]:
 
 
 def _is_foreign(tool: str) -> bool:
-    """Return True for a tool that is not ours, or none at all."""
+    """Return True for a tool of others, or for none at all."""
     return tool == "Mcp" or tool not in TOOL_NAMES
 
 

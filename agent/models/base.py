@@ -26,7 +26,7 @@ class Reply:
 
     content: list[Block]
     # `end_turn`, `tool_use`, `max_tokens`, `refusal`, `pause_turn` (the model goes on by itself),
-    # `model_context_window_exceeded`, or one of ours (`context.view`)
+    # `model_context_window_exceeded`, or one of this program (`context.view`)
     stop_reason: str | None
     usage: Usage
     model: str
@@ -62,7 +62,7 @@ class Abilities:
     # By itself, in the middle of a reply. None: the protocol has it, and the server may not.
     searches_web: bool | None = False
     slots: int = 0  # how many requests its server answers at a time; 0 for many
-    binds_thinking: bool = True  # to all that stands before it, so that no edit may come before
+    binds_thinking: bool = True  # to all that comes before, so that no edit may be made there
 
 
 def abilities_of(id: str) -> Abilities:

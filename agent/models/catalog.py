@@ -51,7 +51,7 @@ DEFAULT_LIMITS = Limits(200_000, None, "default")  # for a model of which nothin
 FILE_NAME = "models.toml"
 MAX_FILE_BYTES = 1 << 20
 
-_added: dict[str, KnownModel] = {}  # that the person's file has
+_added: dict[str, KnownModel] = {}  # that the user's file has
 
 
 @cache
@@ -65,7 +65,7 @@ def known_models() -> dict[str, KnownModel]:
 
 
 def add_models(path: Path) -> None:
-    """Know from now on what a person's file says of models, if there is one. Raises ConfigError."""
+    """Know from now on what a user's file says of models, if there is one. Raises ConfigError."""
     try:
         data = read_below(path.parent, path.name, MAX_FILE_BYTES)
     except OSError:
@@ -135,7 +135,7 @@ def _seconds(value: Any) -> float:
 
 def known_model(model: str) -> KnownModel | None:
     """Return what is known of a model, also of a dated one (`claude-haiku-4-5-20251001`): by a
-    person's file or the table, else by the price data. A model on this machine is free."""
+    user's file or the table, else by the price data. A model on this machine is free."""
     known, id = known_models(), canonical_id(model)
     base, _, date = id.rpartition("-")
     dated = base if len(date) == 8 and date.isdigit() else id

@@ -65,7 +65,7 @@ class ServerGaps:
 
     def learn(self, refusal: RequestRejected, body: Mapping[str, Any]) -> str:
         """Return the gap for which a request with this `body` was refused, known from now on; ""
-        for none, so that the refusal stands. Where the server names nothing, they are tried one
+        for none, so that the refusal remains. Where the server names nothing, they are tried one
         after another until it takes a first request."""
         if refusal.status not in _STATUSES or isinstance(refusal, PromptTooLong):
             return ""
@@ -95,7 +95,7 @@ class ServerGaps:
         return here[0]
 
     def prove(self) -> None:
-        """Note that the server took a request: what was guessed holds."""
+        """Note that the server took a request: the guesses were right."""
         self._is_proved = True
         if self._guessed:
             self._guessed = []

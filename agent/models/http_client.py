@@ -78,7 +78,7 @@ def client_options(address: str) -> dict[str, Any]:
 
 
 def timeout_of(timeouts: Timeouts) -> "httpx2.Timeout":
-    """Return the limits that the client itself holds; those of a reply are held by who reads it."""
+    """Return the limits that the client applies; the reader of a reply applies the others."""
     import httpx2
 
     return httpx2.Timeout(None, connect=timeouts.connect, write=timeouts.between)

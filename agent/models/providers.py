@@ -2,7 +2,7 @@
 
 A model ID is `provider/name`, such as `openrouter/qwen/qwen3-coder`; `name` is what the server is
 sent. An ID whose first part is no provider is a name of the default provider. The rows are those of
-each provider's own documents in November 2026. A person's `providers.toml` adds rows and changes
+each provider's own documents in November 2026. A user's `providers.toml` adds rows and changes
 fields of these.
 """
 
@@ -162,7 +162,7 @@ _BUILT_IN = (
     replace(_local(LOCAL, 0, "LOCAL_API_KEY", slots=1), address=""),
 )  # fmt: skip
 _BY_NAME = {provider.name: provider for provider in _BUILT_IN}
-_changed: dict[str, Provider] = {}  # by the person's file
+_changed: dict[str, Provider] = {}  # by the user's file
 
 
 def providers() -> Mapping[str, Provider]:
@@ -171,7 +171,7 @@ def providers() -> Mapping[str, Provider]:
 
 
 def add_providers(path: Path) -> None:
-    """Know from now on what a person's file says of providers, if there is one. Raises
+    """Know from now on what the user's file says of providers, if there is one. Raises
     ConfigError."""
     import tomllib
 
@@ -216,7 +216,7 @@ def _row(name: str, row: Any) -> Provider:
         given["key_header"] = given["key_header"].lower()
     if given.get("protocol", CHAT) not in (MESSAGES, RESPONSES, CHAT):
         raise ValueError(f"[{name}]: protocol is one of {MESSAGES}, {RESPONSES}, {CHAT}")
-    if "address" in given:  # which is the person's own: nothing is known of it but this file
+    if "address" in given:  # the user's own address, of which only this file says something
         given.setdefault("protocol", known.protocol_elsewhere or known.protocol)
     return replace(known, **given)
 

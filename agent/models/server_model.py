@@ -251,7 +251,7 @@ class ServerModel:
 
     @contextmanager
     def _translated(self, draft: Draft, limit: float) -> Iterator[None]:
-        """Raise a transport's errors as ours, except those that come when the reply is complete."""
+        """Raise errors of a transport as Fault or RequestRejected, unless the reply is complete."""
         import httpx2
 
         try:

@@ -74,7 +74,7 @@ class Wire:
     path: str  # that requests are sent to, behind the base URL
     models_path: str  # where the server lists its models
     gaps: Mapping[str, Gap]  # what servers may lack, in the order in which they are tried
-    parameters: Callable[[Request], dict[str, Any]]  # what a body has beside the conversation
+    parameters: Callable[[Request], dict[str, Any]]  # what a body has in addition to it
     body: Callable[[Request, Mapping[str, Any]], dict[str, Any]]  # the whole, with parameters
     draft: Callable[[Request], Draft]
     headers: Callable[[Request, Mapping[str, Any]], Mapping[str, str]] = _no_headers

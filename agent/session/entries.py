@@ -94,7 +94,7 @@ class Session(Entry):
     branch: str = ""  # of git at `cwd`, "" for none
     version: str
     model: str
-    # How the model's thinking holds: BOUND to all that stands before it, or FREE. "" in older logs,
+    # Whether the model's thinking is BOUND to all that comes before it, or FREE. "" in older logs,
     # where another model, prompt or list of tools left out all earlier thinking for ever.
     thinking: str = ""
     system: str | None = None  # None where it is as before

@@ -1,8 +1,8 @@
 """Summaries of a model that were not usable, in a row.
 
 A model that cannot write a summary costs a long call each time. After two such summaries the ledger
-writes them, until the model changes. The count stands in the entry of the newest summary, so it
-holds after a resume.
+writes them, until the model changes. The newest summary's entry has the count, so a
+resumed session goes on counting.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 The blocks of the neutral form become messages: results are `tool` messages of their own, and images
 of results follow in a `user` message, because a `tool` message takes text only. Text goes as one
 string, which every server takes. Only models whose cache needs marks get lists of parts, always, so
-that a mark never changes what stands before it.
+that a mark never changes what comes before it.
 """
 
 import json

@@ -85,7 +85,7 @@ def _headers(request: Request, body: Mapping[str, Any]) -> dict[str, str]:
 
 def takes_thinking(model: str, effort: str | None = None) -> bool:
     """Return whether a model takes adaptive thinking and an effort. A model of which this is not
-    known may stand behind any server: then only if an effort was set."""
+    known may be on any server: then only if an effort was set."""
     row = known_model(model)
     if (row is None or row.thinking is None) and (found := _CLAUDE.search(model)):
         row = known_model(found[0]) or row

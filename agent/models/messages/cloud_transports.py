@@ -124,7 +124,7 @@ TRANSPORTS = {BEDROCK: BedrockTransport, VERTEX: VertexTransport}
 
 @contextmanager
 def _credentials_told() -> Iterator[None]:
-    """Raise errors of the clouds' libraries as ours."""
+    """Raise errors of the clouds' libraries as errors of this program."""
     try:
         yield
     except _errors() as error:

@@ -1,7 +1,7 @@
 """What servers of the Messages API leave out of it: Ollama, LM Studio, llama.cpp, vLLM, gateways.
 
 Of the public API it is learned that a model takes no images, or that it does not summarise by
-itself; its other refusals are defects of ours.
+itself; its other refusals are defects of this program.
 """
 
 import re

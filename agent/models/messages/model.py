@@ -39,7 +39,7 @@ class MessagesModel(ServerModel):
         learned: Path | None = None,
         shared_wait: SharedWait | None = None,
     ) -> None:
-        """Set the model up without connecting. `environ` holds the variables that the SDK would
+        """Set the model up without connecting. `environ` has the variables that the SDK would
         read, and the file `learned` what servers do not take. See `ServerModel` for the others."""
         endpoint = endpoint_of(id, base_url, environ)
         super().__init__(

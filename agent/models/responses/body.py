@@ -33,8 +33,8 @@ PDF_NAME = "document.pdf"  # the API wants a name for a file
 
 
 def parameters(request: Request) -> dict[str, Any]:
-    """Return what a body has beside the conversation. Models that do not reason, and servers that
-    do not know a parameter, say so (`gaps`)."""
+    """Return what a body has in addition to the conversation. Models that do not reason, and
+    servers that do not know a parameter, say so (`gaps`)."""
     reasoning = {"effort": request.effort} if request.effort is not None else {}
     if request.thinking:
         reasoning["summary"] = "auto"
