@@ -43,6 +43,7 @@ from .options import (
 )
 from .plugin import plugin
 from .preserve import preserve, rules
+from .proxy import proxy
 from .recover import recover
 from .replay import replay
 from .sessions import sessions
@@ -322,6 +323,7 @@ for _command in (
     extensions,
     models,
     fleet,
+    proxy,
 ):
     main.add_command(_command)
 

@@ -97,6 +97,9 @@ class Session(Entry):
     # Whether the model's thinking is BOUND to all that comes before it, or FREE. "" in older logs,
     # where another model, prompt or list of tools left out all earlier thinking for ever.
     thinking: str = ""
+    # Of a session of the proxy: `protocol` and `upstream` of the client's requests, its name as
+    # `agent`, and the digest of its `first` message. {} for all others.
+    client: dict[str, Any] = field(default_factory=dict)
     system: str | None = None  # None where it is as before
     own_prompt: str | None = None  # the part of it that the person wrote in place of ours
     tools: list[dict[str, Any]] | None = None  # None where they are as before
@@ -388,7 +391,8 @@ _SHAPES: dict[str, tuple[type, ...]] = {
         _NUMBER,
     ),
     **dict.fromkeys(
-        ("usage", "broken", "details", "document", "probes", "data", "compaction", "request"),
+        ("usage", "broken", "client", "details", "document", "probes", "data", "compaction",
+         "request"),
         (dict,),
     ),
     **dict.fromkeys(("targets", "covers", "keep", "files", "resolved", "superseded"), (list,)),

@@ -131,6 +131,11 @@ class LogFile:
         self._release()
         self._refusal = self._refusal if self.refusal else CLOSED_REFUSAL
 
+    def release(self) -> None:
+        """Let other processes write until the next line is written here. Where one has, that line
+        is refused."""
+        self._release()
+
     def _release(self) -> None:
         for fd in (self._fd, self._lock):
             if fd is not None:

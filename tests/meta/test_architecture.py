@@ -23,7 +23,8 @@ NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 
 MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
-MAX_BROAD_EXCEPTS = 3  # one around each: a turn, code of tools and extensions, the command line
+# One around each: a turn, code of tools and extensions, the command line, what the proxy adds.
+MAX_BROAD_EXCEPTS = 4
 MAX_MODULES_BESIDE_ROOMS = 6
 
 # Which modules may import a library: one room, or the modules named.
@@ -38,7 +39,10 @@ LIBRARY_USERS = {
     "httpx2": (
         "agent.models",
         "agent.extensions.mcp",
+        "agent.proxy",
     ),
+    "starlette": ("agent.proxy",),
+    "uvicorn": ("agent.proxy.serve",),
     "mcp": ("agent.extensions.mcp",),
     "acp": ("agent.ui.acp",),
     "mcp_types": ("agent.extensions.mcp",),
@@ -72,7 +76,7 @@ WITHOUT_TEST_FILE = {
     "library": "agent result",
     "models": "base probe refusals retry",
     "replay": (
-        "builder charts codex ctxagent host json measures opencode parallel results tool_names"
+        "builder charts codex ctxagent json measures opencode parallel results tool_names"
     ),
     "security": "bubblewrap home_paths planted redaction sandbox_paths secret_shapes",
     "system": "child git_links process_table safe_open",
@@ -212,7 +216,7 @@ def test_few_modules_stand_beside_the_rooms() -> None:
 
 
 @pytest.mark.slow
-def test_at_most_three_broad_excepts() -> None:
+def test_few_broad_excepts() -> None:
     broad = [f"{name}:{at}" for name, found in facts().items() for at in found.broad_excepts]
     assert len(broad) <= MAX_BROAD_EXCEPTS, broad
 

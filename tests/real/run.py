@@ -41,7 +41,7 @@ WINDOW = 8_192  # of the model
 RUN_S = 400.0  # bound of one run; on idle cores the slowest takes a quarter
 MAX_REPEATS = 6  # identical calls with identical results in a row, before the turn ends
 MAX_SUMMARY_CALLS = 2  # of the model, for one compaction
-RECORDED_TOKENS = 5_000  # of a recorded session, before its summary
+RECORDED_TOKENS = 3_300  # of a recorded session, before its summary
 MIN_STEPS = 8  # of it, messages and replies
 SESSIONS = 5
 TASKS = {
@@ -375,7 +375,7 @@ def main() -> int:
     ):
         model, variable, end = PROTOCOLS[given.protocol]
         flags = [
-            "--model", model, "--preset", given.preset, "--max-tokens", "200", "--max-turns", "8",
+            "--model", model, "--preset", given.preset, "--max-tokens", "160", "--max-turns", "6",
             "--permission-mode", "sandboxed", "-c", "permissions.sandboxed=allow",
         ]  # fmt: skip
         desk = Desk(Place(Path(folder)), flags, {variable: f"{url}{end}"})

@@ -9,7 +9,7 @@ could not be sent back, are replaced.
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,11 @@ class ResponseDraft:
     @property
     def stopped(self) -> bool:
         return self.complete
+
+    @property
+    def items(self) -> Sequence[ResponseItem]:
+        """The items that are done, as the server sent them."""
+        return [*self._items.values()]
 
     def take(self, event: dict[str, Any]) -> Iterator[Delta]:
         """Add one event. See `wire.Draft`."""

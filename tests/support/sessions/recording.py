@@ -91,7 +91,7 @@ def play(
     terms = Terms("strict", policy, "claude-sonnet-5", window, "", (), writer=writer)
     player = Strict(recording, terms, folder, summary_every=summary_every)
     run = asyncio.run(player.run())
-    return Played(run, player.host.path, player.context(), player.host.view)
+    return Played(run, player.host.log.path, player.context(), player.host.view)
 
 
 def made(calls: int = 120) -> Recording:

@@ -1,0 +1,1 @@
+"""The context engine as a proxy between another agent and its model."""

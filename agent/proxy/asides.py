@@ -1,0 +1,36 @@
+"""Requests of known clients that are no part of the main line of a conversation.
+
+They have the history and one more text of the user. After them the client goes on as if they had
+not been sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .bodies.base import Json, text_of
+
+AsideKind = Literal["question", "compaction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """What identifies a kind of aside."""
+
+    client: str
+    kind: AsideKind
+    phrase: str  # in the last message
+
+
+ASIDES = (
+    Aside("Claude Code", "compaction", "create a detailed summary of the conversation so far"),
+    Aside("codex", "compaction", "CONTEXT CHECKPOINT COMPACTION"),
+)
+
+
+def aside_of(messages: Sequence[Json]) -> AsideKind | None:
+    """Return the kind of aside that a request is; None for the main line."""
+    if not messages or messages[-1].get("role") != "user":
+        return None
+    text = text_of(messages[-1].get("content"))
+    return next((aside.kind for aside in ASIDES if aside.phrase in text), None)

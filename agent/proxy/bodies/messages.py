@@ -1,0 +1,154 @@
+"""Bodies of the Messages API."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...context.view import THINKING
+from ...models.messages.draft import ReplyDraft
+from ...models.providers import MESSAGES
+from ...models.wire import Draft
+from ...session.entries import Block
+from .base import (
+    BodyPiece,
+    BodyPlace,
+    Edits,
+    Json,
+    Preamble,
+    ServerReply,
+    is_client_text,
+    replaced_inputs,
+    unmarked,
+)
+
+MAX_MARKS = 4  # that the API takes in a request
+
+
+class MessagesBody:
+    """See `base.BodyFormat`."""
+
+    name, path = MESSAGES, "/messages"
+
+    def messages(self, body: Json) -> list[Json] | None:
+        found = body.get("messages")
+        return found if isinstance(found, list) else None
+
+    def preamble(self, body: Json) -> Preamble:
+        system = body.get("system") or ""
+        if isinstance(system, list):
+            system = "\n\n".join(str(block.get("text", "")) for block in system)
+        return Preamble(system, unmarked(body.get("tools") or []))
+
+    def pieces(self, messages: Sequence[Json], start: int) -> Iterator[BodyPiece]:
+        for index in range(start, len(messages)):
+            role, content = messages[index]["role"], messages[index]["content"]
+            whole = isinstance(content, str)
+            blocks = [{"type": "text", "text": content}] if whole else unmarked(content)
+            places = [BodyPlace(index, None if whole else n) for n in range(len(blocks))]
+            if role == "assistant":
+                yield BodyPiece("reply", blocks, tuple(places))
+            elif role in ("user", "system"):
+                yield from _user_pieces(blocks, places, by_client=role == "system")
+            else:
+                raise ValueError(f"a message with the role {role!r}")
+
+    def edited(self, body: Json, edits: Edits, skip: int) -> Json:
+        messages = [*body["messages"]]
+        for index in {place.message for place in (*edits.results, *edits.inputs, *edits.dropped)}:
+            messages[index] = _edited_message(messages[index], index, edits)
+        kept = [message for message in messages[edits.start :] if message["content"]]
+        if edits.head:
+            kept.insert(0, {"role": "user", "content": edits.head})
+        return {**body, "messages": kept}
+
+    def with_question(self, body: Json, question: str) -> Json:
+        *before, last = body["messages"]
+        asked = {"type": "text", "text": question}
+        if last["role"] != "user":
+            return {**body, "messages": [*before, last, {"role": "user", "content": [asked]}]}
+        content = last["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        return {**body, "messages": [*before, {**last, "content": [*blocks, asked]}]}
+
+    def alone(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
+        content = [{"type": "text", "text": text} for text in texts]
+        kept = {name: value for name, value in body.items() if name in ("model", "stream")}
+        return {
+            **kept,
+            "max_tokens": max_tokens,
+            "messages": [{"role": "user", "content": content}],
+        }
+
+    def output_room(self, body: Json) -> int:
+        given = body.get("max_tokens")
+        return given if isinstance(given, int) else 0
+
+    def has_marks(self, body: Json) -> bool:
+        if "cache_control" in body:
+            return True
+        parts = [body.get("system"), body.get("tools")]
+        parts += [message.get("content") for message in body["messages"][-MAX_MARKS:]]
+        return any(
+            isinstance(block, dict) and "cache_control" in block
+            for part in parts
+            if isinstance(part, list)
+            for block in part
+        )
+
+    def draft(self, body: Json) -> Draft:
+        return ReplyDraft(str(body.get("model", "")))
+
+    def reply(self, draft: Draft) -> ServerReply:
+        found = draft.reply()
+        return ServerReply(found.content, found.usage, found.stop_reason, found.message_id)
+
+
+def _user_pieces(
+    blocks: list[Block], places: list[BodyPlace], *, by_client: bool
+) -> Iterator[BodyPiece]:
+    """Yield the pieces of a message of the user: each result, and the words between them."""
+    words: list[tuple[Block, BodyPlace]] = []
+    mine = False
+
+    def said() -> Iterator[BodyPiece]:
+        if words:
+            content = [block for block, _ in words]
+            yield BodyPiece("words", content, tuple(p for _, p in words), by_client=mine)
+            words.clear()
+
+    for block, place in zip(blocks, places, strict=True):
+        if block.get("type") == "tool_result":
+            yield from said()
+            content = block.get("content", "")
+            yield BodyPiece(
+                "result",
+                content if isinstance(content, str | list) else "",
+                (place,),
+                call=str(block.get("tool_use_id")),
+                is_error=block.get("is_error") is True,
+            )
+            continue
+        is_mine = by_client or is_client_text(str(block.get("text", "")))
+        if is_mine is not mine:
+            yield from said()
+        mine = is_mine
+        words.append((block, place))
+    yield from said()
+
+
+def _edited_message(message: Json, index: int, edits: Edits) -> Json:
+    content: list[Any] = []
+    given = message["content"]
+    if isinstance(given, str):
+        return message
+    for number, block in enumerate(given):
+        place = BodyPlace(index, number)
+        if place in edits.dropped:
+            continue
+        if place in edits.results:
+            block = {**block, "content": edits.results[place]}
+        elif place in edits.inputs:
+            block = {**block, "input": replaced_inputs(block["input"], edits.inputs[place])}
+        content.append(block)
+    while content and content[-1].get("type") in THINKING:
+        content.pop()  # the API takes no message that ends so
+    return {**message, "content": content}

@@ -1,0 +1,251 @@
+"""Finds the session that a request continues, or begins one.
+
+A session is recognised by its history alone: the messages of the request begin with those of the
+session. A request that leaves the history of a session continues a fork of it.
+"""
+
+import json
+import os
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ..compaction.policy import Policy
+from ..context.view import fold
+from ..models.catalog import DEFAULT_LIMITS, known_limits
+from ..security.redaction import redaction_for
+from ..session.conversation import conversation_text
+from ..session.entries import Assistant, Entry, Note
+from ..session.log import Entries, Log
+from ..session.store import Project
+from .bodies.base import BodyFormat, Json, Preamble
+from .host import ProxyHost
+from .session import LEFT_ALONE, PROXY_TOPIC, Batch, Digests, ProxySession, batches_of
+
+MAX_OPEN_SESSIONS = 64
+MAX_SEARCHED_LOGS = 200  # of a project, newest first, for sessions of earlier processes
+MAX_READ_LOGS = 8  # with the same first message, newest first
+MAX_SIGHTINGS = 256  # of conversations without tools that have not been continued yet
+_HEAD_BYTES = 4_096  # of a log, which have the client that its session is of
+_CLIENT = re.compile(rb'"client": (\{[^{}]*\})')
+_NOT_OF_MODEL = ("user", "system", "developer", "tool")  # roles
+
+
+@dataclass
+class Conversations:
+    """The sessions of one proxy."""
+
+    project: Project
+    policy: Policy
+    summaries: bool = True
+    window: int | None = None  # tokens, where the user gives it
+    open: list[ProxySession] = field(default_factory=list)  # the one that was used last at the end
+    _sightings: deque[list[str]] = field(default_factory=lambda: deque(maxlen=MAX_SIGHTINGS))
+    _closed: dict[str, list[Path]] = field(default_factory=dict)  # by first message, newest first
+
+    def __post_init__(self) -> None:
+        for log in self.project.logs()[:MAX_SEARCHED_LOGS]:
+            if first := _first_of(log):
+                self._closed.setdefault(first, []).append(log)
+
+    async def find(
+        self, format: BodyFormat, messages: Sequence[Json], preamble: Preamble, model: str,
+        client: Mapping[str, Any],
+    ) -> ProxySession | None:  # fmt: skip
+        """Return the session that a request continues, a fork of one, or a new one; None for a
+        request that is not recorded. Raises CtxagentError."""
+        digests = Digests(messages)
+        found = self._next_of_open(format, digests, preamble)
+        if found is None and _has_reply(messages):
+            found = self._next_of_logs(format, digests, model)
+        if found is None and (preamble.tools or self._was_seen(digests)):
+            client = {**client, "first": digests.of(0)}
+            found = self._session(format, Log(self.project.new_log()), model, client)
+        if found is None:
+            return None
+        if found in self.open:
+            self.open.remove(found)
+        self.open.append(found)
+        idle = [session for session in self.open if not session.lock.locked()]
+        for oldest in idle[:-MAX_OPEN_SESSIONS]:
+            await self._close(oldest)
+        return found
+
+    def beside(
+        self, format: BodyFormat, messages: Sequence[Json]
+    ) -> tuple[ProxySession, int] | None:
+        """Return the open session of which a request has the most, and how many messages."""
+        digests = Digests(messages)
+        found = [(s, s.common(digests)) for s in self._open(format)]
+        best = max(found, key=lambda each: each[1], default=None)
+        return best if best and best[1] else None
+
+    @asynccontextmanager
+    async def consistent(self, session: ProxySession) -> AsyncIterator[None]:
+        """Let go of a session when the block fails: the log alone says then what was recorded."""
+        with ExitStack() as undo:
+            undo.callback(self._forget, session)
+            yield
+            undo.pop_all()
+
+    async def close(self) -> None:
+        """Close all sessions."""
+        for session in [*self.open]:
+            await self._close(session)
+
+    # The search
+
+    def _open(self, format: BodyFormat) -> Iterator[ProxySession]:
+        """Yield the open sessions of a protocol, newest first. One whose log another process has
+        changed is opened again when it is continued."""
+        for session in [*reversed(self.open)]:
+            log = session.host.log
+            if log.last_seq and log.unchanged_state is None:
+                self._forget(session)
+            elif session.format is format:
+                yield session
+
+    def _next_of_open(
+        self, format: BodyFormat, digests: Digests, preamble: Preamble
+    ) -> ProxySession | None:
+        """Return the open session that a request continues."""
+        for session in self._open(format):
+            count = session.common(digests)
+            if count < len(session.known) or not session.is_followed_by(digests.messages):
+                continue
+            view = session.host.view
+            is_same = (preamble.system, preamble.tools) == (view.system, view.tools)
+            if is_same or _has_reply(digests.messages[:count]):
+                return session
+        return None
+
+    def _next_of_logs(
+        self, format: BodyFormat, digests: Digests, model: str
+    ) -> ProxySession | None:
+        """Return the session of an earlier process that a request continues, or a fork of the
+        session that has most of it."""
+        opened = {session.host.log.path for session in self.open}
+        paths = [s.host.log.path for s in self._open(format) if s.common(digests)]
+        paths += self._closed.get(digests.of(0), [])[:MAX_READ_LOGS]
+        best: tuple[int, int, Path] | None = None
+        for path in paths:
+            entries = [*Entries(path)]
+            batches, pending = batches_of(entries)
+            matched = [*_matching(batches, digests)]
+            count = sum(len(batch.digests) for batch in matched)
+            if not _has_reply(digests.messages[:count]):
+                continue
+            if len(matched) == len(batches) and path not in opened:
+                try:
+                    session = self._resumed(format, path, digests, model)
+                except ValueError:  # a process ended in the middle of the last batch
+                    matched.pop()
+                else:
+                    if session.is_followed_by(digests.messages):
+                        return session
+                    session.host.log.close()
+            upto = batches[len(matched)].before if len(matched) < len(batches) else None
+            if upto is None:
+                upto = pending.seq - 1 if pending else entries[-1].seq
+            if best is None or count > best[0]:
+                best = count, upto, path
+        if best is None:
+            return None
+        fork = self.project.fork(best[2], best[1])
+        return self._resumed(format, fork, digests, model)
+
+    def _was_seen(self, digests: Digests) -> bool:
+        """Return True if messages continue those of an earlier request that was not recorded."""
+        made = [digests.of(index) for index in range(len(digests.messages))]
+        if any(len(seen) < len(made) and made[: len(seen)] == seen for seen in self._sightings):
+            return True
+        self._sightings.append(made)
+        return False
+
+    # Opening and closing
+
+    def _resumed(
+        self, format: BodyFormat, path: Path, digests: Digests, model: str
+    ) -> ProxySession:
+        """Open the log of a session. Raises CtxagentError and ValueError."""
+        log = Log.open(path)
+        with log.closed_on_error():
+            entries = [*log.entries()]
+            session = self._session(format, log, model, {}, entries)
+            session.host.view = fold(entries)
+            for entry in entries:
+                session.host.ledger.add(entry)
+                session.left_alone = session.left_alone or _why_left_alone(entry)
+            batches, session.pending = batches_of(entries)
+            session.resume(digests.messages, batches)
+            session.host.last_call = _last_call(entries)
+        return session
+
+    def _session(
+        self, format: BodyFormat, log: Log, model: str, client: Mapping[str, Any],
+        entries: Sequence[Entry] = (),
+    ) -> ProxySession:  # fmt: skip
+        log.redact = redaction_for(os.environ).clean_entry
+        log.keep_conversation(sum(len(conversation_text(entry)) for entry in entries))
+        host = ProxyHost(log, model, self.window_of(model), summaries=self.summaries)
+        return ProxySession(format, host, self.policy, self.project.cwd, dict(client))
+
+    def window_of(self, model: str) -> int:
+        """Return the context window of a model in tokens."""
+        return self.window or (known_limits(model) or DEFAULT_LIMITS).window
+
+    def _forget(self, session: ProxySession) -> None:
+        """Let go of a session, which may be opened again."""
+        if session in self.open:
+            self.open.remove(session)
+        first = session.known[0].digest if session.known else ""
+        self._closed.setdefault(first, []).insert(0, session.host.log.path)
+        session.host.log.close()
+
+    async def _close(self, session: ProxySession) -> None:
+        await session.engine.close()
+        self._forget(session)
+
+
+def _matching(batches: Sequence[Batch], digests: Digests) -> Iterator[Batch]:
+    """Yield the first batches as long as they are of the same messages as a request."""
+    start = 0
+    for batch in batches:
+        end = start + len(batch.digests)
+        if end > len(digests.messages):
+            return
+        if [digests.of(index) for index in range(start, end)] != batch.digests:
+            return
+        yield batch
+        start = end
+
+
+def _has_reply(messages: Sequence[Json]) -> bool:
+    """Return True if a model has said some of these messages."""
+    return any(message.get("role") not in _NOT_OF_MODEL for message in messages)
+
+
+def _why_left_alone(entry: Entry) -> str:
+    """Return why a session is left alone from an entry on, "" where it says nothing of that."""
+    is_said = isinstance(entry, Note) and entry.topic == PROXY_TOPIC and LEFT_ALONE in entry.data
+    return str(getattr(entry, "text", "")) if is_said else ""
+
+
+def _last_call(entries: Sequence[Entry]) -> float | None:
+    """Return the Unix time of the newest reply."""
+    replies = (e for e in reversed(entries) if isinstance(e, Assistant) and e.purpose == "turn")
+    newest = next(replies, None)
+    return datetime.fromisoformat(newest.at).timestamp() if newest else None
+
+
+def _first_of(log: Path) -> str:
+    """Return the digest of the first message of a client's session, "" for any other session."""
+    with suppress(OSError, ValueError, TypeError), log.open("rb") as file:
+        if found := _CLIENT.search(file.read(_HEAD_BYTES)):
+            return str(json.loads(found[1]).get("first", ""))
+    return ""

@@ -1,0 +1,217 @@
+"""One request of a client: what is recorded of it, what the server gets, and what is made of the
+answer."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from ..errors import ModelError, PromptTooLong
+from ..models.address import host_of
+from ..models.providers import DEFAULT_PROVIDER, MESSAGES, providers
+from ..models.refusals import ServerHints, classify_answer
+from ..models.retry import Fault
+from ..models.sse import parse_events
+from ..models.transport import told_error
+from ..session.entries import End
+from .asides import aside_of
+from .bodies.base import BodyFormat, Json, ServerReply
+from .conversations import Conversations
+from .forward import OPENAI, Headers, Upstream, decoded, read_all
+from .host import EngineQuestion
+from .session import ProxySession
+
+_HINTS = ServerHints("the address of the upstream", "the key of the client")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request of a client as it goes to the server."""
+
+    format: BodyFormat
+    body: Json  # as the client sent it
+    data: bytes  # as the server gets it
+    original: bytes  # as the client sent it
+    session: ProxySession | None = None  # None where the answer is not recorded
+    is_edited: bool = False
+    saved: int = 0  # tokens that the server does not get
+    turn: int = 0  # the newest entry of the session when it was sent
+
+
+@dataclass
+class Exchanges:
+    """The requests of all clients of one proxy."""
+
+    conversations: Conversations
+    upstream: Upstream
+
+    async def prepare(
+        self, format: BodyFormat, data: bytes, url: str, headers: Headers, agent: str
+    ) -> Exchange:
+        """Record what a request says, do what is due, and return what goes to the server. Raises
+        anything for a request that is not understood."""
+        body = json.loads(data)
+        messages = format.messages(body)
+        if messages is None:
+            return Exchange(format, body, data, data)
+        preamble = format.preamble(body)
+        messages = messages[preamble.messages :]
+        aside = aside_of(messages)
+        if aside or not preamble.tools:
+            known = self.conversations.beside(format, messages)
+            if known and (aside or known[0].host.view.tools):
+                return self._aside(*known, body, data, whole=aside != "question")
+        model = model_id(str(body.get("model", "")), format, url)
+        client = {"protocol": format.name, "upstream": host_of(url), "agent": agent}
+        session = await self.conversations.find(format, messages, preamble, model, client)
+        if session is None:
+            return Exchange(format, body, data, data)
+        async with session.lock, self.conversations.consistent(session):
+            host = session.host
+            is_words = session.take(messages, preamble, model)
+            window = self.conversations.window_of(model)
+            host.window_tokens = max(window // 2, window - format.output_room(body))
+            host.is_cached = format.has_marks(body)
+            host.ask = self._asking(session, body, url, headers)
+            await session.decide(turn_start=is_words)
+            sent, is_edited = _edited(session, body, data, len(messages))
+            host.last_call = time.time()
+            saved = session.saved_tokens() if is_edited else 0
+            return Exchange(format, body, sent, data, session, is_edited, saved, host.view.last_seq)
+
+    def preview(self, format: BodyFormat, data: bytes) -> bytes:
+        """Return the request to count tokens of as the server would get its conversation. Nothing
+        is recorded."""
+        body = json.loads(data)
+        messages = format.messages(body)
+        if messages is None:
+            return data
+        known = self.conversations.beside(format, messages[format.preamble(body).messages :])
+        return _edited(known[0], body, data, known[1])[0] if known else data
+
+    async def shorten(self, exchange: Exchange, refusal: PromptTooLong) -> Exchange | None:
+        """Return a smaller form of a request that does not fit the window; None where there is
+        none."""
+        session = exchange.session
+        if session is None or session.left_alone:
+            return None
+        async with session.lock:
+            await session.shorten(refusal)
+            data, is_edited = _edited(session, exchange.body, exchange.data, len(session.known))
+            if len(data) >= len(exchange.data):
+                return None
+            turn = session.host.view.last_seq
+            saved = session.saved_tokens()
+        return replace(exchange, data=data, is_edited=is_edited, saved=saved, turn=turn)
+
+    async def finish(self, exchange: Exchange, data: bytes, headers: Mapping[str, str]) -> None:
+        """Record the answer to a request. Raises ValueError for one that is no reply."""
+        session = exchange.session
+        if session is None:
+            return
+        reply = await read_reply(exchange.format, exchange.body, decoded(data, headers), headers)
+        async with session.lock:
+            is_newest = session.host.view.last_seq == exchange.turn
+            session.finish(reply, exchange.saved, is_newest=is_newest)
+            if reply.stop_reason != "tool_use":
+                session.host.record(End(status="ok"))
+                session.host.log.sync_all()
+
+    def _aside(
+        self, session: ProxySession, count: int, body: Json, data: bytes, *, whole: bool
+    ) -> Exchange:
+        """Return a request beside the main line, with the edits of the main line in its first
+        `count` messages. One that is to have the `whole` history has none if it fits so."""
+        window = session.host.current_window()
+        if whole and window.tokens + session.saved_tokens() < window.full_at:
+            return Exchange(session.format, body, data, data)
+        sent, is_edited = _edited(session, body, data, count)
+        return Exchange(session.format, body, sent, data, is_edited=is_edited)
+
+    def _asking(self, session: ProxySession, body: Json, url: str, headers: Headers) -> Any:
+        """Return what asks the client's model with the client's key."""
+        format = session.format
+
+        async def ask(question: EngineQuestion) -> ServerReply:
+            if question.texts:
+                asked = format.alone(body, question.texts, question.max_tokens)
+            else:
+                count = len(format.messages(body) or ()) - (skip := format.preamble(body).messages)
+                sent = format.edited(body, session.edits(count), skip)
+                asked = format.with_question(sent, question.asked)
+            try:
+                answer = await self.upstream.send("POST", url, headers, dumps(asked))
+                data = decoded(await read_all(answer), answer.headers)
+            except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+                raise ModelError(f"no answer came: {error!r}") from error
+            if answer.status_code >= 300:
+                raise refusal_of(answer.status_code, data, str(body.get("model")), answer.headers)
+            try:
+                return await read_reply(format, asked, data, answer.headers)
+            except ValueError as error:
+                raise ModelError(f"the answer is no reply: {error}") from error
+
+        return ask
+
+
+def model_id(name: str, format: BodyFormat, url: str) -> str:
+    """Return the ID of a model by the address that serves it."""
+    place = urlsplit(url).netloc
+    rows = (row for row in providers().values() if row.address)
+    found = (row.name for row in rows if urlsplit(row.address).netloc == place)
+    default = DEFAULT_PROVIDER if format.name == MESSAGES else OPENAI
+    provider = next(found, default)
+    return name if provider == DEFAULT_PROVIDER else f"{provider}/{name}"
+
+
+def dumps(body: Json) -> bytes:
+    """Return a body as bytes, in the order of its fields."""
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
+        "utf-8", "surrogatepass"
+    )
+
+
+async def read_reply(
+    format: BodyFormat, body: Json, data: bytes, headers: Mapping[str, str]
+) -> ServerReply:
+    """Return the reply that an answer has. Raises ValueError for one that has none."""
+    draft = format.draft(body)
+    if "text/event-stream" in headers.get("content-type", ""):
+
+        async def chunks() -> AsyncIterator[bytes]:
+            yield data + b"\n\n"
+
+        async with aclosing(parse_events(chunks())) as events:
+            async for event in events:
+                for _ in draft.take(event):
+                    pass
+    else:
+        for _ in draft.take_whole(json.loads(data)):
+            pass
+    if not draft.complete:
+        raise ValueError("the reply ended before its end")
+    return format.reply(draft)
+
+
+def _edited(session: ProxySession, body: Json, data: bytes, upto: int) -> tuple[bytes, bool]:
+    """Return a body with the edits of a session in its first messages, and whether there are
+    any."""
+    edits = session.edits(upto)
+    if not edits:
+        return data, False
+    format = session.format
+    return dumps(format.edited(body, edits, format.preamble(body).messages)), True
+
+
+def refusal_of(status: int, data: bytes, model: str, headers: Mapping[str, str]) -> ModelError:
+    """Return the error that an answer is."""
+    words, kind = data.decode(errors="replace"), ""
+    with suppress(ValueError):
+        kind, words = told_error(json.loads(data)) or ("", words)
+    found = classify_answer(status, words, kind=kind, model=model, headers=headers, hints=_HINTS)
+    return ModelError(found.reason, status=status) if isinstance(found, Fault) else found

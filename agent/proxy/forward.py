@@ -1,0 +1,107 @@
+"""Sends requests to the upstream and passes the answers on, byte for byte."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..models.providers import MESSAGES
+
+if TYPE_CHECKING:
+    import httpx2
+
+Headers = Sequence[tuple[str, str]]
+
+OPENAI = "openai"
+UPSTREAMS = {  # by default: of the Messages API, and of the protocols of OpenAI
+    MESSAGES: ("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
+    OPENAI: ("OPENAI_BASE_URL", "https://api.openai.com/v1"),
+}
+CONNECT_S = 30.0
+READABLE = ("gzip", "deflate", "identity")  # encodings of an answer that are read along
+_VERSION = "/v1"
+# That belong to one connection (RFC 9110, 7.6.1).
+_HOP_BY_HOP = {
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
+    "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length", "expect",
+}  # fmt: skip
+
+
+def url_at(base: str, path: str, query: str) -> str:
+    """Return the address of a path at a base URL. Both may have the version of the API."""
+    base = base.rstrip("/")
+    if base.endswith(_VERSION) and (path == _VERSION or path.startswith(f"{_VERSION}/")):
+        path = path.removeprefix(_VERSION)
+    return f"{base}{path}?{query}" if query else f"{base}{path}"
+
+
+def request_headers(given: Headers, *, reads_along: bool) -> list[tuple[str, str]]:
+    """Return the headers of a client as they go on. With `reads_along` the upstream is offered only
+    encodings that can be read."""
+    kept = [(name, value) for name, value in given if name.lower() not in _HOP_BY_HOP]
+    if not reads_along:
+        return kept
+    return [
+        (name, _readable(value) if name.lower() == "accept-encoding" else value)
+        for name, value in kept
+    ]
+
+
+def _readable(value: str) -> str:
+    offered = [part.strip() for part in value.split(",")]
+    return ", ".join(p for p in offered if p.partition(";")[0] in READABLE) or "identity"
+
+
+def answer_headers(response: "httpx2.Response") -> list[tuple[bytes, bytes]]:
+    """Return the headers of an answer as they go to the client."""
+    kept = _HOP_BY_HOP - {"content-length"}
+    return [(n.lower(), v) for n, v in response.headers.raw if n.decode().lower() not in kept]
+
+
+class Upstream:
+    """The connections to all upstreams."""
+
+    def __init__(self) -> None:
+        self._client: httpx2.AsyncClient | None = None
+
+    async def send(
+        self, method: str, url: str, headers: Headers, content: "bytes | AsyncIterator[bytes]"
+    ) -> "httpx2.Response":
+        """Send a request; return the answer, with its body still to come. Raises
+        `httpx2.HTTPError` and `httpx2.InvalidURL`."""
+        import httpx2
+
+        if self._client is None:
+            # A client may think for hours, and an answer may be silent as long.
+            limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
+            timeout = httpx2.Timeout(None, connect=CONNECT_S)
+            self._client = httpx2.AsyncClient(timeout=timeout, limits=limits)
+            self._client.headers.clear()
+        request = self._client.build_request(method, url, headers=[*headers], content=content)
+        return await self._client.send(request, stream=True)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def decoded(data: bytes, headers: Mapping[str, str]) -> bytes:
+    """Return the body of an answer without its encoding. Raises ValueError for one that cannot be
+    read."""
+    encoding = headers.get("content-encoding", "identity").lower()
+    if encoding == "identity":
+        return data
+    if encoding not in READABLE:
+        raise ValueError(f"an answer in the encoding {encoding!r}")
+    try:
+        return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data)
+    except zlib.error as error:
+        raise ValueError(f"an answer that is no {encoding}: {error}") from error
+
+
+async def read_all(response: "httpx2.Response") -> bytes:
+    """Return the whole body of an answer as it came, and close the answer."""
+    try:
+        return b"".join([chunk async for chunk in response.aiter_raw()])
+    finally:
+        await asyncio.shield(response.aclose())

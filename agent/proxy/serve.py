@@ -1,0 +1,96 @@
+"""Runs the proxy in this process."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+
+import uvicorn
+
+from ..compaction.policy import Policy
+from ..errors import UsageError
+from ..session.store import Project
+from .app import Proxy
+from .conversations import Conversations
+from .exchange import Exchanges
+from .forward import UPSTREAMS, Upstream
+
+HOST = "127.0.0.1"
+KEEP_ALIVE_S = 600  # for which an idle connection of a client stays open
+SHUTDOWN_S = 2  # for requests that are under way
+
+
+@dataclass(frozen=True)
+class ProxyOptions:
+    """How a proxy is started."""
+
+    project: Project
+    policy: Policy
+    port: int = 0  # 0 for any that is free
+    upstreams: Mapping[str, str] = field(default_factory=dict)  # given; others are the default
+    summaries: bool = True
+    window: int | None = None
+    report: Callable[[str], None] = lambda text: None
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to the command."""
+        yield
+
+
+def upstreams_of(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the base URLs: those given, then those of the environment, then the default ones."""
+    return {
+        name: given.get(name) or environ.get(variable) or default
+        for name, (variable, default) in UPSTREAMS.items()
+    }
+
+
+@asynccontextmanager
+async def serving(options: ProxyOptions, environ: Mapping[str, str]) -> AsyncIterator[str]:
+    """Serve until the block ends; the value is the address. Raises UsageError for a port that is
+    taken."""
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOST, options.port))
+        except OSError as error:
+            raise UsageError(
+                f"cannot listen on {HOST}:{options.port}: {error.strerror}",
+                hint="Use another --port, or 0 for one that is free.",
+            ) from error
+        address = f"http://{HOST}:{listening.getsockname()[1]}"
+        conversations = Conversations(
+            options.project, options.policy, summaries=options.summaries, window=options.window
+        )
+        upstreams = upstreams_of(options.upstreams, environ)
+        proxy = Proxy(Exchanges(conversations, Upstream()), upstreams, options.report)
+        server = _Server(
+            uvicorn.Config(
+                proxy.app([]),
+                log_level="critical",
+                access_log=False,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=SHUTDOWN_S,
+                server_header=False,
+                date_header=False,
+            )
+        )
+        running = asyncio.ensure_future(server.serve(sockets=[listening]))
+        await server.ready.wait()
+        try:
+            yield address
+        finally:
+            server.should_exit = True
+            await running

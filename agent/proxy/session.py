@@ -1,0 +1,474 @@
+"""One conversation of a client: its log, what its messages became there, and what is edited.
+
+A client sends its whole history each time. `take` records what is new. `edits` names the blocks of
+the client's request that the view has in another form. Nothing else of the request is touched.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..compaction.engine import CompactionEngine
+from ..compaction.layers.demote import REFERENCE_HEADING, demote_to_file
+from ..compaction.layers.truncate import file_sha256
+from ..compaction.policy import Policy
+from ..context import tokens
+from ..context.view import THINKING, Item
+from ..errors import LimitReached, PromptTooLong
+from ..models.catalog import cost
+from ..replay.recording import RecordedCall
+from ..replay.tool_names import TranslatedCall, translate
+from ..session.archive import OFFLOADED, offload
+from ..session.entries import (
+    BOUND,
+    FREE,
+    Assistant,
+    Block,
+    Content,
+    Entry,
+    Note,
+    Session,
+    ToolResult,
+    Usage,
+    User,
+)
+from ..session.store import content_text
+from ..version import __version__
+from .binding import binds_thinking
+from .bodies.base import (
+    BodyFormat,
+    BodyPiece,
+    BodyPlace,
+    Edits,
+    Json,
+    Preamble,
+    ServerReply,
+    is_same,
+    plain,
+)
+from .host import ProxyHost
+
+PROXY_TOPIC = "proxy"  # of notes
+LEFT_ALONE = "left_alone"  # in the data of such a note
+DIGEST_CHARS = 16
+_ID_MARK = "~"  # before what makes the ID of a call unique
+
+
+class Digests:
+    """The digests of a client's messages, made when they are asked for."""
+
+    def __init__(self, messages: Sequence[Json]) -> None:
+        self.messages = messages
+        self._made: dict[int, str] = {}
+
+    def of(self, index: int) -> str:
+        if index not in self._made:
+            self._made[index] = digest_of(self.messages[index])
+        return self._made[index]
+
+
+def digest_of(message: Json) -> str:
+    """Return the digest of what a message says."""
+    text = json.dumps(plain(message), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS]
+
+
+@dataclass(slots=True)
+class Known:
+    """A message of the client that the log has."""
+
+    digest: str
+    message: Json | None = None  # as the client sent it last; None until it has come again
+
+
+@dataclass(slots=True)
+class SentPart:
+    """What the client sent for one entry of the log."""
+
+    places: tuple[BodyPlace, ...]
+    size: int  # estimated tokens, as the client sent it
+    calls: Mapping[str, BodyPlace] = field(default_factory=dict)  # by the log's IDs
+    thinking: tuple[BodyPlace, ...] = ()
+    is_demoted: bool = False  # the log has a reference to a file in its place
+
+
+@dataclass
+class Batch:
+    """The entries that were made of messages which came in one request."""
+
+    digests: list[str]
+    entries: list[Entry]
+    before: int  # the seq of the entry before all of them
+
+
+@dataclass
+class ProxySession:
+    """A conversation that is being recorded."""
+
+    format: BodyFormat
+    host: ProxyHost
+    policy: Policy
+    cwd: Path  # that relative paths of the client are below
+    client: dict[str, Any]  # as the log has it
+    known: list[Known] = field(default_factory=list)
+    parts: dict[int, SentPart] = field(default_factory=dict)  # by seq
+    pending: Assistant | None = None  # a reply that the client has not sent back yet
+    left_alone: str = ""  # why nothing is edited any more
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's IDs
+    _has_reply: bool = False
+
+    def __post_init__(self) -> None:
+        self.engine = CompactionEngine(self.host, self.policy)
+
+    @property
+    def id(self) -> str:
+        return self.host.folder.name
+
+    def common(self, digests: Digests) -> int:
+        """Return how many messages at the beginning are the same as those of a request."""
+        count = 0
+        for known, message in zip(self.known, digests.messages, strict=False):
+            if known.message is not None:
+                is_known = is_same(known.message, message)
+            else:
+                is_known = known.digest == digests.of(count)
+            if not is_known:
+                break
+            count += 1
+        return count
+
+    def is_followed_by(self, messages: Sequence[Json]) -> bool:
+        """Return True if messages that begin with the known ones can be the next request."""
+        if self.pending is None:
+            return True
+        first = next(self.format.pieces(messages, len(self.known)), None)
+        return first is not None and first.kind == "reply" and _is_echo(first, self.pending)
+
+    def take(self, messages: Sequence[Json], preamble: Preamble, model: str) -> bool:
+        """Record what is new in a request; return True if it ends with words of the user."""
+        self._take_preamble(preamble, model)
+        start = len(self.known)
+        for known, message in zip(self.known, messages, strict=False):
+            known.message = message
+        new = [Known(digest_of(message), message) for message in messages[start:]]
+        client: dict[str, Any] = {"messages": [each.digest for each in new]}
+        is_mid_turn = is_words = False
+        for number, piece in enumerate(self.format.pieces(messages, start)):
+            if number == 0 and self.pending is not None:
+                self._match(self.pending, piece)
+                self.pending = None
+                continue
+            is_words = piece.kind == "words" and not piece.by_client
+            is_mid_turn = piece.kind == "result" or (is_mid_turn and piece.kind == "words")
+            self._record(piece, {"client": client}, mid_turn=is_mid_turn)
+            client = {}
+        if not client:
+            self.known += new
+        return is_words
+
+    def resume(self, messages: Sequence[Json], batches: Iterable[Batch]) -> None:
+        """Connect the entries of the log with the messages of the client that they were made of.
+        Raises ValueError where they do not belong together."""
+        for batch in batches:
+            start = len(self.known)
+            end = start + len(batch.digests)
+            pieces = [*self.format.pieces(messages[:end], start)]
+            for entry, piece in zip(batch.entries, pieces, strict=True):
+                self._match(entry, piece)
+            self.known += map(Known, batch.digests, messages[start:end])
+
+    async def decide(self, *, turn_start: bool) -> None:
+        """Let the engine do what is due before a request goes out."""
+        if self.left_alone:
+            return
+        try:
+            await self.engine.before_call(turn_start=turn_start)
+        except LimitReached as error:
+            self.note(error.message)
+
+    async def shorten(self, refusal: PromptTooLong) -> None:
+        """Make the context smaller than a request that the server has refused."""
+        self.host.learn(refusal)
+        with suppress(LimitReached):
+            await self.engine.force_fit()
+
+    def edits(self, upto: int) -> Edits:
+        """Return what the server gets that differs from what the client sent, in its first `upto`
+        messages."""
+        edits, view = Edits(), self.host.view
+        if self.left_alone:
+            return edits
+        if view.summary is not None:
+            stays = (i.seq for i in view.items if i.seq >= view.summary.keep_from)
+            edits.start = next(
+                (self.parts[s].places[0].message for s in stays if s in self.parts), 0
+            )
+        for item in view.items:
+            part = self.parts.get(item.seq)
+            if part is not None and part.places[-1].message >= upto:
+                continue
+            if part is None or part.places[0].message < edits.start:
+                edits.head += [block for block in item.blocks if block.get("type") == "text"]
+            elif item.role == "assistant":
+                self._edit_reply(item, part, edits)
+            elif item.stubs:
+                edits.results[part.places[0]] = next(iter(item.stubs.values()))
+            elif part.is_demoted:
+                edits.results[part.places[0]] = content_text(item.blocks[0]["content"])
+        if edits.head:
+            gone = (part for seq, part in self.parts.items() if view.position(seq) is None)
+            edits.dropped.update(
+                place for part in gone for place in part.places if place.message == edits.start
+            )
+        return edits
+
+    def saved_tokens(self) -> int:
+        """Return how many tokens of the client's request the server does not get."""
+        view, sent = self.host.view, 0
+        for item in view.items:
+            part = self.parts.get(item.seq)
+            is_whole = part is not None and not (item.stubs or item.inputs or part.is_demoted)
+            sent += part.size if part and is_whole else item.size
+        return view.scaled(max(0, sum(part.size for part in self.parts.values()) - sent))
+
+    def finish(self, reply: ServerReply, saved: int, *, is_newest: bool) -> None:
+        """Record a reply of the server. `saved` are the tokens that its request did not have. Of
+        one to an older request only the price counts."""
+        request = {"client": {}, "saved": saved}
+        if is_newest:
+            self.pending = self._record_reply(reply.content, reply, request)
+        else:
+            self._record_reply([], reply, request, purpose="attempt")
+
+    def leave_alone(self, why: str) -> None:
+        """Edit nothing in this session from now on."""
+        self.left_alone = why
+        self.note(f"left alone: {why}", {LEFT_ALONE: True})
+
+    def note(self, text: str, data: Mapping[str, Any] | None = None) -> None:
+        """Record something that neither the client nor the model sees."""
+        self.host.record(Note(topic=PROXY_TOPIC, text=text, data=dict(data or {})))
+
+    # What is recorded
+
+    def _take_preamble(self, preamble: Preamble, model: str) -> None:
+        """Record the prompt, the tools and the model where they are not those of the log."""
+        view = self.host.view
+        is_first = not view.last_seq
+        system = None if preamble.system == view.system and not is_first else preamble.system
+        tools = None if preamble.tools == view.tools and not is_first else preamble.tools
+        self.host.model_id = model
+        if is_first or system is not None or tools is not None or model != view.model:
+            self.host.record(
+                Session(
+                    id=self.id,
+                    cwd=str(self.cwd),
+                    version=__version__,
+                    model=model,
+                    thinking=BOUND if binds_thinking(model) else FREE,
+                    client=self.client if is_first else {},
+                    system=system,
+                    tools=tools,
+                )
+            )
+
+    def _record(self, piece: BodyPiece, details: dict[str, Any], *, mid_turn: bool) -> None:
+        if piece.kind == "reply":
+            reply = ServerReply(piece.blocks, Usage(), None, None)
+            self._match(self._record_reply(piece.blocks, reply, details), piece)
+        elif piece.kind == "result":
+            self._record_result(piece, details)
+        else:
+            entry = self.host.record(
+                User(
+                    content=piece.content,
+                    source="instructions" if piece.by_client else "person",
+                    mid_turn=mid_turn,
+                    details=details,
+                )
+            )
+            self._match(entry, piece)
+
+    def _record_reply(
+        self,
+        content: Sequence[Block],
+        reply: ServerReply,
+        request: dict[str, Any],
+        purpose: str = "turn",
+    ) -> Assistant:
+        """Record a reply with its calls as calls of our tools."""
+        taken, blocks = self.host.view.calls, list[Block]()
+        for block in content:
+            if block.get("type") == "tool_use":
+                id = block["id"]
+                if id in taken:
+                    id = f"{id}{_ID_MARK}{self.host.log.last_seq + 1}"
+                ours = translate(RecordedCall(id, block["name"], block["input"], ""))
+                block = {**block, "id": id, "name": ours.name, "input": ours.input}
+            blocks.append(block)
+        recorded = self.host.record(
+            Assistant(
+                content=blocks,
+                usage=reply.usage.to_json(),
+                stop_reason=reply.stop_reason,
+                model=self.host.model_id,
+                purpose=purpose,
+                message_id=reply.message_id,
+                cost_usd=cost(self.host.model_id, reply.usage) if reply.usage.total else None,
+                request=request,
+            )
+        )
+        assert isinstance(recorded, Assistant)
+        return recorded
+
+    def _record_result(self, piece: BodyPiece, details: dict[str, Any]) -> None:
+        host, text = self.host, _text_of_result(piece.content)
+        call = self._calls.get(piece.call)
+        seq, content, offloaded = host.log.last_seq + 1, piece.content, None
+        ours = TranslatedCall("", {})
+        if call is not None:
+            ours = translate(replace(call, text=text or "", is_error=piece.is_error))
+            details = {**self._details_of(ours), **details}
+        if text is not None:
+            content = text
+            demoted = demote_to_file(
+                text, tool=ours.name or "result", seq=seq, folder=host.folder, policy=self.policy
+            )
+            if demoted is not None:
+                content, offloaded = demoted[0].reference, demoted[1]
+                details["tokens_saved"] = demoted[0].saved
+            elif tokens.estimate(text) > self.policy.clear_above:
+                offloaded = f"{OFFLOADED}/result_{seq}.md"
+                offload(host.folder / offloaded, text)
+        entry = host.record(
+            ToolResult(
+                tool_use_id=call.id if call else piece.call,
+                content=content,
+                is_error=piece.is_error or ours.is_error,
+                details=details,
+                offloaded=offloaded,
+            )
+        )
+        self._match(entry, piece)
+
+    def _details_of(self, call: TranslatedCall) -> dict[str, Any]:
+        """Return the details of a result. What a call left in a file is read from that file now:
+        only what is there may leave the context."""
+        details = dict(call.details)
+        path = details.get("path")
+        if isinstance(path, str):
+            details["path"] = str(self.cwd / path)
+            details.pop("seen", None)
+            is_change = call.name in ("Write", "Edit") and not call.is_error
+            if is_change and (digest := file_sha256(details["path"])):
+                details["seen"] = {"path": details["path"], "sha256": digest}
+        return details
+
+    def _match(self, entry: Entry, piece: BodyPiece) -> None:
+        """Note where the client's request has what an entry was made of."""
+        place = self.host.view.position(entry.seq)
+        item = None if place is None else self.host.view.items[place]
+        is_demoted = isinstance(entry, ToolResult) and _is_reference(entry.content)
+        whole = item is not None and not (is_demoted or item.stubs or item.inputs)
+        blocks = piece.blocks if piece.kind != "result" else [
+            {"type": "tool_result", "content": piece.content}
+        ]  # fmt: skip
+        size = item.size if item and whole else sum(map(tokens.estimate_block, blocks))
+        part = SentPart(piece.places, size, is_demoted=is_demoted)
+        if isinstance(entry, Assistant):
+            part.calls = self._match_calls(entry, piece)
+            part.thinking = tuple(
+                at for block, at in zip(piece.blocks, piece.places, strict=False)
+                if block.get("type") in THINKING
+            )  # fmt: skip
+        elif isinstance(entry, User) and piece.by_client and not self._has_reply:
+            self.host.instructions.append(entry)
+        self.parts[entry.seq] = part
+
+    def _match_calls(self, entry: Assistant, piece: BodyPiece) -> Mapping[str, BodyPlace]:
+        """Return the place of each call of a reply, and remember the calls for their results."""
+        self._has_reply = True
+        ours = [block for block in entry.content if block.get("type") == "tool_use"]
+        theirs = [
+            (block, place)
+            for block, place in zip(piece.blocks, piece.places, strict=False)
+            if block.get("type") == "tool_use"
+        ]
+        found = {}
+        for block, (sent, place) in zip(ours, theirs, strict=False):
+            found[block["id"]] = place
+            self._calls[sent["id"]] = RecordedCall(block["id"], sent["name"], sent["input"], "")
+        return found
+
+    def _edit_reply(self, item: Item, part: SentPart, edits: Edits) -> None:
+        for id, shorter in item.inputs.items():
+            call, place = self.host.view.calls.get(id), part.calls.get(id)
+            if call and place:
+                edits.inputs[place] = {
+                    old: new
+                    for name, old in call.input.items()
+                    if isinstance(old, str) and isinstance(new := shorter.get(name), str)
+                    if new != old
+                }
+        if item.edited and self.host.view.binds:
+            edits.dropped.update(part.thinking)
+
+
+def batches_of(entries: Iterable[Entry]) -> tuple[list[Batch], Assistant | None]:
+    """Return the batches of a session's log, and the reply that is in none yet."""
+    batches: list[Batch] = []
+    pending: Assistant | None = None
+    for entry in entries:
+        client = _client_of(entry)
+        if client is not None and "messages" in client:
+            begun = [pending] if pending else list[Entry]()
+            batches.append(
+                Batch(client["messages"], [*begun, entry], (begun or [entry])[0].seq - 1)
+            )
+            pending = None
+        elif isinstance(entry, Assistant) and client is not None and "saved" in entry.request:
+            pending = entry
+        elif client is not None and batches:
+            batches[-1].entries.append(entry)
+    return batches, pending
+
+
+def _client_of(entry: Entry) -> dict[str, Any] | None:
+    """Return what an entry has of the client's messages; None for one that is not made of them."""
+    if isinstance(entry, User | ToolResult):
+        found = entry.details.get("client")
+    elif isinstance(entry, Assistant) and entry.purpose == "turn":
+        found = entry.request.get("client")
+    else:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _is_echo(piece: BodyPiece, reply: Assistant) -> bool:
+    """Return True if a client sends a reply back, perhaps without its thinking or with other
+    blanks."""
+    return _gist(piece.blocks) == _gist(reply.content)
+
+
+def _gist(blocks: Sequence[Block]) -> tuple[str, int]:
+    text = "".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
+    return "".join(text.split()), sum(b.get("type") == "tool_use" for b in blocks)
+
+
+def _text_of_result(content: Content) -> str | None:
+    """Return the text of a result; None for one that has more than text."""
+    if isinstance(content, str):
+        return content
+    if all(block.get("type") == "text" for block in content):
+        return content_text(content)
+    return None
+
+
+def _is_reference(content: Content) -> bool:
+    return isinstance(content, str) and content.startswith(REFERENCE_HEADING)
