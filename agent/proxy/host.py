@@ -80,7 +80,7 @@ class ProxyHost(BareHost):
         ]
 
     async def ask_model(self, request: Request, purpose: CompactionPurpose) -> Reply:
-        """AskClient the client's model with the client's key, and record the reply. Raises ModelError."""
+        """Ask the client's model with the client's key, and record the reply. Raises ModelError."""
         if self.ask is None:
             raise ModelError(
                 "no request of the client has come yet, so there is no key to ask with"
