@@ -53,6 +53,8 @@ class Proxy:
         """Pass a request on, and its answer back."""
         if (refusal := refused(request)) is not None:
             return refusal
+        if request.headers.get("upgrade", "").lower() == "websocket":
+            return Response(status_code=426)  # clients then use HTTP at once
         format = format_of(request) if request.method == "POST" else None
         url = self.url_of(request, format)
         headers = request_headers(request.headers.items(), reads_along=format is not None)

@@ -22,6 +22,7 @@ class Aside:
     phrase: str  # in the last message
 
 
+COMPACTION_TRIGGER = "compaction_trigger"  # the type of codex's last item for OpenAI's own API
 ASIDES = (
     Aside("Claude Code", "compaction", "create a detailed summary of the conversation so far"),
     Aside("codex", "compaction", "CONTEXT CHECKPOINT COMPACTION"),
@@ -30,7 +31,11 @@ ASIDES = (
 
 def aside_of(messages: Sequence[Json]) -> AsideKind | None:
     """Return the kind of aside that a request is; None for the main line."""
-    if not messages or messages[-1].get("role") != "user":
+    if not messages:
+        return None
+    if messages[-1].get("type") == COMPACTION_TRIGGER:
+        return "compaction"
+    if messages[-1].get("role") != "user":
         return None
     text = text_of(messages[-1].get("content"))
     return next((aside.kind for aside in ASIDES if aside.phrase in text), None)

@@ -85,6 +85,16 @@ class Conversations:
         best = max(found, key=lambda each: each[1], default=None)
         return best if best and best[1] else None
 
+    def repeated(self, format: BodyFormat, messages: Sequence[Json]) -> ProxySession | None:
+        """Return the open session of which a request has only what was sent before: the client
+        tries again, or keeps the cache warm."""
+        digests, count = Digests(messages), len(messages)
+        for session in self._open(format):
+            is_older = len(session.known) > count or session.pending is not None
+            if is_older and session.common(digests) == count and _has_reply(messages):
+                return session
+        return None
+
     @asynccontextmanager
     async def consistent(self, session: ProxySession) -> AsyncIterator[None]:
         """Let go of a session when the block fails: the log alone says then what was recorded."""

@@ -40,7 +40,7 @@ class Exchange:
     session: ProxySession | None = None  # None where the answer is not recorded
     is_edited: bool = False
     saved: int = 0  # tokens that the server does not get
-    turn: int = 0  # the newest entry of the session when it was sent
+    turn: int = 0  # the newest entry of the session when it was sent, 0 for a repeated request
 
 
 @dataclass
@@ -66,6 +66,9 @@ class Exchanges:
             known = self.conversations.beside(format, messages)
             if known and (aside or known[0].host.view.tools):
                 return self._aside(*known, body, data, whole=aside != "question")
+        if repeated := self.conversations.repeated(format, messages):
+            exchange = self._aside(repeated, len(messages), body, data, whole=False)
+            return replace(exchange, session=repeated)
         model = model_id(str(body.get("model", "")), format, url)
         client = {"protocol": format.name, "upstream": host_of(url), "agent": agent}
         session = await self.conversations.find(format, messages, preamble, model, client)

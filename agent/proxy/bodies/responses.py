@@ -30,6 +30,7 @@ _CALLS = {
     "local_shell_call": "action",
     "shell_call": "action",
 }
+OTHER_ITEM = "other_item"  # the type of a block for an item that the log has no form for
 _STATE = ("previous_response_id", "conversation")  # the history is on the server
 
 
@@ -139,14 +140,14 @@ def _words(item: Json, index: int) -> BodyPiece:
 
 
 def _reply_block(item: Json, kind: str) -> Block:
-    """Return an item of a reply as a block of the log; one of an unknown type stays as it is."""
+    """Return an item of a reply as a block of the log; one of another type is kept in a block."""
     if kind == "message":
         return {"type": "text", "text": text_of(item.get("content"))}
     if kind == "reasoning":
         thought = "\n\n".join(text_of(item.get(name)) for name in ("summary", "content"))
         return {"type": "thinking", "thinking": thought.strip(), "signature": ""}
     if kind not in _CALLS:
-        return item
+        return {"type": OTHER_ITEM, "item": item}
     given = item.get(_CALLS[kind])
     if kind == "function_call":
         given = parse_arguments(given) if isinstance(given, str) else None
