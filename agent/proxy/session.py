@@ -122,6 +122,7 @@ class ProxySession:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's IDs
     _has_reply: bool = False
+    _stable_before: int | None = None  # the seq of what is edited now, or may be next
 
     def __post_init__(self) -> None:
         self.engine = CompactionEngine(self.host, self.policy)
@@ -187,10 +188,13 @@ class ProxySession:
         """Let the engine do what is due before a request goes out."""
         if self.left_alone:
             return
+        before = self.host.view.last_seq
         try:
             await self.engine.before_call(turn_start=turn_start)
         except LimitReached as error:
             self.note(error.message)
+        edited = [i.seq for i in self.host.view.items if i.masked_at > before]
+        self._stable_before = edited[0] if edited else self.engine.stable_before()
 
     async def shorten(self, refusal: PromptTooLong) -> None:
         """Make the context smaller than a request that the server has refused."""
@@ -226,6 +230,9 @@ class ProxySession:
             edits.dropped.update(
                 place for part in gone for place in part.places if place.message == edits.start
             )
+        stable = self.parts.get(self._stable_before or 0)
+        if edits and stable is not None and 0 < (message := stable.places[0].message) < upto:
+            edits.mark = message - 1
         return edits
 
     def saved_tokens(self) -> int:

@@ -14,11 +14,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from agents import AGENTS, OURS, TERMS, environ
+from proxies import COMMANDS, PROXIES, through
 from replies import Reply, of_commands, of_recording
 from scripted import TASK, Script, Scripted
 from tree import Tree
@@ -43,8 +45,14 @@ def run(
         tree = Tree()
         script = Script(list(islice(work(files), replies)), options.window, clock=tree.since)
         printed = Path(folder) / "printed"
-        with Scripted(script) as server:
-            start = AGENTS[name](home, server.url, options.window, TASK)
+        agent, _, proxy = name.partition("@")
+        with Scripted(script) as server, ExitStack() as between:
+            url = server.url
+            if proxy:
+                command_of = options.proxy.get(proxy) or COMMANDS[proxy]
+                place = Path(folder)
+                url = between.enter_context(through(proxy, command_of, url, options.window, place))
+            start = AGENTS[agent](home, url, options.window, TASK)
             env = {**environ(home), **start.environ}
             version = _version(command, env, project)
             tree.start([command, *start.arguments], env=env, cwd=project, printed=printed)
@@ -103,16 +111,32 @@ def _cell(value: float | str) -> str:
 def _agent(words: str) -> tuple[str, str]:
     """An agent's name, and its command where one is given."""
     name, _, command = words.partition("=")
-    if name not in AGENTS:
-        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(AGENTS)}")
-    return name, command or (COMMAND if name in OURS else name)
+    agent, _, proxy = name.partition("@")
+    if agent not in AGENTS:
+        raise argparse.ArgumentTypeError(f"{agent!r} is none of {', '.join(AGENTS)}")
+    if proxy and proxy not in PROXIES:
+        raise argparse.ArgumentTypeError(f"{proxy!r} is none of {', '.join(PROXIES)}")
+    return name, command or (COMMAND if agent in OURS else agent)
+
+
+def _proxy(words: str) -> tuple[str, str]:
+    """A proxy's name, and its command."""
+    name, _, command = words.partition("=")
+    if name not in PROXIES or not command:
+        raise argparse.ArgumentTypeError(f"{words!r} is no NAME=PATH of {', '.join(PROXIES)}")
+    return name, command
 
 
 def asked() -> argparse.Namespace:
     words = argparse.ArgumentParser(description="ctxagent and other agents on the same script")
     words.add_argument(
         "--agent", action="append", type=_agent, metavar="NAME[=PATH]",
-        help=f"{', '.join(AGENTS)}; without a path, the command of that name",
+        help=f"{', '.join(AGENTS)}; NAME@PROXY through a proxy; without a path, the command of "
+        "that name",
+    )  # fmt: skip
+    words.add_argument(
+        "--proxy", action="append", type=_proxy, default=[], metavar="NAME=PATH",
+        help=f"the command of a proxy: {', '.join(PROXIES)}",
     )  # fmt: skip
     words.add_argument("--calls", type=int, default=120, help="commands to run")
     words.add_argument("--bytes", type=int, default=12_000, help="output of each, about")
@@ -122,7 +146,9 @@ def asked() -> argparse.Namespace:
     )  # fmt: skip
     words.add_argument("--window", type=int, default=200_000, help="of the model, in tokens")
     words.add_argument("--limit", type=float, default=900.0, help="seconds for each agent")
-    return words.parse_args()
+    given = words.parse_args()
+    given.proxy = dict(given.proxy)
+    return given
 
 
 def works(options: argparse.Namespace) -> Iterator[tuple[str, Work]]:

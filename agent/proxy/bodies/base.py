@@ -81,6 +81,8 @@ class Edits:
     # Messages before the index `start` are left out, and a message of the user has the `head`.
     start: int = 0
     head: list[Block] = field(default_factory=list)
+    # The message that gets one more cache mark, if the protocol has marks and one is left.
+    mark: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self.results or self.inputs or self.dropped or self.head)

@@ -21,6 +21,7 @@ from .base import (
 )
 
 MAX_MARKS = 4  # that the API takes in a request
+MARK = "cache_control"
 
 
 class MessagesBody:
@@ -55,6 +56,8 @@ class MessagesBody:
         messages = [*body["messages"]]
         for index in {place.message for place in (*edits.results, *edits.inputs, *edits.dropped)}:
             messages[index] = _edited_message(messages[index], index, edits)
+        if edits.mark is not None and edits.mark >= edits.start:
+            messages[edits.mark] = _marked(messages[edits.mark], body)
         kept = [message for message in messages[edits.start :] if message["content"]]
         if edits.head:
             kept.insert(0, {"role": "user", "content": edits.head})
@@ -83,16 +86,7 @@ class MessagesBody:
         return given if isinstance(given, int) else 0
 
     def has_marks(self, body: Json) -> bool:
-        if "cache_control" in body:
-            return True
-        parts = [body.get("system"), body.get("tools")]
-        parts += [message.get("content") for message in body["messages"][-MAX_MARKS:]]
-        return any(
-            isinstance(block, dict) and "cache_control" in block
-            for part in parts
-            if isinstance(part, list)
-            for block in part
-        )
+        return MARK in body or any(_marks(body))
 
     def draft(self, body: Json) -> Draft:
         return ReplyDraft(str(body.get("model", "")))
@@ -100,6 +94,27 @@ class MessagesBody:
     def reply(self, draft: Draft) -> ServerReply:
         found = draft.reply()
         return ServerReply(found.content, found.usage, found.stop_reason, found.message_id)
+
+
+def _marks(body: Json) -> Iterator[Json]:
+    """Yield the cache marks of the blocks of a body."""
+    contents = [message.get("content") for message in body["messages"]]
+    for part in (body.get("tools"), body.get("system"), *contents):
+        for block in part if isinstance(part, list) else ():
+            if isinstance(block, dict) and isinstance(mark := block.get(MARK), dict):
+                yield mark
+
+
+def _marked(message: Json, body: Json) -> Json:
+    """Return a message with a mark at its end, like the last one of the body, if there is one left
+    and the message can bear it."""
+    marks, content = [*_marks(body)], message["content"]
+    if not marks or len(marks) >= MAX_MARKS or isinstance(content, str) or not content:
+        return message
+    *before, last = content
+    if last.get("type") in THINKING or MARK in last:
+        return message
+    return {**message, "content": [*before, {**last, MARK: marks[-1]}]}
 
 
 def _user_pieces(

@@ -1,0 +1,70 @@
+"""Proxies between an agent and the server: how each is started."""
+
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from agents import environ
+
+from ctxagent.tests.support.command import COMMAND
+
+START_S = 120.0  # some import much
+
+
+def ctxagent(url: str, port: int, window: int, preset: str = "default") -> list[str]:
+    return ["--preset", preset, "--context-window", str(window),
+            "proxy", "--port", str(port), "--upstream", f"messages={url}"]  # fmt: skip
+
+
+def lean(url: str, port: int, window: int) -> list[str]:
+    return ctxagent(url, port, window, "lean")
+
+
+def headroom(url: str, port: int, window: int) -> list[str]:
+    return ["proxy", "--port", str(port), "--mode", "token", "--no-rate-limit", "--no-telemetry",
+            "--no-subscription-tracking", "--no-http2", "--anthropic-api-url", url]  # fmt: skip
+
+
+PROXIES: Mapping[str, Callable[[str, int, int], list[str]]] = {
+    "proxy": ctxagent,
+    "lean-proxy": lean,
+    "headroom": headroom,
+}
+COMMANDS = {"proxy": COMMAND, "lean-proxy": COMMAND}  # where none is given
+
+
+@contextmanager
+def through(name: str, command: str, url: str, window: int, folder: Path) -> Iterator[str]:
+    """Start a proxy in front of the server at `url`; yield its own address."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    home, printed = folder / "proxy-home", folder / "proxy-printed"
+    (home / "tmp").mkdir(parents=True)
+    with printed.open("wb") as out, subprocess.Popen(
+        [command, *PROXIES[name](url, port, window)], env=environ(home), cwd=home,
+        stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        try:
+            _wait(port, process)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _wait(port: int, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until something listens there."""
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and process.poll() is None:
+        with socket.socket() as asked:
+            if asked.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise SystemExit(f"the proxy on port {port} did not start")
