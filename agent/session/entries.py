@@ -305,7 +305,7 @@ class Note(Entry):
 
     kind: ClassVar[str] = "note"
     # intent, decision, drift, phase, permission, quality, recovery, rewind, agent, killed, task,
-    # title, loop, warning
+    # title, loop, proxy, warning
     topic: str
     text: str
     data: dict[str, Any] = field(default_factory=dict)
