@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,9 +14,12 @@ from .options import ends_process, load, project_of, say
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..config.presets import PresetName
     from ..proxy.serve import ProxyOptions
 
 DEFAULT_PORT = 8765
+# Unless the user chose one: who puts a proxy in front of an agent wants to save.
+PRESET: "PresetName" = "lean"
 
 
 @click.group(invoke_without_command=True)
@@ -76,6 +80,7 @@ def proxy_options(
     from ..compaction.policy import policy_of
     from ..proxy.forward import UPSTREAMS
     from ..proxy.serve import ProxyOptions
+    from ..session.searches import SEARCH_TOOL
 
     given = {}
     for each in upstreams:
@@ -85,9 +90,15 @@ def proxy_options(
             raise UsageError(f"--upstream {each!r} names no server", hint=f"Write {names}.")
         given[name] = url
     loaded = load(options)
+    settings = loaded.settings
+    if loaded.origins["compact.preset"] == "default":
+        settings = replace(settings, compact=replace(settings.compact, preset=PRESET))
+    policy = policy_of(settings)
+    # What the server's own searches found is in replies, which are the client's.
+    tools = tuple(name for name in policy.clear_tools if name != SEARCH_TOOL)
     return ProxyOptions(
         project_of(options, loaded),
-        policy_of(loaded.settings),
+        replace(policy, clear_tools=tools),
         port,
         given,
         summaries=summaries,
