@@ -470,11 +470,12 @@ def _check_summary(summary: Summary) -> str:
 
 
 def _is_whole(text: KeptText | None, result: ViewResult) -> bool:
-    """Return whether a text is all of a result; of an offloaded one, more than its reference."""
+    """Return True if a text is all of a result; of an offloaded one also if it is more than the
+    reference to it."""
     if text is None:
         return False
     shown = content_text(result.block.get("content") or "")
-    return text.is_longer_than(len(shown)) if result.offloaded else text.whole() == shown
+    return (result.offloaded and text.is_longer_than(len(shown))) or text.whole() == shown
 
 
 def _gate_results(document: SummaryDocument, before: Window, after: int) -> dict[str, Any]:
