@@ -39,9 +39,9 @@ LIBRARY_USERS = {
         "agent.models",
         "agent.extensions.mcp",
     ),
-    "mcp": ("agent.extensions.mcp",),
+    "mcp": ("agent.extensions.mcp", "agent.ui.mcp_server"),
     "acp": ("agent.ui.acp",),
-    "mcp_types": ("agent.extensions.mcp",),
+    "mcp_types": ("agent.extensions.mcp", "agent.ui.mcp_server"),
     "anyio": ("agent.extensions.mcp",),
     "git": ("agent.worktree",),
     "tree_sitter": ("agent.permissions.shell.parser",),
@@ -76,7 +76,7 @@ WITHOUT_TEST_FILE = {
     ),
     "security": "bubblewrap home_paths planted redaction sandbox_paths secret_shapes",
     "system": "child git_links process_table safe_open",
-    "tools": ("base download edit_hints function_tool mcp recall ripgrep text web_fetch"),
+    "tools": ("base download edit_hints function_tool mcp recall text web_fetch"),
     "ui": (
         "capabilities command_context completions context cost diffs files headless history "
         "images input_filter input_queue intent jobs keys log markdown_stream menu_rows "
