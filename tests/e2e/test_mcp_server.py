@@ -107,7 +107,7 @@ def serve(
     asyncio.run(run())
 
 
-def test_three_tools_that_only_read_at_a_small_price(place: Place) -> None:
+def test_three_tools_that_only_read(place: Place) -> None:
     found = list[Tool]()
 
     async def act(client: Client) -> None:
@@ -116,7 +116,6 @@ def test_three_tools_that_only_read_at_a_small_price(place: Place) -> None:
     serve(place, act)
     assert [tool.name for tool in found] == ["recall", "search", "session_intent"]
     assert all(tool.annotations and tool.annotations.read_only_hint for tool in found)
-    assert len(json.dumps([tool.model_dump(exclude_none=True) for tool in found])) < 2_500
 
 
 def test_a_text_is_recalled_in_pieces_as_it_was(place: Place) -> None:

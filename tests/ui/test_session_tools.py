@@ -50,6 +50,12 @@ def test_a_subagent_is_a_session_of_its_own(project: Project) -> None:
     assert "one/agents/a1#2" in ask(project, "search", query="subagent")
 
 
+def test_a_passage_names_its_session_also_if_that_is_the_newest(project: Project) -> None:
+    record(project, "one", User(content="hello"))
+    for more in ({}, {"session": "one"}):
+        assert '(whole: {"ref": "one#2"})' in ask(project, "search", query="hello", **more)
+
+
 @pytest.mark.parametrize("name", ["..", "../x", "", ".", "one/..", "/etc", "a\0b", "x" * 5_000])
 def test_no_id_leads_out_of_the_project(project: Project, name: str) -> None:
     record(project, "one", User(content="hello"))
