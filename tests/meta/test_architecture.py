@@ -74,7 +74,7 @@ WITHOUT_TEST_FILE = {
     "replay": (
         "builder charts codex ctxagent host json measures opencode parallel results tool_names"
     ),
-    "security": "bubblewrap home_paths planted redaction sandbox_paths secret_shapes",
+    "security": "bubblewrap home_paths planted sandbox_paths",
     "system": "child git_links process_table safe_open",
     "tools": ("base download edit_hints function_tool mcp text web_fetch"),
     "ui": (
