@@ -9,6 +9,7 @@ from pydantic import Field, WithJsonSchema
 from ..agent.errors import ToolError
 from .base import Brief, Context, Findings, Output, Params, Passage, Tool
 from .read import image_output
+from .system.kept_text import KeptText
 
 MAX_CHARS = 30_000  # characters given at once
 MAX_QUERY_CHARS_SHOWN = 200  # characters of a query that are said again
@@ -61,49 +62,65 @@ class RecallTool(Tool[RecallParams]):
 
 
 def _recalled(params: RecallParams, context: Context) -> Output:
-    return _image(params, context) or _read(params, context)
+    ref = _ref(params)
+    data = context.recall_image(ref)
+    if image := image_of_entry(ref, data) if data else None:
+        return image
+    text = context.recall(ref)
+    if text is None:
+        raise ToolError(f"There is no {ref} with text. A query finds what there is.")
+    return part_of_text(ref, text, params.offset, params.limit)
 
 
 def _ref(params: RecallParams) -> str:
-    ref = str(params.ref).strip()
+    return full_ref(str(params.ref), params.session)
+
+
+def full_ref(ref: str, session: str | None) -> str:
+    """Return a ref with the session that it belongs to, if it names an entry of none."""
+    ref = ref.strip()
     ref = f"#{ref}" if ref.isdecimal() else ref
-    return f"{params.session}{ref}" if params.session and ref.startswith("#") else ref
+    return f"{session}{ref}" if session and ref.startswith("#") else ref
 
 
-def _image(params: RecallParams, context: Context) -> Output | None:
-    """Return the image that a ref names, None where it names none that can be shown."""
-    ref = _ref(params)
-    data = context.recall_image(ref)
+def image_of_entry(ref: str, data: bytes) -> Output | None:
+    """Return the image that a ref names, None for data that cannot be shown; blocking."""
     try:
-        output = image_output(f"the image of {ref}", data, len(data)) if data else None
+        output = image_output(f"the image of {ref}", data, len(data))
     except ToolError:
         return None
     return replace(output, details={"recalled": [ref], **output.details}) if output else None
 
 
-def _read(params: RecallParams, context: Context) -> Output:
-    ref = _ref(params)
-    text = context.recall(ref)
-    if text is None:
-        raise ToolError(f"There is no {ref} with text. A query finds what there is.")
-    part, total = text.part(params.offset, params.limit)
-    if params.offset >= total > 0:
+def part_of_text(ref: str, text: KeptText, offset: int, limit: int) -> Output:
+    """Return `limit` characters of a text from `offset` on, and how to go on. Raises ToolError for
+    an offset behind the end."""
+    part, total = text.part(offset, limit)
+    if offset >= total > 0:
         raise ToolError(f"{ref} has {total:,} characters; the offset is past them.")
-    end = params.offset + params.limit
+    end = offset + limit
     if end < total:
         part += f"\n[{end:,} of {total:,} characters; go on with offset={end}]"
     return Output(part or "[empty]", {"recalled": [ref], "characters": total})
 
 
 def _listed(query: str, findings: Findings, context: Context) -> str:
-    searched = f"Searched: {findings.searched}."
-    if not findings.passages:
-        return (
-            f"Nothing found for {query[:MAX_QUERY_CHARS_SHOWN]!r}. {searched} Try other words or "
-            f"scope=project, or Grep {_archive(context)} for a part of a word."
-        )
-    parts = [f"The best of what was found, in order. {searched}", *map(_shown, findings.passages)]
-    return "\n\n".join(parts)[:MAX_CHARS]
+    if findings.passages:
+        return passages_text(findings)
+    return (
+        f"{nothing_found(query, findings)} Try other words or scope=project, or Grep "
+        f"{_archive(context)} for a part of a word."
+    )
+
+
+def nothing_found(query: str, findings: Findings) -> str:
+    return f"Nothing found for {query[:MAX_QUERY_CHARS_SHOWN]!r}. Searched: {findings.searched}."
+
+
+def passages_text(findings: Findings) -> str:
+    """Return what a search found, each passage with its ref, in at most MAX_CHARS."""
+    head = f"The best of what was found, in order. Searched: {findings.searched}."
+    return "\n\n".join([head, *map(_shown, findings.passages)])[:MAX_CHARS]
 
 
 def _shown(passage: Passage) -> str:

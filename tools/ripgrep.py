@@ -8,7 +8,7 @@ nothing back that is ignored. Patterns are Rust's, and those of PCRE2 where Rust
 import asyncio
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,11 +16,16 @@ from typing import Literal
 
 from .glob_patterns import compile_wildcard
 from .system.child import child, pieces
+from .system.kept_text import KeptText
 from .system.project_files import is_ignored
 
 Mode = Literal["files", "content", "count"]
 
 MAX_LINE_BYTES = 16 << 20  # bytes that are kept of one line; more of it is never looked at
+BLOCK_CHARS = 8 << 20  # of a text that is searched at once
+MAX_OFFSET_BYTES = 32  # of a line that begins with the offset of a match
+MAX_EXCERPT_CHARS = 300  # around a match in a text
+CHARS_BEFORE_MATCH = 100  # of them before the match
 
 _PLACE = re.compile(rb"(\d+)(?::(\d+):|-)")  # a match has a column, a line of context has none
 _UNREADABLE = "(os error "
@@ -65,6 +70,15 @@ class Refused(Exception):
     """ripgrep does not take the pattern or the type; the message says why."""
 
 
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """A match in a text, with the line around it."""
+
+    start: int  # characters of the text before the match
+    excerpt: str
+    excerpt_end: int  # characters of the text before the end of the excerpt
+
+
 Take = Callable[[GrepHit], bool]  # whether to go on
 
 
@@ -95,6 +109,51 @@ async def search_files(program: str, search: Search, take: Take) -> int:
     if code not in (0, 1) and not unreadable:
         raise Refused(" ".join(complaints.split()) or f"ripgrep ended with code {code}")
     return unreadable
+
+
+async def search_text(
+    program: str, pattern: str, text: KeptText
+) -> AsyncGenerator[TextMatch, None]:
+    """Yield the matches in a text, in order. No match goes over the end of a line. Raises Refused,
+    and OSError if ripgrep cannot run."""
+    options = ("--no-config", "--crlf", "--color=never", "--text", "--engine=auto")
+    shown = ("--only-matching", "--byte-offset", "--no-line-number", "--no-filename")
+    argv = (program, *options, *shown, f"--regexp={pattern}", "-")
+    blocks, before = _blocks(text), 0  # characters of the blocks that are done
+    while block := await asyncio.to_thread(next, blocks, ""):
+        data = block.encode("utf-8", "replace")  # one byte for half a surrogate pair
+        async with child(argv, cwd=Path("/"), given=data) as engine:
+            at = start = 0  # the same place, in bytes and in characters of the block
+            async with contextlib.aclosing(pieces(engine.out, b"\n", MAX_OFFSET_BYTES)) as found:
+                async for piece in found:
+                    offset = int(piece.partition(b":")[0])
+                    start += len(data[at:offset].decode("utf-8", "replace"))
+                    at = offset
+                    yield _text_match(block, before, start)
+            code, complaints = await engine.end()
+        if code not in (0, 1):
+            raise Refused(" ".join(complaints.split()) or f"ripgrep ended with code {code}")
+        before += len(block)
+
+
+def _blocks(text: KeptText) -> Iterator[str]:
+    """Yield a text in blocks of whole lines; a line that is longer than a block is cut."""
+    held = ""
+    for piece in text.pieces():
+        held += piece
+        if len(held) >= BLOCK_CHARS:
+            end = held.rfind("\n") + 1 or len(held)
+            yield held[:end]
+            held = held[end:]
+    if held:
+        yield held
+
+
+def _text_match(block: str, before: int, start: int) -> TextMatch:
+    first = max(block.rfind("\n", 0, start) + 1, start - CHARS_BEFORE_MATCH)
+    line_end = block.find("\n", start)
+    last = min(len(block) if line_end < 0 else line_end, first + MAX_EXCERPT_CHARS)
+    return TextMatch(before + start, block[first:last], before + last)
 
 
 def _options(search: Search) -> Iterator[str]:

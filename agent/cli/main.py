@@ -22,6 +22,7 @@ from .extensions import extensions
 from .fleet import fleet
 from .log import log
 from .mcp import mcp
+from .mcp_server import mcp_server
 from .models import models
 from .options import (
     CONVERSATION_FLAGS,
@@ -319,6 +320,7 @@ for _command in (
     doctor,
     replay,
     mcp,
+    mcp_server,
     plugin,
     extensions,
     models,

@@ -28,7 +28,9 @@ from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.scripted import Step
 from ctxagent.agent.prompts import prompt_text
 from ctxagent.agent.session.entries import Usage
+from ctxagent.agent.session.store import Project
 from ctxagent.agent.session.user_messages import LoggedMessage
+from ctxagent.agent.ui.session_tools import ServedSessions, session_tools
 
 from ..support.sessions.conversation import Conversation
 from ..support.sessions.setup import every_tool
@@ -54,10 +56,19 @@ def test_the_tools() -> None:
     check("tools.json", json.dumps(schemas, indent=1, ensure_ascii=False) + "\n")
 
 
-def test_what_every_request_pays_for_is_bounded() -> None:
+def test_the_tools_for_other_agents(tmp_path: Path) -> None:
+    sessions = ServedSessions(Project(tmp_path, tmp_path))
+    schemas = [tool.schema() for tool in session_tools(sessions).values()]
+    check("session-tools.json", json.dumps(schemas, indent=1, ensure_ascii=False) + "\n")
+
+
+def test_what_every_request_pays_for_is_bounded(tmp_path: Path) -> None:
     """By the estimate without a vocabulary, which is the same everywhere."""
     texts = [json.dumps(tool.schema(), ensure_ascii=False) for tool in every_tool(built_in_types())]
     assert sum(map(count_word_classes, [prompt.system_prompt(), *texts])) <= 2_600
+    sessions = ServedSessions(Project(tmp_path, tmp_path))
+    texts = [json.dumps(tool.schema()) for tool in session_tools(sessions).values()]
+    assert sum(map(count_word_classes, texts)) <= 420
 
 
 def test_what_small_models_are_told() -> None:

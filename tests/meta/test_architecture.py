@@ -43,9 +43,9 @@ LIBRARY_USERS = {
     ),
     "starlette": ("agent.proxy",),
     "uvicorn": ("agent.proxy.serve",),
-    "mcp": ("agent.extensions.mcp",),
+    "mcp": ("agent.extensions.mcp", "agent.ui.mcp_server"),
     "acp": ("agent.ui.acp",),
-    "mcp_types": ("agent.extensions.mcp",),
+    "mcp_types": ("agent.extensions.mcp", "agent.ui.mcp_server"),
     "anyio": ("agent.extensions.mcp",),
     "git": ("agent.worktree",),
     "tree_sitter": ("agent.permissions.shell.parser",),
@@ -78,9 +78,9 @@ WITHOUT_TEST_FILE = {
     "replay": (
         "builder charts codex ctxagent json measures opencode parallel results tool_names"
     ),
-    "security": "bubblewrap home_paths planted redaction sandbox_paths secret_shapes",
+    "security": "bubblewrap home_paths planted sandbox_paths",
     "system": "child git_links process_table safe_open",
-    "tools": ("base download edit_hints function_tool mcp recall ripgrep text web_fetch"),
+    "tools": ("base download edit_hints function_tool mcp text web_fetch"),
     "ui": (
         "capabilities command_context completions context cost diffs files headless history "
         "images input_filter input_queue intent jobs keys log markdown_stream menu_rows "

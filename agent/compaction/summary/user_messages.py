@@ -68,10 +68,13 @@ def messages_gone(
 
 def messages_section(messages: Sequence[LoggedMessage], room: int) -> str:
     """Return the section with these messages in about `room` tokens; "" for no messages."""
-    if not messages:
-        return ""
-    shown = _fitted(_first_forms(messages), room)
-    return "\n".join([HEADING, _ABOUT, *_lines(shown, room), _END])
+    lines = message_lines(messages, room)
+    return "\n".join([HEADING, _ABOUT, *lines, _END]) if lines else ""
+
+
+def message_lines(messages: Sequence[LoggedMessage], room: int) -> list[str]:
+    """Return the messages, each in a frame of its own, in about `room` tokens."""
+    return [*_lines(_fitted(_first_forms(messages), room), room)]
 
 
 def section_tokens(messages: Sequence[LoggedMessage], room: int) -> int:

@@ -54,7 +54,12 @@ def _log_and_seq(folder: Path, here: str, ref: int | str) -> tuple[Path | None, 
     if not (seq.isdecimal() and len(seq) <= _MAX_REF_DIGITS and (hash or not session)):
         return None
     own = sessions / here / LOG_NAME  # which needs no look at where it leads
-    return _inside(sessions, sessions / session / LOG_NAME) if session else own, int(seq)
+    return find_session(folder, session) if session else own, int(seq)
+
+
+def find_session(folder: Path, id: str) -> Path | None:
+    """Return the log of a session or subagent of a project, None if there is none."""
+    return _inside(folder / "sessions", folder / "sessions" / id / LOG_NAME)
 
 
 def search_sessions(
@@ -69,7 +74,7 @@ def search_sessions(
     """Find where the words of a query stand. `scope` is "session" for this one, "project" for all
     of the project with this one first, or the id of a session."""
     index = SearchIndex(folder)
-    if scope not in _SCOPES and not _inside(index.sessions, index.sessions / scope / LOG_NAME):
+    if scope not in _SCOPES and not find_session(folder, scope):
         shown_id = scope[:_MAX_SHOWN_ID_CHARS]
         return Findings(searched=f"nothing: no session of this project has the id {shown_id}")
     session = {"session": here, "project": None}.get(scope, scope)

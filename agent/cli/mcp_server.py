@@ -1,0 +1,38 @@
+"""`ctxagent mcp-server`: the recorded sessions of a project, for other agents by MCP."""
+
+import os
+import signal
+import sys
+from typing import Any
+
+import click
+
+from ..errors import UsageError
+from ..version import __version__
+from .options import ends_process, load, project_of
+
+
+@click.command("mcp-server")
+@click.option("--session", "id", metavar="ID", help="Read this session, not the newest one.")
+@click.pass_obj
+@ends_process
+def mcp_server(options: dict[str, Any], id: str | None) -> int:
+    """Serve recall, search and the session intent to another agent, by MCP on stdin and stdout."""
+    import asyncio
+
+    from ..security.redaction import redaction_for
+
+    if sys.stdin is None or sys.stdin.isatty():
+        hint = "Add `ctxagent mcp-server` to the agent's MCP servers; docs/guide/mcp.md."
+        raise UsageError("this is for another agent, which starts it with pipes", hint=hint)
+    loaded = load(options)
+    project = project_of(options, loaded)
+    fixed = None if id is None else project.find_log(id)
+    redaction = redaction_for(os.environ, shapes=loaded.settings.state.redact)
+    from ..ui.mcp_server import serve_sessions
+    from ..ui.session_tools import ServedSessions
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to end
+    sessions = ServedSessions(project, fixed)
+    asyncio.run(serve_sessions(sessions, __version__, redaction.clean_output))
+    return 0

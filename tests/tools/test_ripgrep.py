@@ -1,0 +1,102 @@
+"""The search for a pattern in a text: matches with their offsets in characters."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from ctxagent.tools import ripgrep as module
+from ctxagent.tools.ripgrep import Refused, TextMatch, search_text
+from ctxagent.tools.system.kept_text import KeptText
+from ctxagent.tools.system.programs import ripgrep
+
+PROGRAM = ripgrep(os.environ["PATH"])
+
+
+def matches(pattern: str, text: str | KeptText) -> list[TextMatch]:
+    async def run() -> list[TextMatch]:
+        kept = KeptText(text) if isinstance(text, str) else text
+        return [match async for match in search_text(PROGRAM, pattern, kept)]
+
+    return asyncio.run(run())
+
+
+def offsets(pattern: str, text: str | KeptText) -> list[int]:
+    return [match.start for match in matches(pattern, text)]
+
+
+def test_a_match_has_its_offset_and_its_line() -> None:
+    text = "first line\nsecond line\n"
+    assert matches("line", text) == [
+        TextMatch(6, "first line", 10),
+        TextMatch(18, "second line", 22),
+    ]
+    assert matches("nothing", text) == []
+    assert matches("line", "") == []
+
+
+def test_offsets_are_characters_whatever_stands_before() -> None:
+    text = "é🙂 one\nlone \ud800 and \x00 two, one\r\nthree one"
+    assert offsets("one", text) == [
+        place for place in range(len(text)) if text[place:][:3] == "one"
+    ]
+    assert len(offsets("one", text)) == 4
+    assert offsets(r"two, one$", text) == [text.index("two")]  # \r\n ends a line
+
+
+def test_a_long_line_is_cut_around_its_match() -> None:
+    text = "a" * 1_000 + "HERE" + "b" * 1_000
+    (match,) = matches("HERE", text)
+    assert match.start == 1_000
+    first = match.start - module.CHARS_BEFORE_MATCH
+    assert match.excerpt == text[first : first + module.MAX_EXCERPT_CHARS]
+    assert match.excerpt_end == first + module.MAX_EXCERPT_CHARS
+
+
+def test_every_match_of_a_line_is_given() -> None:
+    assert offsets("ab", "ab ab\nab") == [0, 3, 6]
+    assert offsets("x*", "abc") == [0, 1, 2]  # also one of no characters
+
+
+def test_a_pattern_that_needs_it_is_one_of_pcre2() -> None:
+    assert offsets(r"(?<=port )\d+", "port 80, part 81, port 82") == [5, 23]
+
+
+def test_blocks_have_whole_lines_and_offsets_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BLOCK_CHARS", 100)
+    text = "".join(f"{'é' * (number % 40)} match {number}\n" for number in range(2_000))
+    file = tmp_path / "text"
+    file.write_text(text)
+    kept = KeptText(open_file=lambda: file.open("rb"))
+    found = matches(r"match \d+$", kept)
+    assert [match.start for match in found] == [
+        place for place in range(len(text)) if text.startswith("match", place)
+    ]
+    assert found[-1].excerpt.endswith("match 1999")
+
+
+def test_a_line_longer_than_a_block_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_CHARS", 10)
+    pieces = iter(["0123456789", "match", "\nmatch"])
+    text = KeptText()
+    monkeypatch.setattr(KeptText, "pieces", lambda self: pieces)
+    assert offsets("match", text) == [10, 16]
+
+
+def test_what_ripgrep_does_not_take_is_refused() -> None:
+    with pytest.raises(Refused, match="unclosed group"):
+        matches("((", "text")
+    with pytest.raises(ValueError, match="null byte"):
+        matches("\0", "text")
+
+
+def test_no_ripgrep_is_an_error_of_the_system() -> None:
+    async def run() -> None:
+        async for _ in search_text("/nowhere/rg", "x", KeptText("x")):
+            pass
+
+    with pytest.raises(OSError, match="No such file"):
+        asyncio.run(run())
