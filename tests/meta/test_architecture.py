@@ -75,9 +75,7 @@ WITHOUT_TEST_FILE = {
     "fleet": "attempt places summary",
     "library": "agent result",
     "models": "base probe refusals retry",
-    "replay": (
-        "builder charts codex ctxagent json measures opencode parallel results tool_names"
-    ),
+    "replay": ("builder charts codex ctxagent json measures opencode parallel results tool_names"),
     "security": "bubblewrap home_paths planted sandbox_paths",
     "system": "child git_links process_table safe_open",
     "tools": ("base download edit_hints function_tool mcp text web_fetch"),

@@ -17,8 +17,8 @@ from .base import (
     ServerReply,
     is_client_text,
     replaced_inputs,
-    text_blocks,
     text_of,
+    words,
 )
 
 SYSTEM_ROLES = ("system", "developer")
@@ -56,8 +56,7 @@ class ChatBody:
                 yield BodyPiece("result", text_of(content), places, call=call)
             elif role == "user" or role in SYSTEM_ROLES:
                 mine = role != "user" or is_client_text(text_of(content))
-                given = content if isinstance(content, str) else [*text_blocks(content)]
-                yield BodyPiece("words", given, places * max(1, len(given)), by_client=mine)
+                yield words(content, index, by_client=mine)
             else:
                 raise ValueError(f"a message with the role {role!r}")
 
