@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.policy import DEFAULT
@@ -39,7 +39,7 @@ def test_what_is_not_edited_passes_byte_for_byte(protocol: str, tmp_path: Path) 
         running_proxy(tmp_path, server.url, NOTHING_DUE) as proxy,
     ):
 
-        @settings(max_examples=25)
+        @settings(max_examples=25, phases=[Phase.generate])
         @given(st.integers(0, 2**40))
         def plays(seed: int) -> None:
             rng = random.Random(seed)

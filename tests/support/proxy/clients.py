@@ -193,9 +193,12 @@ def _output(client: Client, turn: Turn, number: int) -> list[Json]:
                       "summary": [{"type": "summary_text", "text": turn.thinking}]})  # fmt: skip
     if turn.text:
         part = {"type": "output_text", "text": turn.text, "annotations": []}
-        items.append({"type": "message", "role": "assistant", "content": [part]})
+        item = {"type": "message", "role": "assistant", "content": [part]}
+        phase = "commentary" if turn.calls else "final_answer"
+        made = {"id": f"msg_{number}", "status": "completed", "phase": phase}
+        items.append(item if client.odd else {**item, **made})
     for call in turn.calls:
-        item: Json = {"type": call.kind, "call_id": call.id}
+        item = {"type": call.kind, "call_id": call.id}
         if call.kind == "function_call":
             item |= {"name": call.name, "arguments": json.dumps(call.input)}
         elif call.kind == "custom_tool_call":
@@ -291,31 +294,32 @@ def _sse(events: Sequence[Json]) -> bytes:
 
 # Scripts by chance
 
-_TEXTS = (
+_PLAIN_TEXTS = (
     "ls",
     "Grüße 🐋",
     'a "quoted" \\ text\n\twith a tab',
     "日本語",
     "x" * 300,
-    "\u2028\u0085",
-    " ",
+    "x" * 900,
 )
+_TEXTS = (*_PLAIN_TEXTS, "\u2028\u0085", " ", "\ud800")
 
 
 def turns_by_chance(rng: random.Random, count: int, task: str, *, odd: bool = True) -> list[Turn]:
     """A script of so many turns, of all shapes that clients have. Without `odd` strict servers take
     it."""
-    turns = []
+    turns: list[Turn] = []
+    texts = _TEXTS if odd else _PLAIN_TEXTS
     for number in range(count):
         last = number == count - 1
         is_said = number == 0 or not turns[-1].calls or (odd and rng.random() < 0.2)
-        words = [f"{rng.choice(_TEXTS)} {number}"] if is_said else []
+        words = [f"{rng.choice(texts)} {number}"] if is_said else []
         if number == 0:
             words = [REMINDER, task]
         elif words and rng.random() < 0.3:
             words.insert(0, f"<system-reminder>{number}</system-reminder>")
         calls = () if last and rng.random() < 0.5 else _calls(rng, number, odd=odd)
-        text = f"{rng.choice(_TEXTS)} said {number}" if not calls or rng.random() < 0.6 else ""
+        text = f"{rng.choice(texts)} said {number}" if not calls or rng.random() < 0.6 else ""
         thinking = f"thought {number}" if odd and rng.random() < 0.4 else ""
         image = bool(words) and rng.random() < 0.15
         turns.append(Turn(tuple(words), image, thinking, text, calls))
@@ -323,11 +327,11 @@ def turns_by_chance(rng: random.Random, count: int, task: str, *, odd: bool = Tr
 
 
 def _calls(rng: random.Random, number: int, *, odd: bool) -> tuple[Called, ...]:
-    calls = []
+    calls, texts = [], _TEXTS if odd else _PLAIN_TEXTS
     for place in range(rng.choice((1, 1, 1, 2, 3))):
         id = f"call_{place}" if odd and rng.random() < 0.2 else f"call_{number}_{place}"
-        given = {"command": rng.choice(_TEXTS), "n": rng.choice((1, 2**70, 1e-7, 1.0, None, True))}
-        result = rng.choice(_TEXTS) * rng.choice((1, 40))
+        given = {"command": rng.choice(texts), "n": rng.choice((1, 2**70, 1e-7, 1.0, None, True))}
+        result = rng.choice(texts) * rng.choice((1, 40, 40))
         kind = (
             rng.choice(("function_call",) * 3 + ("custom_tool_call", "local_shell_call"))
             if odd
@@ -341,10 +345,7 @@ def serialized(rng: random.Random, body: Json) -> bytes:
     """A body as one of many encoders writes it."""
     if rng.random() < 0.3:
         body = dict(sorted(body.items(), reverse=rng.random() < 0.5))
-    text = json.dumps(
-        body,
-        ensure_ascii=rng.random() < 0.5,
-        separators=rng.choice(((",", ":"), (", ", ": "))),
-        indent=rng.choice((None, None, 1)),
-    )
-    return text.encode()
+    is_ascii = rng.random() < 0.5 or "\\ud800" in json.dumps(body)
+    separators = rng.choice(((",", ":"), (", ", ": ")))
+    indent = rng.choice((None, None, 1))
+    return json.dumps(body, ensure_ascii=is_ascii, separators=separators, indent=indent).encode()
