@@ -37,6 +37,7 @@ OF_BLOCK = {
     "tool_use": ("type", "id", "name", "input", "cache_control"),
     "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
 }
+SHELLS = ("bash", "shell", "exec_command")
 OF_TOOL = ("name", "description", "input_schema", "cache_control")
 
 
@@ -79,11 +80,9 @@ class Script:
         if bill.prompt > self.window:
             self.too_long += 1
             return Fail(400, f"prompt is too long: {bill.prompt} tokens > {self.window} maximum")
-        shell = _tool(body, "bash", "shell")
+        if (aside := self.aside(body)) is not None:
+            return aside
         newest = body["messages"][-1]["content"]
-        if shell is None or is_summary_question(newest[-1].get("text", "")):
-            self.summaries += 1
-            return Say(SUMMARY)
         if self.said:
             results = [_text(block) for block in newest if block["type"] == "tool_result"]
             calls = self.replies[self.said - 1].calls
@@ -96,11 +95,23 @@ class Script:
         self.asked += len(reply.calls)
         return Say(reply.text, tools=[_tool_call(call, body) for call in reply.calls])
 
+    def aside(self, body: Body) -> Step | None:
+        """The answer to a request that is no part of the task: one that is for a summary."""
+        newest = body["messages"][-1]["content"][-1]
+        if _tool(body, *SHELLS) and not is_summary_question(newest.get("text", "")):
+            return None
+        self.summaries += 1
+        return Say(SUMMARY)
+
 
 def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
     """Return the call for a tool of this agent, and have its file as it needs it."""
     if isinstance(call, Command):
-        return _required(body, "bash", "shell")["name"], {"command": call.command}
+        tool = _required(body, *SHELLS)
+        schema = tool["input_schema"]
+        name = "cmd" if "cmd" in schema["properties"] else "command"
+        more = {each: "Run it" for each in schema.get("required", ()) if each != name}
+        return tool["name"], {**more, name: call.command}
     call.prepare()
     given: Body = {"path": str(call.file)}
     if isinstance(call, NewContent):
