@@ -187,9 +187,9 @@ def plain_chat(body: Body) -> Body:
         if role in ("system", "developer") and not messages:
             system.append(text)
             continue
-        plain: Body = {"role": role, "content": text or EMPTY}
         if role in ("system", "developer"):
-            plain["role"] = "user"
+            role = "user"
+        plain: Body = {"role": role, "content": text or EMPTY}
         if role == "tool":
             plain["tool_call_id"] = message["tool_call_id"]
         if message.get("tool_calls"):
@@ -200,9 +200,12 @@ def plain_chat(body: Body) -> Body:
             ]  # fmt: skip
             plain["content"] = text or None
         before = messages[-1] if messages else None
-        alike = before is not None and before["role"] == plain["role"] != "tool"
-        if before is not None and alike and not {"tool_calls"} & {*before, *plain}:
-            before["content"] += f"\n\n{plain['content']}"
+        if (
+            before is not None
+            and before["role"] == role != "tool"
+            and "tool_calls" not in before
+        ):
+            before.update(plain, content=f"{before['content']}\n\n{text}")
         else:
             messages.append(plain)
     first = [{"role": "system", "content": "\n\n".join(system)}] if system else []

@@ -38,6 +38,7 @@ OF_BLOCK = {
     "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
 }
 SHELLS = ("bash", "shell", "exec_command")
+PATHS = ("path", "file_path", "filePath")
 OF_TOOL = ("name", "description", "input_schema", "cache_control")
 
 
@@ -110,19 +111,26 @@ def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
         tool = _required(body, *SHELLS)
         schema = tool["input_schema"]
         name = "cmd" if "cmd" in schema["properties"] else "command"
-        more = {each: "Run it" for each in schema.get("required", ()) if each != name}
+        texts = (n for n, given in schema["properties"].items() if given.get("type") == "string")
+        more = {each: "Run it" for each in texts if each in schema.get("required", ())}
         return tool["name"], {**more, name: call.command}
     call.prepare()
-    given: Body = {"path": str(call.file)}
     if isinstance(call, NewContent):
-        return _required(body, "write", "writefile")["name"], {**given, "content": call.content}
+        tool = _required(body, "write", "writefile")
+        return tool["name"], {_path_of(tool): str(call.file), "content": call.content}
     tool = _required(body, "read", "readfile")
+    given: Body = {_path_of(tool): str(call.file)}
     for name in tool["input_schema"]["properties"]:
         if name in ("offset", "line_offset"):
             given[name] = call.first
         elif name in ("limit", "n_lines"):
             given[name] = call.output.count("\n") + 1
     return tool["name"], given
+
+
+def _path_of(tool: Body) -> str:
+    """The name of the argument that is a file's path."""
+    return next(name for name in PATHS if name in tool["input_schema"]["properties"])
 
 
 def _is_whole(call: Call, text: str) -> bool:
