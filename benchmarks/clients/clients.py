@@ -1,7 +1,7 @@
 """How each client is configured and started against a base URL, in an empty home.
 
-Everything is as the client comes, except the address, the model, its window, that no tool call waits
-for a user, and that nobody is called but the server.
+Everything is as the client comes, except the address, the model, its window, that no tool call
+waits for a user, and that nobody is called but the server.
 """
 
 import json

@@ -1,8 +1,8 @@
 """The scripted model and its servers, one for each protocol that the clients speak.
 
-The servers are the strict ones of the tests, and the script is that of `benchmarks/peers`. A request
-of a real client is first brought into the one form that the strict server takes, so that only rules
-that hold for any client are left.
+The servers are the strict ones of the tests, and the script is that of `benchmarks/peers`. A
+request of a real client is first brought into the one form that the strict server takes, so that
+only rules that hold for any client are left.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any
 from scripted import SUMMARY, Script, Scripted
 
 from ctxagent.tests.support.server.chat import ChatServer
-from ctxagent.tests.support.server.loopback import Body, Fail, Say, Server, Step
+from ctxagent.tests.support.server.loopback import Body, Say, Server, Step
 from ctxagent.tests.support.server.responses import ENCRYPTED, ResponsesServer
 
 EMPTY = "(empty)"
@@ -200,11 +200,7 @@ def plain_chat(body: Body) -> Body:
             ]  # fmt: skip
             plain["content"] = text or None
         before = messages[-1] if messages else None
-        if (
-            before is not None
-            and before["role"] == role != "tool"
-            and "tool_calls" not in before
-        ):
+        if before is not None and before["role"] == role != "tool" and "tool_calls" not in before:
             before.update(plain, content=f"{before['content']}\n\n{text}")
         else:
             messages.append(plain)
