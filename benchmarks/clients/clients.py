@@ -13,22 +13,43 @@ from agents import KEY, Start, kimi, pi
 
 CLAUDE_MODEL = "claude-sonnet-4-5"
 OPENAI_MODEL = "gpt-5"
-Parts = Mapping[str, Sequence[str]]
+OTHER_MODEL = "scripted"
+Steps = Sequence[str]  # names of keys, and texts to type, which begin with "="
+
+
+@dataclass(frozen=True, slots=True)
+class InTerminal:
+    """A session in a terminal. `ready` is on the screen when the client can be typed at."""
+
+    arguments: Sequence[str]
+    ready: str
+    rewind: Steps  # to before the second message
+    compact: Steps = ("=/compact", "Enter")
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client. `configure` gets its home, the server's address and the window, and returns its
-    environment; each other field makes the arguments of a start, for a task where it takes one."""
+    """A client. `configure` gets its home, the project, the server's address and the window, and
+    returns its environment; `task` and `again` make the arguments of a start for a task."""
 
     name: str
     protocol: str  # messages, responses or chat
-    configure: Callable[[Path, str, int], Mapping[str, str]]
+    configure: Callable[[Path, Path, str, int], Mapping[str, str]]
     task: Callable[[str], Sequence[str]]
-    again: Callable[[str], Sequence[str]]  # in the newest session
+    again: Callable[[str], Sequence[str]]  # in the newest session, in a new process
+    terminal: InTerminal | None = None
+    has_files: bool = True  # tools that read and write files
+    has_tools: bool = True
 
 
-def _claude(home: Path, url: str, window: int) -> Mapping[str, str]:
+def _claude(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    known = {
+        "hasCompletedOnboarding": True,
+        "customApiKeyResponses": {"approved": [KEY], "rejected": []},
+        "projects": {str(project): trusted},
+    }
+    (home / ".claude.json").write_text(json.dumps(known))
     return {
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": KEY,
@@ -38,14 +59,9 @@ def _claude(home: Path, url: str, window: int) -> Mapping[str, str]:
     }
 
 
-def _claude_words(*more: str) -> Callable[[str], Sequence[str]]:
-    own = ["--model", CLAUDE_MODEL, "--dangerously-skip-permissions"]
-    return lambda task: ["-p", task, *own, *more]
-
-
-def _codex(home: Path, url: str, window: int) -> Mapping[str, str]:
+def _codex(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
     folder = home / ".codex"
-    folder.mkdir(parents=True)
+    folder.mkdir()
     (folder / "config.toml").write_text(
         f"""model = "{OPENAI_MODEL}"
 model_provider = "scripted"
@@ -58,26 +74,23 @@ env_key = "OPENAI_API_KEY"
 wire_api = "responses"
 [analytics]
 enabled = false
+[projects."{project}"]
+trust_level = "trusted"
 """
     )
     return {"CODEX_HOME": str(folder), "OPENAI_API_KEY": KEY}
 
 
-CODEX_FREE = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
-
-
-def _opencode(home: Path, url: str, window: int) -> Mapping[str, str]:
-    limits = {"limit": {"context": window, "output": 32_000}}
-    model = {"name": OPENAI_MODEL, "tool_call": True, **limits}
+def _opencode(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    model = {"tool_call": True, "limit": {"context": window, "output": 32_000}}
     provider = {
         "npm": "@ai-sdk/openai-compatible",
-        "name": "scripted",
         "options": {"baseURL": f"{url}/v1", "apiKey": KEY},
-        "models": {OPENAI_MODEL: model},
+        "models": {OTHER_MODEL: model},
     }
     config = {
         "provider": {"scripted": provider},
-        "model": f"scripted/{OPENAI_MODEL}",
+        "model": f"scripted/{OTHER_MODEL}",
         "autoupdate": False,
         "share": "disabled",
         "permission": "allow",
@@ -90,59 +103,88 @@ def _opencode(home: Path, url: str, window: int) -> Mapping[str, str]:
     }
 
 
-def _aider(home: Path, url: str, window: int) -> Mapping[str, str]:
-    limits = {
+def _aider(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    known = {
         "max_input_tokens": window, "max_output_tokens": 32_000, "max_tokens": 32_000,
         "litellm_provider": "openai", "mode": "chat",
     }  # fmt: skip
     metadata = home / "model.json"
-    metadata.write_text(json.dumps({f"openai/{OPENAI_MODEL}": limits}))
+    metadata.write_text(json.dumps({f"openai/{OTHER_MODEL}": known}))
     return {
         "OPENAI_API_BASE": f"{url}/v1",
         "OPENAI_API_KEY": KEY,
-        "AIDER_MODEL": f"openai/{OPENAI_MODEL}",
+        "AIDER_MODEL": f"openai/{OTHER_MODEL}",
+        "AIDER_EDIT_FORMAT": "diff",
         "AIDER_MODEL_METADATA_FILE": str(metadata),
         "AIDER_ANALYTICS": "false",
         "AIDER_CHECK_UPDATE": "false",
         "AIDER_SHOW_RELEASE_NOTES": "false",
         "AIDER_YES_ALWAYS": "true",
-        "AIDER_GITIGNORE": "false",
+        "AIDER_GIT": "false",
         "LITELLM_LOCAL_MODEL_COST_MAP": "True",
     }
 
 
-def _of(make: Callable[[Path, str, int, str], Start]) -> Callable[..., Mapping[str, str]]:
-    return lambda home, url, window: make(home, url, window, "").environ
+def _peer(make: Callable[[Path, str, int, str], Start]) -> Callable[..., Mapping[str, str]]:
+    """The environment of an agent of `benchmarks/peers`, which is configured as there."""
+    return lambda home, project, url, window: make(home, url, window, "").environ
 
 
+def _before(*flags: str) -> Callable[[str], Sequence[str]]:
+    return lambda task: [*flags, task]
+
+
+_CLAUDE = ("--model", CLAUDE_MODEL)
+_CLAUDE_FREE = (*_CLAUDE, "--dangerously-skip-permissions", "-p")
+_CODEX_FREE = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+_PI = ("--model", "anthropic/claude-sonnet-5")
 CLIENTS = {
     client.name: client
     for client in (
-        Client("claude", "messages", _claude, _claude_words(), _claude_words("--continue")),
+        Client(
+            "claude", "messages", _claude,
+            _before(*_CLAUDE_FREE),
+            _before("--continue", *_CLAUDE_FREE),
+            InTerminal(
+                [*_CLAUDE, "--allowedTools=Bash"],
+                "for shortcuts",
+                ("Escape Escape", "Up", "Enter", "Enter"),
+            ),
+        ),
         Client(
             "codex", "responses", _codex,
-            lambda task: ["exec", *CODEX_FREE, task],
-            lambda task: ["exec", "resume", "--last", *CODEX_FREE, task],
+            _before("exec", *_CODEX_FREE),
+            _before("exec", "resume", "--last", *_CODEX_FREE),
+            InTerminal(
+                [_CODEX_FREE[1]], "for shortcuts", ("Escape", "Escape", "Enter")
+            ),
+            has_files=False,
         ),
         Client(
             "opencode", "chat", _opencode,
-            lambda task: ["run", task],
-            lambda task: ["run", "--continue", task],
+            _before("run"),
+            _before("run", "--continue"),
+            InTerminal([], "Ask anything", ("=/undo", "Enter")),
         ),
         Client(
-            "pi", "messages", _of(pi),
-            lambda task: ["--print", "--model", "anthropic/claude-sonnet-5", task],
-            lambda task: ["--print", "--continue", "--model", "anthropic/claude-sonnet-5", task],
+            "pi", "messages", _peer(pi),
+            _before("--print", *_PI),
+            _before("--print", "--continue", *_PI),
+            InTerminal(
+                [*_PI], "for commands", ("=/tree", "Enter", "=Part 1 is", "Enter", "Enter")
+            ),
         ),
         Client(
-            "kimi", "messages", _of(kimi),
-            lambda task: ["--print", "--prompt", task],
-            lambda task: ["--print", "--continue", "--prompt", task],
+            "kimi", "messages", _peer(kimi),
+            _before("--print", "--prompt"),
+            _before("--print", "--continue", "--prompt"),
+            InTerminal(["--yolo"], "context: 0.0%", ("=/undo", "Enter", "Enter")),
         ),
         Client(
             "aider", "chat", _aider,
-            lambda task: ["--message", task],
-            lambda task: ["--restore-chat-history", "--message", task],
+            _before("--message"),
+            _before("--restore-chat-history", "--message"),
+            has_files=False, has_tools=False,
         ),
     )
 }  # fmt: skip

@@ -6,13 +6,15 @@ only rules that hold for any client are left.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scripted import SUMMARY, Script, Scripted
 
+from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.tests.support.server.chat import ChatServer
 from ctxagent.tests.support.server.loopback import Body, Say, Server, Step
 from ctxagent.tests.support.server.responses import ENCRYPTED, ResponsesServer
@@ -21,37 +23,54 @@ EMPTY = "(empty)"
 ROOM = 32_000  # tokens of a reply, for clients that ask for no limit
 
 
+# What identifies a client's own request for a summary, in its system prompt or its last text.
+COMPACTIONS = (
+    "create a detailed summary of the conversation so far",  # claude
+    "CONTEXT CHECKPOINT COMPACTION",  # codex
+    "context summarization agent",  # opencode
+    "context summarization assistant",  # pi
+    "compacts conversation context",  # kimi
+)
+OURS, OF_CLIENT, QUESTION = "of the proxy", "of the client", "question"
+TITLE = json.dumps({"title": "Scripted"})
+
+
 @dataclass(slots=True)
 class Model(Script):
-    """Plays the replies of the script. `aside_of` names a request that is no part of the main
-    line, and such a request gets a short answer."""
+    """Plays the replies of the script. Requests beside the main line get a short answer."""
 
-    aside_of: Callable[[Body], str] = lambda body: ""
-    asides: dict[str, int] = field(default_factory=dict)  # how many there were of each name
+    has_tools: bool = True  # the client
+    asides: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, body: Body) -> Step:
         return Script.__call__(self, marked(body))  # super() needs arguments in a class with slots
 
     def aside(self, body: Body) -> Step | None:
-        name = self.aside_of(body)
-        if not name:
-            return Script.aside(self, body)
-        self.asides[name] = self.asides.get(name, 0) + 1
-        if name == "compaction":
-            self.summaries += 1
-            return Say(SUMMARY)
-        return Say("A scripted answer.")
+        newest = body["messages"][-1]["content"][-1].get("text", "")
+        system = " ".join(block["text"] for block in body.get("system", ()))
+        if is_summary_question(newest):
+            kind = OURS
+        elif any(phrase in newest or phrase in system for phrase in COMPACTIONS):
+            kind = OF_CLIENT
+        elif self.has_tools and not body.get("tools"):
+            kind = QUESTION
+        else:
+            return None
+        self.asides[kind] += 1
+        return Say(TITLE if kind == QUESTION else SUMMARY)
 
 
 def marked(body: Body) -> Body:
-    """A request with a cache mark on its last block, where the protocol has no marks: such a server
-    caches each prompt by itself."""
+    """A request with a cache mark on each block, where the protocol has no marks: such a server
+    caches every prefix by itself."""
     if "cache_control" in json.dumps(body):
         return body
-    *before, last = body["messages"]
-    *blocks, block = last["content"]
-    block = {**block, "cache_control": {"type": "ephemeral"}}
-    return {**body, "messages": [*before, {**last, "content": [*blocks, block]}]}
+    mark = {"cache_control": {"type": "ephemeral"}}
+    messages = [
+        {**message, "content": [{**block, **mark} for block in message["content"]]}
+        for message in body["messages"]
+    ]
+    return {**body, "messages": messages}
 
 
 @dataclass(slots=True)
