@@ -171,7 +171,7 @@ CLIENTS = {
             _before("--print", *_PI),
             _before("--print", "--continue", *_PI),
             InTerminal(
-                [*_PI], "for commands", ("=/tree", "Enter", "=Part 1 is", "Enter", "Enter")
+                [*_PI], "escape interrupt", ("=/tree", "Enter", "=Part 1 is", "Enter", "Enter")
             ),
         ),
         Client(
