@@ -1,6 +1,6 @@
 """`ctxagent compact`: preview the next compaction of a session, do it, or undo the last one."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..events import Event
     from ..launch import LaunchOptions, SessionChoice
     from ..loop.agent import AgentState
+    from ..session.entries import Entry
 
 ALL = "--all"
 
@@ -146,7 +147,8 @@ async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Want
 
 
 async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "SessionChoice") -> int:
-    """Take back the last compaction; if turns followed it, in a copy that ends where it was."""
+    """Take back the last compaction; if turns followed it, in a copy that ends where it was. The
+    session of another agent goes on as it is: that agent has its whole history."""
     from ..compaction.history import last_acts, person_spoke_since
     from ..launch import SessionChoice
 
@@ -155,7 +157,7 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
         last = last_acts(entries)
         if not last:
             raise CompactionFailed("there is no compaction to take back")
-        if not person_spoke_since(entries, last[-1].seq):
+        if _is_of_client(entries) or not person_spoke_since(entries, last[-1].seq):
             _take_back(agent)
             return 0
         copy = project_of(options).fork(agent.log.path, last[-1].seq).parent.name
@@ -163,6 +165,14 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
         _take_back(agent)
         say("Turns followed the compaction, so this is a copy that ends there.")
     return 0
+
+
+def _is_of_client(entries: "Iterable[Entry]") -> bool:
+    """Return True for a session of the proxy."""
+    from ..session.entries import Session
+
+    first = next(iter(entries), None)
+    return isinstance(first, Session) and bool(first.client)
 
 
 def _take_back(agent: "AgentState") -> None:

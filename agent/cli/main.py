@@ -48,6 +48,7 @@ from .proxy import proxy
 from .recover import recover
 from .replay import replay
 from .sessions import sessions
+from .wrap import wrap
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -326,6 +327,7 @@ for _command in (
     models,
     fleet,
     proxy,
+    wrap,
 ):
     main.add_command(_command)
 

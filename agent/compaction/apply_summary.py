@@ -470,12 +470,11 @@ def _check_summary(summary: Summary) -> str:
 
 
 def _is_whole(text: KeptText | None, result: ViewResult) -> bool:
-    """Return True if a text is all of a result; of an offloaded one also if it is more than the
-    reference to it."""
+    """Return whether a text is all of a result; of an offloaded one, more than its reference."""
     if text is None:
         return False
     shown = content_text(result.block.get("content") or "")
-    return (result.offloaded and text.is_longer_than(len(shown))) or text.whole() == shown
+    return text.is_longer_than(len(shown)) if result.offloaded else text.whole() == shown
 
 
 def _gate_results(document: SummaryDocument, before: Window, after: int) -> dict[str, Any]:

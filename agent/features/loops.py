@@ -10,13 +10,13 @@ import json
 from ...tools.system.shorten import shorten
 from ..context.view import Call
 from ..errors import LimitReached
-from ..events import Accepted, Delta, Retrying, TextDelta, ThinkingDelta
+from ..events import Delta
 from ..loop.feature import Feature, ToolCall, Veto
+from ..loop.repeated_text import RepeatedReply
 from ..loop.session_handle import SessionHandle
 from ..loop.stuck import end_unless_allowed
 from ..session.entries import Entry, User
 from .repeated_calls import MAX_TIMES, RepeatedCalls, Repetition, newest_part
-from .repeated_text import RepeatedText
 
 MAX_READ_ENTRIES = 500  # of the log, for calls before a resume
 MAX_SHOWN_CHARS = 300  # of a call, in the notice
@@ -48,20 +48,11 @@ class LoopsFeature(Feature):
     def __init__(self, handle: SessionHandle) -> None:
         super().__init__(handle)
         self._calls: RepeatedCalls | None = None  # None until the first call of the process
-        self._begin_reply()
-
-    def _begin_reply(self) -> None:
-        self._text, self._thinking = RepeatedText(), RepeatedText()
+        self._reply = RepeatedReply()
 
     def reply_streamed(self, delta: Delta) -> str:
         """Return the text that a reply repeats at its end."""
-        if isinstance(delta, TextDelta):
-            return self._text.add(delta.text)
-        if isinstance(delta, ThinkingDelta):
-            return self._thinking.add(delta.text)
-        if isinstance(delta, Accepted | Retrying):
-            self._begin_reply()
-        return ""
+        return self._reply.add(delta)
 
     def recorded(self, entry: Entry) -> None:
         """Fold a new entry."""

@@ -15,6 +15,7 @@ from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits
 from .budget import BudgetMeter
 from .model_call import BROKEN_ATTEMPT, PartialReply, reply_entry
+from .repeated_text import RepeatedReply
 from .session_record import SessionRecord
 
 MAX_REASON_CHARS = 200  # of a refusal, in the notice about what was learned from it
@@ -88,15 +89,16 @@ class ModelSession:
         request: Request,
         purpose: str,
         emit: Emit = lambda event: None,
-        repeats: Callable[[Delta], str] = lambda delta: "",
+        repeats: Callable[[Delta], str] | None = None,
     ) -> Reply:
         """Send a request, pass the reply's deltas to `emit` and record the reply.
 
         The entry of the reply is recorded at once; after a cancellation, an entry of what had
-        arrived. The reply is stopped once `repeats` returns a text that it repeats. If an attempt
-        breaks off after the server took the request, an entry with its cost
-        is recorded. Raises ModelError and RecordError.
+        arrived. The reply is stopped once `repeats` (by default a `RepeatedReply`) returns a text
+        that it repeats. If an attempt breaks off after the server took the request, an entry with
+        its cost is recorded. Raises ModelError and RecordError.
         """
+        repeats = repeats or RepeatedReply().add
         if purpose == "turn":
             self.last_calls[self.id] = time.time()
             request = replace(request, overload_wait=self.overload_wait)

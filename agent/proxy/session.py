@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ..compaction.engine import CompactionEngine
-from ..compaction.layers.demote import REFERENCE_HEADING, demote_to_file
+from ..compaction.layers.demote import demote_to_file
+from ..compaction.layers.microcompact import KEPT_IN
 from ..compaction.layers.truncate import file_sha256
 from ..compaction.policy import Policy
 from ..context import tokens
@@ -375,8 +376,8 @@ class ProxySession:
                 content, offloaded = demoted[0].reference, demoted[1]
                 details["tokens_saved"] = demoted[0].saved
             elif tokens.estimate(text) > self.policy.clear_above:
-                offloaded = f"{OFFLOADED}/result_{seq}.md"
-                offload(host.folder / offloaded, text)
+                details[KEPT_IN] = f"{OFFLOADED}/result_{seq}.md"
+                offload(host.folder / details[KEPT_IN], text)
         entry = host.record(
             ToolResult(
                 tool_use_id=call.id if call else piece.call,
@@ -405,11 +406,7 @@ class ProxySession:
         """Note where the client's request has what an entry was made of."""
         place = self.host.view.position(entry.seq)
         item = None if place is None else self.host.view.items[place]
-        is_demoted = (
-            isinstance(entry, ToolResult)
-            and _is_reference(entry.content)
-            and entry.content != _text_of_result(piece.content)
-        )
+        is_demoted = isinstance(entry, ToolResult) and entry.offloaded is not None
         whole = item is not None and not (is_demoted or item.stubs or item.inputs)
         blocks = piece.blocks if piece.kind != "result" else [
             {"type": "tool_result", "content": piece.content}
@@ -511,7 +508,3 @@ def _text_of_result(content: Content) -> str | None:
     if all(block.get("type") == "text" for block in content):
         return content_text(content)
     return None
-
-
-def _is_reference(content: Content) -> bool:
-    return isinstance(content, str) and content.startswith(REFERENCE_HEADING)

@@ -54,7 +54,7 @@ def run(
                 url = between.enter_context(through(proxy, command_of, url, options.window, place))
             start = AGENTS[agent](home, url, options.window, TASK)
             env = {**environ(home), **start.environ}
-            version = _version(command, env, project)
+            version = version_of(command, env, project)
             tree.start([command, *start.arguments], env=env, cwd=project, printed=printed)
             status, cpu, wall = tree.end(options.limit)
         answered = len(server.requests) - len(server.rejected)
@@ -85,7 +85,7 @@ def run(
     return figures, wrong
 
 
-def _version(command: str, env: dict[str, str], cwd: Path) -> str:
+def version_of(command: str, env: dict[str, str], cwd: Path) -> str:
     told = subprocess.run(
         [command, "--version"], env=env, cwd=cwd, text=True, check=False,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

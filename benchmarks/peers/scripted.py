@@ -37,6 +37,8 @@ OF_BLOCK = {
     "tool_use": ("type", "id", "name", "input", "cache_control"),
     "tool_result": ("type", "tool_use_id", "content", "is_error", "cache_control"),
 }
+SHELLS = ("bash", "shell", "exec_command")
+PATHS = ("path", "file_path", "filePath")
 OF_TOOL = ("name", "description", "input_schema", "cache_control")
 
 
@@ -79,11 +81,9 @@ class Script:
         if bill.prompt > self.window:
             self.too_long += 1
             return Fail(400, f"prompt is too long: {bill.prompt} tokens > {self.window} maximum")
-        shell = _tool(body, "bash", "shell")
+        if (aside := self.aside(body)) is not None:
+            return aside
         newest = body["messages"][-1]["content"]
-        if shell is None or is_summary_question(newest[-1].get("text", "")):
-            self.summaries += 1
-            return Say(SUMMARY)
         if self.said:
             results = [_text(block) for block in newest if block["type"] == "tool_result"]
             calls = self.replies[self.said - 1].calls
@@ -96,22 +96,41 @@ class Script:
         self.asked += len(reply.calls)
         return Say(reply.text, tools=[_tool_call(call, body) for call in reply.calls])
 
+    def aside(self, body: Body) -> Step | None:
+        """The answer to a request that is no part of the task: one that is for a summary."""
+        newest = body["messages"][-1]["content"][-1]
+        if _tool(body, *SHELLS) and not is_summary_question(newest.get("text", "")):
+            return None
+        self.summaries += 1
+        return Say(SUMMARY)
+
 
 def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
     """Return the call for a tool of this agent, and have its file as it needs it."""
     if isinstance(call, Command):
-        return _required(body, "bash", "shell")["name"], {"command": call.command}
+        tool = _required(body, *SHELLS)
+        schema = tool["input_schema"]
+        name = "cmd" if "cmd" in schema["properties"] else "command"
+        texts = (n for n, given in schema["properties"].items() if given.get("type") == "string")
+        more = {each: "Run it" for each in texts if each in schema.get("required", ())}
+        return tool["name"], {**more, name: call.command}
     call.prepare()
-    given: Body = {"path": str(call.file)}
     if isinstance(call, NewContent):
-        return _required(body, "write", "writefile")["name"], {**given, "content": call.content}
+        tool = _required(body, "write", "writefile")
+        return tool["name"], {_path_of(tool): str(call.file), "content": call.content}
     tool = _required(body, "read", "readfile")
+    given: Body = {_path_of(tool): str(call.file)}
     for name in tool["input_schema"]["properties"]:
         if name in ("offset", "line_offset"):
             given[name] = call.first
         elif name in ("limit", "n_lines"):
             given[name] = call.output.count("\n") + 1
     return tool["name"], given
+
+
+def _path_of(tool: Body) -> str:
+    """The name of the argument that is a file's path."""
+    return next(name for name in PATHS if name in tool["input_schema"]["properties"])
 
 
 def _is_whole(call: Call, text: str) -> bool:

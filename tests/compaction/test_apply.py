@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.compaction.layers.apply import LayerRunner
-from ctxagent.agent.compaction.layers.demote import REFERENCE_HEADING
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
 from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.context.view import View
@@ -88,11 +87,11 @@ def test_results_that_the_model_has_answered_stay(talk: Conversation) -> None:
 
 
 def test_a_result_in_a_file_loses_its_preview(talk: Conversation) -> None:
-    reference = f"{REFERENCE_HEADING}\n**File:** x\n" + "> preview of it\n" * 900
+    reference = "**File:** x\n" + "> preview of it\n" * 900
     read(talk, reference, words(900), offloaded="offloaded/x.md")
     layers(talk).demote_together()
     assert masked(talk)[0]
-    assert talk.of(Mask)[0].targets[0]["stub"].startswith(f"{REFERENCE_HEADING}\n**File:** x")
+    assert talk.of(Mask)[0].targets[0]["stub"].startswith("**File:** x")
     assert "preview" not in talk.of(Mask)[0].targets[0]["stub"]
     assert not (talk.agent.folder / "offloaded").exists()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.context.request import build_request
-from ctxagent.agent.context.view import View
+from ctxagent.agent.context.view import REPEATED, View
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.events import TextDelta
 from ctxagent.agent.loop.compaction_host import CompactionHost
@@ -70,6 +70,16 @@ def test_an_answer_is_recorded_with_its_purpose_and_shown_to_nobody(talk: Conver
     (entry,) = talk.of(Assistant)
     assert (entry.purpose, entry.content) == ("summary", answer.content)
     assert talk.seen(TextDelta) == []
+
+
+def test_a_summary_that_repeats_itself_is_stopped(project: Path) -> None:
+    line = "The file was read and the tests were run again. "
+    talk = Conversation(project, model=ScriptedModel([Step(text=400 * line)], id=MODEL))
+    talk.agent.open()
+    talk.agent.record(User(content="read it"))
+    reply = ask(talk)
+    assert reply.stop_reason == REPEATED
+    assert len(text_of(reply.content)) < 50 * len(line)
 
 
 def test_the_cache_is_cold_after_its_life(talk: Conversation) -> None:

@@ -224,7 +224,7 @@ class LayerRunner:
         content, seq = result.block.get("content"), result.item.seq
         if not isinstance(content, str):
             return None
-        if result.offloaded and content.startswith(demote.REFERENCE_HEADING):
+        if result.offloaded:
             stub = demote.without_preview(content)
             return _target(result, stub) if stub != content else None
         every = replace(self.policy, demote_above=0)

@@ -18,7 +18,6 @@ from ..policy import Policy
 
 MAX_WORDS_SHARE = 0.25  # of the window: what a person's words may fill
 OVERSIZE_GATE = "HOOK-CTX-001"  # S1's name for the check of one result, as it is recorded
-REFERENCE_HEADING = "## Offloaded Content Reference"
 PREVIEW_CHARS_SHARE = 0.05  # of the window's tokens: as many characters of longer words are shown
 
 
@@ -57,7 +56,7 @@ def plan(
         which, preview = "the beginning", f"{beginning}...".split("\n")
     reference = "\n".join(
         (
-            REFERENCE_HEADING,
+            "## Offloaded Content Reference",
             f"**File:** {path}",
             f"**Tokens Saved:** {tokens - sum(map(estimate, preview)):,}",
             *cut,

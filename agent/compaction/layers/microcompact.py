@@ -23,6 +23,9 @@ MAX_ARGUMENT_CHARS = 80  # characters of a call's main argument in a stub
 MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a search of the web
 MAX_ERROR_LINES = 3  # of what a failed call said, in the stub of its result
 MAX_ERROR_LINE_CHARS = 120
+# Of the details of a result: the file in the session's folder that has its text, for a model
+# without the Recall tool.
+KEPT_IN = "kept_in"
 
 _TOOL_CATEGORIES = {  # categories that results of a tool can be of, besides "tool_results"
     "Bash": {"debug_output", "intermediate_outputs"},
@@ -102,8 +105,8 @@ def stub(
     stay of a failure; with `brief`, a page of a file that a later entry superseded is named by its
     path, its lines and that entry."""
     where = f"#{result.item.seq}"
-    if result.offloaded:
-        where += f", or {Path(folder, result.offloaded)}"
+    if kept := result.offloaded or result.details.get(KEPT_IN):
+        where += f", or {Path(folder, kept)}"
     name, argument = result.call.name, shorten(result.call.argument, MAX_ARGUMENT_CHARS)
     newer = fate.superseded_by if fate and brief else None
     if newer is not None and (lines := lines_of(result)) is not None:

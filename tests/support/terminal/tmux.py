@@ -44,7 +44,11 @@ class Pane:
         self._tmux("send-keys", "-l", "--", text)
 
     def press(self, key: str) -> None:
-        self._tmux("send-keys", KEYS[key])
+        self.key(KEYS[key])
+
+    def key(self, name: str) -> None:
+        """Press a key by the name that it has in tmux."""
+        self._tmux("send-keys", name)
 
     def paste(self, text: str) -> None:
         self._tmux("set-buffer", "--", text)

@@ -2,6 +2,8 @@
 
 import re
 
+from ..events import Accepted, Delta, Retrying, TextDelta, ThinkingDelta
+
 CHECKED_CHARS = 256  # new ones, until the text is checked again
 MIN_TIMES = 6  # that the text is repeated
 MIN_CHARS = 3_000  # that sentences and their repetitions have
@@ -31,6 +33,23 @@ class RepeatedText:
             return ""
         self._tail, self._unchecked = self._tail[-MAX_TAIL_CHARS:], 0
         return repeated_end(self._tail)
+
+
+class RepeatedReply:
+    """The text and the thinking of a reply that streams in."""
+
+    def __init__(self) -> None:
+        self._text, self._thinking = RepeatedText(), RepeatedText()
+
+    def add(self, delta: Delta) -> str:
+        """Add a delta. Return the text that the reply repeats at its end, "" for nothing."""
+        if isinstance(delta, TextDelta):
+            return self._text.add(delta.text)
+        if isinstance(delta, ThinkingDelta):
+            return self._thinking.add(delta.text)
+        if isinstance(delta, Accepted | Retrying):  # another attempt
+            self._text, self._thinking = RepeatedText(), RepeatedText()
+        return ""
 
 
 def repeated_end(text: str) -> str:

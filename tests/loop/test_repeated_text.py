@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctxagent.agent.features.repeated_text import (
+from ctxagent.agent.loop.repeated_text import (
     CHECKED_CHARS,
     MAX_TAIL_CHARS,
     MIN_CHARS,

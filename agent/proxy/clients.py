@@ -1,0 +1,160 @@
+"""How known clients are started with the proxy's address: variables and flags for one start, which
+their makers document. Nothing is written into their settings.
+
+In all texts `$url` is the proxy's address, `$sessions` the folder of the project's sessions,
+`$command` and `$arguments` start our MCP server (as JSON), and `$extension` is a file for pi.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from ..models.providers import MESSAGES
+from .forward import OPENAI, UPSTREAMS
+
+SERVER = "ctxagent"  # the name of our MCP server
+_EXTENSION = Path(__file__).parent / "pi_extension.js"
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client, and what a start with the proxy needs."""
+
+    name: str  # of its command
+    install: str  # the command that installs it
+    environ: Mapping[str, str] = field(default_factory=dict)
+    json_environ: Mapping[str, Any] = field(default_factory=dict)  # merged into what is set
+    flags: Sequence[str] = ()  # before the user's own arguments
+    # Where its requests go, if not where the proxy sends them anyway: the variables that may have
+    # the address, and the address without them.
+    upstreams: Mapping[str, tuple[Sequence[str], str]] = field(default_factory=dict)
+
+
+_MCP_SERVERS = f'{{"mcpServers": {{"{SERVER}": {{"command": $command, "args": $arguments}}}}}}'
+# `--flag=value` and not `--flag value`, which would take the prompt behind it for a value too.
+CLIENTS = {
+    client.name: client
+    for client in (
+        Client(
+            "claude",
+            "npm install -g @anthropic-ai/claude-code",
+            {"ANTHROPIC_BASE_URL": "$url"},
+            flags=(
+                f"--mcp-config={_MCP_SERVERS}",
+                f"--allowedTools=mcp__{SERVER}",
+                "--allowedTools=Read(/$sessions/**)",  # // begins an absolute path
+            ),
+        ),
+        Client(
+            "codex",
+            "npm install -g @openai/codex",
+            flags=(
+                "-c", 'openai_base_url="$url"',
+                "-c", f"mcp_servers.{SERVER}.command=$command",
+                "-c", f"mcp_servers.{SERVER}.args=$arguments",
+                "-c", f'mcp_servers.{SERVER}.default_tools_approval_mode="approve"',
+            ),
+        ),
+        Client(
+            "opencode",
+            "npm install -g opencode-ai",
+            json_environ={
+                "OPENCODE_CONFIG_CONTENT": {
+                    "provider": {
+                        "anthropic": {"options": {"baseURL": "$url/v1"}},
+                        "openai": {"options": {"baseURL": "$url/v1"}},
+                    },
+                    "permission": {"external_directory": {"$sessions/**": "allow"}},
+                    "mcp": {SERVER: {"type": "local", "command": ["$command", "$arguments"]}},
+                }
+            },
+        ),
+        Client(
+            "pi",
+            "npm install -g @earendil-works/pi-coding-agent",
+            {"CTXAGENT_PROXY_URL": "$url"},
+            flags=("-e", "$extension"),
+        ),
+        Client(
+            "kimi",
+            "uv tool install kimi-cli",
+            {"KIMI_BASE_URL": "$url/v1", "OPENAI_BASE_URL": "$url/v1"},
+            flags=("--mcp-config", _MCP_SERVERS),
+            upstreams={OPENAI: (("KIMI_BASE_URL",), "https://api.kimi.com/coding/v1")},
+        ),
+        Client(
+            "aider",
+            "uv tool install aider-chat",
+            {
+                "ANTHROPIC_BASE_URL": "$url", "ANTHROPIC_API_BASE": "$url",
+                "OPENAI_BASE_URL": "$url/v1", "OPENAI_API_BASE": "$url/v1",
+            },
+            upstreams={
+                MESSAGES: (("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), UPSTREAMS[MESSAGES][1]),
+                OPENAI: (("OPENAI_BASE_URL", "OPENAI_API_BASE"), UPSTREAMS[OPENAI][1]),
+            },
+        ),
+    )
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a client is told."""
+
+    url: str  # the proxy's address
+    sessions: Path
+    server: Sequence[str]  # the command of our MCP server
+
+    def flags(self, client: Client) -> list[str]:
+        """Return the arguments that come before the user's own."""
+        return [self._filled(flag) for flag in client.flags]
+
+    def environ(self, client: Client, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that differ from those that are given. Raises ValueError for a
+        given one that should be JSON and is not."""
+        values = {name: self._filled(text) for name, text in client.environ.items()}
+        for name, tree in client.json_environ.items():
+            before = json.loads(given.get(name) or "{}")
+            values[name] = json.dumps(_merged(before, self._tree(tree)))
+        return values
+
+    def _filled(self, text: str) -> str:
+        command, *arguments = self.server
+        return Template(text).substitute(
+            url=self.url,
+            sessions=self.sessions,
+            command=json.dumps(command),
+            arguments=json.dumps(arguments),
+            extension=_EXTENSION,
+        )
+
+    def _tree(self, tree: Any) -> Any:
+        if isinstance(tree, dict):
+            return {self._filled(name): self._tree(value) for name, value in tree.items()}
+        if isinstance(tree, list):
+            return [*self.server] if tree == ["$command", "$arguments"] else tree
+        return self._filled(tree)
+
+
+def upstreams_for(client: Client, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the base URLs that a client's requests go to, where they are not the usual ones."""
+    return {
+        name: next(filter(None, map(environ.get, variables)), default)
+        for name, (variables, default) in client.upstreams.items()
+    }
+
+
+def client_named(command: str) -> Client | None:
+    """Return the client that a command starts, which may be a path; None for an unknown one."""
+    return CLIENTS.get(Path(command).name)
+
+
+def _merged(before: Any, added: Any) -> Any:
+    """Return a tree with another one laid over it."""
+    if not isinstance(before, dict) or not isinstance(added, dict):
+        return added
+    return {**before, **{name: _merged(before.get(name), value) for name, value in added.items()}}

@@ -1,0 +1,190 @@
+"""How each client is configured and started against a base URL, in an empty home.
+
+Everything is as the client comes, except the address, the model, its window, that no tool call
+waits for a user, and that nobody is called but the server.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents import KEY, Start, kimi, pi
+
+CLAUDE_MODEL = "claude-sonnet-4-5"
+OPENAI_MODEL = "gpt-5"
+OTHER_MODEL = "scripted"
+Steps = Sequence[str]  # names of keys, and texts to type, which begin with "="
+
+
+@dataclass(frozen=True, slots=True)
+class InTerminal:
+    """A session in a terminal. `ready` is on the screen when the client can be typed at."""
+
+    arguments: Sequence[str]
+    ready: str
+    rewind: Steps  # to before the second message
+    compact: Steps = ("=/compact", "Enter")
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A client. `configure` gets its home, the project, the server's address and the window, and
+    returns its environment; `task` and `again` make the arguments of a start for a task."""
+
+    name: str
+    protocol: str  # messages, responses or chat
+    configure: Callable[[Path, Path, str, int], Mapping[str, str]]
+    task: Callable[[str], Sequence[str]]
+    again: Callable[[str], Sequence[str]]  # in the newest session, in a new process
+    terminal: InTerminal | None = None
+    has_files: bool = True  # tools that read and write files
+    has_tools: bool = True
+
+
+def _claude(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    known = {
+        "hasCompletedOnboarding": True,
+        "customApiKeyResponses": {"approved": [KEY], "rejected": []},
+        "projects": {str(project): trusted},
+    }
+    (home / ".claude.json").write_text(json.dumps(known))
+    return {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_API_KEY": KEY,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "IS_SANDBOX": "1",
+    }
+
+
+def _codex(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    folder = home / ".codex"
+    folder.mkdir()
+    (folder / "config.toml").write_text(
+        f"""model = "{OPENAI_MODEL}"
+model_provider = "scripted"
+model_context_window = {window}
+check_for_update_on_startup = false
+[model_providers.scripted]
+name = "scripted"
+base_url = "{url}/v1"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+[analytics]
+enabled = false
+[projects."{project}"]
+trust_level = "trusted"
+"""
+    )
+    return {"CODEX_HOME": str(folder), "OPENAI_API_KEY": KEY}
+
+
+def _opencode(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    model = {"tool_call": True, "limit": {"context": window, "output": 32_000}}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{url}/v1", "apiKey": KEY},
+        "models": {OTHER_MODEL: model},
+    }
+    config = {
+        "provider": {"scripted": provider},
+        "model": f"scripted/{OTHER_MODEL}",
+        "autoupdate": False,
+        "share": "disabled",
+        "permission": "allow",
+    }
+    return {
+        "OPENCODE_CONFIG_CONTENT": json.dumps(config),
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+    }
+
+
+def _aider(home: Path, project: Path, url: str, window: int) -> Mapping[str, str]:
+    known = {
+        "max_input_tokens": window, "max_output_tokens": 32_000, "max_tokens": 32_000,
+        "litellm_provider": "openai", "mode": "chat",
+    }  # fmt: skip
+    metadata = home / "model.json"
+    metadata.write_text(json.dumps({f"openai/{OTHER_MODEL}": known}))
+    return {
+        "OPENAI_API_BASE": f"{url}/v1",
+        "OPENAI_API_KEY": KEY,
+        "AIDER_MODEL": f"openai/{OTHER_MODEL}",
+        "AIDER_EDIT_FORMAT": "diff",
+        "AIDER_MODEL_METADATA_FILE": str(metadata),
+        "AIDER_ANALYTICS": "false",
+        "AIDER_CHECK_UPDATE": "false",
+        "AIDER_SHOW_RELEASE_NOTES": "false",
+        "AIDER_YES_ALWAYS": "true",
+        "AIDER_GIT": "false",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+
+
+def _peer(make: Callable[[Path, str, int, str], Start]) -> Callable[..., Mapping[str, str]]:
+    """The environment of an agent of `benchmarks/peers`, which is configured as there."""
+    return lambda home, project, url, window: make(home, url, window, "").environ
+
+
+def _before(*flags: str) -> Callable[[str], Sequence[str]]:
+    return lambda task: [*flags, task]
+
+
+_CLAUDE = ("--model", CLAUDE_MODEL)
+_CLAUDE_FREE = (*_CLAUDE, "--dangerously-skip-permissions", "-p")
+_CODEX_FREE = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+_PI = ("--model", "anthropic/claude-sonnet-5")
+CLIENTS = {
+    client.name: client
+    for client in (
+        Client(
+            "claude", "messages", _claude,
+            _before(*_CLAUDE_FREE),
+            _before("--continue", *_CLAUDE_FREE),
+            InTerminal(
+                [*_CLAUDE, "--allowedTools=Bash"],
+                "for shortcuts",
+                ("Escape Escape", "Up", "Enter", "Enter"),
+            ),
+        ),
+        Client(
+            "codex", "responses", _codex,
+            _before("exec", *_CODEX_FREE),
+            _before("exec", "resume", "--last", *_CODEX_FREE),
+            InTerminal(
+                [_CODEX_FREE[1]], "for shortcuts", ("Escape", "Escape", "Enter")
+            ),
+            has_files=False,
+        ),
+        Client(
+            "opencode", "chat", _opencode,
+            _before("run"),
+            _before("run", "--continue"),
+            InTerminal([], "Ask anything", ("=/undo", "Enter")),
+        ),
+        Client(
+            "pi", "messages", _peer(pi),
+            _before("--print", *_PI),
+            _before("--print", "--continue", *_PI),
+            InTerminal(
+                [*_PI], "escape interrupt", ("=/tree", "Enter", "=Part 1 is", "Enter", "Enter")
+            ),
+        ),
+        Client(
+            "kimi", "messages", _peer(kimi),
+            _before("--print", "--prompt"),
+            _before("--print", "--continue", "--prompt"),
+            InTerminal(["--yolo"], "context: 0.0%", ("=/undo", "Enter", "Enter")),
+        ),
+        Client(
+            "aider", "chat", _aider,
+            _before("--message"),
+            _before("--restore-chat-history", "--message"),
+            has_files=False, has_tools=False,
+        ),
+    )
+}  # fmt: skip

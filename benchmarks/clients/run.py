@@ -1,0 +1,366 @@
+"""Agents that others have written, with a script in place of the model, also through a proxy.
+
+    python benchmarks/clients/run.py --client claude=PATH --client codex=PATH
+    python benchmarks/clients/run.py --client claude=PATH --proxy
+
+README.md says how to install them, what each scenario does, and what each figure is.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path += [str(HERE.parent / "peers"), str(HERE.parent / "protocols")]
+
+from agents import environ  # noqa: E402
+from clients import CLAUDE_MODEL, CLIENTS, OPENAI_MODEL, Client, InTerminal  # noqa: E402
+from compare import table, version_of  # noqa: E402
+from replies import Command, NewContent, Page, Reply, of_commands  # noqa: E402
+from script import OF_CLIENT, OURS, QUESTION, SERVERS, Capture, Model  # noqa: E402
+from servers import Relay, relay  # noqa: E402
+
+from ctxagent.agent.models.catalog import cache_terms, cost  # noqa: E402
+from ctxagent.agent.session.entries import Usage  # noqa: E402
+from ctxagent.tests.support.command import COMMAND  # noqa: E402
+from ctxagent.tests.support.server.loopback import Body, Server  # noqa: E402
+from ctxagent.tests.support.terminal import tmux  # noqa: E402
+
+OUR_PROXY = f"{COMMAND} proxy --port {{port}} --upstream {{upstream}}"
+TASK = "Run the commands, one after another."
+OTHER = " Another way."
+EDIT = "note.txt\n<<<<<<< SEARCH\n=======\nWritten.\n>>>>>>> REPLACE\n"
+NOTE = "Written.\n"
+TERMINAL_TURNS, TERMINAL_CALLS = 4, 4  # in a terminal
+FOUND_S = 60.0  # for a proxy to listen
+Figures = dict[str, float | str]
+
+
+@dataclass
+class Run:
+    """One client in a home of its own, with the server that it asks."""
+
+    client: Client
+    command: str
+    folder: Path
+    options: argparse.Namespace
+    model: Model
+    server: Server
+    relay: Relay | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    def start(self, arguments: Sequence[str]) -> bool:
+        """Run the client to its end; whether it ended well."""
+        try:
+            done = subprocess.run(
+                [self.command, *arguments], env=self.env, cwd=self.project, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                timeout=self.options.limit, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            self.wrong.append(f"it ran for more than {self.options.limit:.0f} s")
+            return False
+        if done.returncode != 0:
+            self.wrong += done.stdout.splitlines()[-5:]
+        return done.returncode == 0
+
+
+def parts(count: int, calls: int, size: int) -> list[Reply]:
+    """So many turns of so many commands."""
+    turns: list[Reply] = []
+    for number in range(1, count + 1):
+        turns += [*of_commands(calls, size), Reply(f"Part {number} is done.", [])]
+    return turns
+
+
+def task(client: Client, folder: Path, options: argparse.Namespace) -> list[Reply]:
+    """A command; then a file is written, and read again."""
+    if not client.has_tools:
+        return [Reply(EDIT, [])]
+    note = folder / "project" / "note.txt"
+    replies = [*of_commands(1, 500)]
+    if client.has_files:
+        replies.append(Reply("A file:", [NewContent(note, NOTE)]))
+        replies.append(Reply("What is in it?", [Page(note, NOTE, 1)]))
+    else:
+        command = f"printf 'Written.\\n' > {note} && cat {note}"
+        replies.append(Reply("A file:", [Command(command, NOTE)]))
+    return [*replies, Reply("The task is done.", [])]
+
+
+def do_task(run: Run) -> Figures:
+    ended = run.start(run.client.task(TASK))
+    note = run.project / "note.txt"
+    return {"done": float(ended and note.exists() and note.read_text() == NOTE)}
+
+
+def do_long(run: Run) -> Figures:
+    return {"done": float(run.start(run.client.task(TASK)) and run.model.ended)}
+
+
+def do_resume(run: Run) -> Figures:
+    first = run.start(run.client.task(TASK))
+    before = len(run.server.requests)
+    second = run.start(run.client.again("Go on with the next ones."))
+    later = [
+        one
+        for one in run.server.requests[before:]
+        if any(is_continued(old, one) for old in run.server.requests[:before])
+    ]
+    return {"done": float(first and second), "requests that continue the first": len(later)}
+
+
+def do_terminal(run: Run) -> Figures:
+    """Two turns, a rewind to before the second, another turn, a compaction, one more turn."""
+    terminal = run.client.terminal
+    assert terminal is not None
+    figures: Figures = {"done": 0.0, "rewound": 0.0, "compacted": 0.0}
+    with tmux.pane(
+        *terminal.arguments, cwd=run.project, env={**run.env, "TERM": "xterm-256color"},
+        columns=120, rows=40, command=run.command,
+    ) as pane:  # fmt: skip
+        try:
+            _in_terminal(run, pane, terminal, figures)
+        except AssertionError as error:
+            run.wrong += [line for line in str(error).splitlines() if line.strip()][:40]
+    return figures
+
+
+def _in_terminal(run: Run, pane: tmux.Pane, terminal: InTerminal, figures: Figures) -> None:
+    def turn(words: str, number: int) -> None:
+        _press(pane, (f"={words}", "Enter"))
+        pane.see(f"Part {number} is done.")
+        pane.rest()
+
+    pane.see(terminal.ready)
+    pane.still()
+    turn(TASK, 1)
+    turn("Go on.", 2)
+    _press(pane, terminal.rewind)
+    before = len(run.server.requests)
+    turn(OTHER, 3)
+    figures["rewound"] = float(_is_rewound(run.server.requests, before))
+    asked = run.model.asides[OF_CLIENT]
+    _press(pane, terminal.compact)
+    pane.see(lambda _: run.model.asides[OF_CLIENT] > asked)
+    pane.still()
+    figures["compacted"] = run.model.asides[OF_CLIENT] - asked
+    turn("And on.", 4)
+    figures["done"] = 1.0
+
+
+def _press(pane: tmux.Pane, steps: Sequence[str]) -> None:
+    for step in steps:
+        if step.startswith("="):
+            pane.type(step[1:])
+        else:
+            for key in step.split():
+                pane.key(key)
+                time.sleep(0.1)  # two of one step belong together, but are two
+        pane.rest()
+
+
+def _is_rewound(requests: Sequence[Body], place: int) -> bool:
+    """Whether the request with the other words has a history that was cut out of an older one."""
+    one = next(r for r in requests[place:] if OTHER.strip() in json.dumps(r["messages"][-1]))
+    history = plain(one)[:-1]
+    return any(
+        plain(old)[: len(history)] == history and len(plain(old)) > len(history) + 1
+        for old in requests[:place]
+    )
+
+
+def is_continued(old: Body, new: Body) -> bool:
+    """Whether a request begins with all messages of an older one."""
+    history = plain(old)
+    return len(plain(new)) > len(history) and plain(new)[: len(history)] == history
+
+
+def plain(body: Body) -> list[Any]:
+    """The messages without cache marks."""
+    return [
+        [message["role"], [{k: v for k, v in b.items() if k != "cache_control"} for b in content]]
+        for message in body["messages"]
+        for content in [message["content"]]
+    ]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    does: Callable[[Run], Figures]
+    replies: Callable[[Client, Path, argparse.Namespace], list[Reply]]
+    why_not: Callable[[Client], str] = lambda client: ""
+
+
+def _without_tools(client: Client) -> str:
+    return "" if client.has_tools else "it has no tools"
+
+
+SCENARIOS = {
+    "task": Scenario(do_task, task),
+    "long": Scenario(do_long, lambda c, f, o: parts(1, o.calls, o.bytes), _without_tools),
+    "resume": Scenario(do_resume, lambda c, f, o: parts(2, 3, 2_000), _without_tools),
+    "terminal": Scenario(
+        do_terminal,
+        lambda c, f, o: parts(TERMINAL_TURNS, TERMINAL_CALLS, o.bytes),
+        lambda client: "" if client.terminal else "it has neither rewind nor compaction",
+    ),
+}
+
+
+@contextmanager
+def proxied(words: str, server: Server, folder: Path, env: Mapping[str, str]) -> Iterator[str]:
+    """Start a proxy by a command in which {port}, {url} and {upstream} stand for the port to listen
+    on and the address of the server; its address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    base = server.url if server.protocol == "messages" else f"{server.url}/v1"
+    kind = "messages" if server.protocol == "messages" else "openai"
+    given = {"port": str(port), "url": base, "upstream": f"{kind}={base}"}
+    command = [word.format(**given) for word in shlex.split(words)]
+    with (folder / "proxy.txt").open("w") as out, subprocess.Popen(
+        command, env=dict(env), cwd=folder / "project", stdin=subprocess.DEVNULL, stdout=out,
+        stderr=subprocess.STDOUT,
+    ) as process:  # fmt: skip
+        try:
+            until = time.monotonic() + FOUND_S
+            while not _listens(port):
+                if process.poll() is not None or time.monotonic() > until:
+                    raise SystemExit(f"no proxy: {(folder / 'proxy.txt').read_text()}")
+                time.sleep(0.05)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def play(client: Client, command: str, name: str, options: argparse.Namespace) -> Figures:
+    """Play one scenario with one client."""
+    scenario = SCENARIOS[name]
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory())).resolve()
+        home, project = folder / "home", folder / "project"
+        for made in (home / "tmp", project):
+            made.mkdir(parents=True)
+        replies = scenario.replies(client, folder, options)
+        model = Model(replies, options.window, clock=lambda: (0.0, 0.0), has_tools=client.has_tools)
+        server = stack.enter_context(SERVERS[client.protocol](model))
+        if options.capture is not None:
+            options.capture.mkdir(parents=True, exist_ok=True)
+            server.capture = Capture(options.capture / f"{client.name}-{name}.jsonl")
+        run = Run(client, command, folder, options, model, server)
+        run.env = {**environ(home), "PATH": os.environ["PATH"]}
+        url = server.url
+        if options.proxy is not None:
+            url = stack.enter_context(proxied(options.proxy, server, folder, run.env))
+            run.relay = stack.enter_context(relay(url, "none"))
+            url = run.relay.url
+        run.env |= client.configure(home, project, url, options.window)
+        started = time.perf_counter()
+        figures = {"version": version_of(command, run.env, project), **scenario.does(run)}
+        figures["wall, s"] = time.perf_counter() - started
+        figures |= counts(run)
+    for line in [*run.wrong, *sorted({message for message, _ in server.rejected})]:
+        print(f"{client.name}, {name}: {line}", file=sys.stderr)
+    return figures
+
+
+def counts(run: Run) -> Figures:
+    model, server = run.model, run.server
+    priced = CLAUDE_MODEL if run.client.protocol == "messages" else f"openai/{OPENAI_MODEL}"
+    thousand = Usage(input=1_000, cache_read=0, cache_creation=0, output=0)
+    tokens = model.bill.relative(cache_terms(priced))
+    figures: Figures = {
+        "calls asked for": model.asked,
+        "outputs that came back whole": model.whole,
+        "requests": len(server.requests),
+        "  side questions": model.asides[QUESTION],
+        "  summaries of the client": model.asides[OF_CLIENT],
+        "  summaries of the proxy": model.asides[OURS],
+        "  refused by a rule": len(server.rejected),
+        "  refused as too long": model.too_long,
+        "first prompt, tokens": model.first,
+        "largest prompt, tokens": model.peak,
+        "prompts in sum, tokens": model.bill.prompt,
+        "  read from a cache, share": model.bill.read / max(1, model.bill.prompt),
+        "prompts, dollars": tokens * (cost(priced, thousand) or 0.0) / 1_000,
+    }
+    if run.relay is not None:
+        sent = [one for one in run.relay.exchanges if one.protocol == run.client.protocol]
+        figures["bodies of the client"] = len(sent)
+        figures["  that came on as they were"] = sum(o.digest in server.digests for o in sent)
+        figures["  that were refused"] = sum(one.status >= 400 for one in sent)
+    return figures
+
+
+def _client(words: str) -> tuple[str, str]:
+    name, _, command = words.partition("=")
+    if name not in CLIENTS:
+        raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(CLIENTS)}")
+    return name, command or name
+
+
+def asked() -> argparse.Namespace:
+    words = argparse.ArgumentParser(description="agents of others, directly or through a proxy")
+    words.add_argument(
+        "--client", action="append", type=_client, metavar="NAME[=PATH]",
+        help=f"{', '.join(CLIENTS)}; without a path, the command of that name; repeatable",
+    )  # fmt: skip
+    words.add_argument("--scenario", action="append", choices=SCENARIOS, help="repeatable")
+    words.add_argument("--calls", type=int, default=300, help="commands of the long session")
+    words.add_argument("--bytes", type=int, default=12_000, help="output of each, about")
+    words.add_argument("--window", type=int, default=200_000, help="of the model, in tokens")
+    words.add_argument("--limit", type=float, default=1_800.0, help="seconds for each start")
+    words.add_argument(
+        "--proxy", nargs="?", const=OUR_PROXY, metavar="COMMAND",
+        help="go through a proxy; COMMAND starts it, with {port}, {url} and {upstream}; ctxagent's "
+        "without COMMAND",
+    )  # fmt: skip
+    words.add_argument("--capture", type=Path, metavar="FOLDER", help="keep all bodies there")
+    return words.parse_args()
+
+
+def main() -> None:
+    options = asked()
+    through = "directly" if options.proxy is None else f"through {options.proxy.split()[0]}"
+    for name in options.scenario or SCENARIOS:
+        rows: dict[str, Figures] = {}
+        for client_name, command in options.client or [(each, each) for each in CLIENTS]:
+            client, found = CLIENTS[client_name], shutil.which(command)
+            why_not = SCENARIOS[name].why_not(client)
+            if found is None:
+                why_not = f"there is no command {command}"
+            if found is None or why_not:
+                print(f"{client_name}, {name}: skipped, {why_not}", file=sys.stderr)
+                continue
+            rows[client_name] = play(client, str(Path(found).absolute()), name, options)
+        title = f"{name}, {through}, in a window of {options.window:,} tokens; "
+        title += f"{options.calls} calls of {options.bytes:,} bytes; {datetime.date.today()}"
+        print(title, table(rows), json.dumps({"benchmark": title, "rows": rows}), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""The scripted model and its servers, one for each protocol that the clients speak.
+
+The servers are the strict ones of the tests, and the script is that of `benchmarks/peers`. A
+request of a real client is first brought into the one form that the strict server takes, so that
+only rules that hold for any client are left.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scripted import SUMMARY, Script, Scripted
+
+from ctxagent.agent.compaction.summary.request import is_summary_question
+from ctxagent.tests.support.server.chat import ChatServer
+from ctxagent.tests.support.server.loopback import Body, Say, Server, Step
+from ctxagent.tests.support.server.responses import ENCRYPTED, ResponsesServer
+
+EMPTY = "(empty)"
+ROOM = 32_000  # tokens of a reply, for clients that ask for no limit
+
+
+# What identifies a client's own request for a summary, in its system prompt or its last text.
+COMPACTIONS = (
+    "create a detailed summary of the conversation so far",  # claude
+    "CONTEXT CHECKPOINT COMPACTION",  # codex
+    "context summarization agent",  # opencode
+    "context summarization assistant",  # pi
+    "compacts conversation context",  # kimi
+)
+OURS, OF_CLIENT, QUESTION = "of the proxy", "of the client", "question"
+TITLE = json.dumps({"title": "Scripted"})
+
+
+@dataclass(slots=True)
+class Model(Script):
+    """Plays the replies of the script. Requests beside the main line get a short answer."""
+
+    has_tools: bool = True  # the client
+    asides: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, body: Body) -> Step:
+        return Script.__call__(self, marked(body))  # super() needs arguments in a class with slots
+
+    def aside(self, body: Body) -> Step | None:
+        newest = body["messages"][-1]["content"][-1].get("text", "")
+        system = " ".join(block["text"] for block in body.get("system", ()))
+        if is_summary_question(newest):
+            kind = OURS
+        elif any(phrase in newest or phrase in system for phrase in COMPACTIONS):
+            kind = OF_CLIENT
+        elif self.has_tools and not body.get("tools"):
+            kind = QUESTION
+        else:
+            return None
+        self.asides[kind] += 1
+        return Say(TITLE if kind == QUESTION else SUMMARY)
+
+
+def marked(body: Body) -> Body:
+    """A request with a cache mark on each block, where the protocol has no marks: such a server
+    caches every prefix by itself."""
+    if "cache_control" in json.dumps(body):
+        return body
+    mark = {"cache_control": {"type": "ephemeral"}}
+    messages = [
+        {**message, "content": [{**block, **mark} for block in message["content"]]}
+        for message in body["messages"]
+    ]
+    return {**body, "messages": messages}
+
+
+@dataclass(slots=True)
+class Capture:
+    """Writes each request as it came, one JSON document a line; without a folder nothing."""
+
+    file: Path | None = None
+
+    def write(self, path: str, headers: Mapping[str, str], raw: bytes) -> None:
+        if self.file is not None:
+            row = {"path": path, "headers": dict(headers), "body": json.loads(raw)}
+            with self.file.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+class Messages(Scripted):
+    capture = Capture()
+
+    def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
+        self.capture.write(self.paths[-1], headers, raw)
+        return super().answer(body, headers, raw)
+
+
+class Responses(ResponsesServer):
+    capture = Capture()
+    path = "/v1/responses"
+    address_end = "/v1"
+
+    def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
+        self.capture.write(self.paths[-1], headers, raw)
+        return super().answer(plain_responses(body), headers, raw)
+
+    def message(self, step: Say, body: Body, id: str, usage: Body) -> Body:
+        return super().message(step, plain_responses(body), id, usage)
+
+
+class Chat(ChatServer):
+    capture = Capture()
+
+    def __init__(self, steps: Any, **options: Any) -> None:
+        super().__init__(steps, dialect="groq", **options)
+
+    def answer(self, body: Body, headers: dict[str, str], raw: bytes) -> tuple[Step, str, Body]:
+        self.capture.write(self.paths[-1], headers, raw)
+        return super().answer(plain_chat(body), headers, raw)
+
+    def message(self, step: Say, body: Body, id: str, usage: Body) -> Body:
+        return super().message(step, plain_chat(body), id, usage)
+
+    def error(self, kind: str, words: str) -> Body:
+        told = super().error(kind, words)
+        if words.startswith("prompt is too long"):
+            told["error"]["code"] = "context_length_exceeded"
+            told["error"]["message"] = (
+                f"This model's maximum context length was exceeded: {words}. Please reduce the "
+                "length of the messages."
+            )
+        return told
+
+
+SERVERS: Mapping[str, type[Server]] = {
+    "messages": Messages, "responses": Responses, "chat": Chat,
+}  # fmt: skip
+
+
+def plain_responses(body: Body) -> Body:
+    """The same request in the form that the strict server takes: one developer message first, no
+    settings, and every tool a function."""
+    first: list[str] = [body["instructions"]] if body.get("instructions") else []
+    items: list[Body] = []
+    for item in body["input"]:
+        if item.get("role") in ("developer", "system") and not items:
+            first.append(_joined(item["content"]))
+        elif (plain := _item(item)) is not None:
+            items.append(plain)
+    told = {"type": "input_text", "text": "\n\n".join(first) or EMPTY}
+    system = {"type": "message", "role": "developer", "content": [told]}
+    return {
+        "model": body["model"],
+        "input": [system, *items],
+        "stream": body.get("stream", False),
+        "store": False,
+        "include": ENCRYPTED,
+        "max_output_tokens": body.get("max_output_tokens") or ROOM,
+        "tools": [tool for each in body.get("tools", []) for tool in _functions(each)],
+    }
+
+
+def _item(item: Body) -> Body | None:
+    kind = item.get("type", "message")
+    if kind == "message" and item["role"] == "assistant":
+        return {"type": kind, "role": "assistant", "content": _joined(item["content"]) or EMPTY}
+    if kind == "message":
+        part = {"type": "input_text", "text": _joined(item["content"]) or EMPTY}
+        return {"type": kind, "role": "user", "content": [part]}
+    if kind in ("function_call", "custom_tool_call"):
+        given = item.get("arguments") or json.dumps({"input": item.get("input", "")})
+        call = {"type": "function_call", "call_id": item["call_id"], "name": item["name"]}
+        return {**call, "arguments": given}
+    if kind in ("function_call_output", "custom_tool_call_output"):
+        output = _joined(item["output"]) or EMPTY
+        return {"type": "function_call_output", "call_id": item["call_id"], "output": output}
+    if kind == "reasoning":  # the script gives none
+        return None
+    part = {"type": "input_text", "text": json.dumps(item)}
+    return {"type": "message", "role": "user", "content": [part]}
+
+
+def _functions(tool: Body) -> list[Body]:
+    """A tool as functions: a namespace has several."""
+    if tool.get("type") == "namespace":
+        return [each for inner in tool["tools"] for each in _functions(inner)]
+    name = tool.get("name") or tool["type"]
+    described = {"name": name, "description": tool.get("description") or EMPTY, "strict": False}
+    schema = tool.get("parameters") or {"type": "object", "properties": {}}
+    return [{"type": "function", **described, "parameters": schema}]
+
+
+def _joined(content: Any) -> str:
+    """The texts of a content, which may be a string or parts."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.get("text") or json.dumps(part) for part in content or ())
+
+
+def plain_chat(body: Body) -> Body:
+    """The same request in the form that the strict server takes: one system message first, roles
+    that alternate, no settings."""
+    system: list[str] = []
+    messages: list[Body] = []
+    for message in body["messages"]:
+        role, text = message["role"], _joined(message.get("content"))
+        if role in ("system", "developer") and not messages:
+            system.append(text)
+            continue
+        if role in ("system", "developer"):
+            role = "user"
+        plain: Body = {"role": role, "content": text or EMPTY}
+        if role == "tool":
+            plain["tool_call_id"] = message["tool_call_id"]
+        if message.get("tool_calls"):
+            plain["tool_calls"] = [
+                {"id": call["id"], "type": "function",
+                 "function": {name: call["function"][name] for name in ("name", "arguments")}}
+                for call in message["tool_calls"]
+            ]  # fmt: skip
+            plain["content"] = text or None
+        before = messages[-1] if messages else None
+        if before is not None and before["role"] == role != "tool" and "tool_calls" not in before:
+            before.update(plain, content=f"{before['content']}\n\n{text}")
+        else:
+            messages.append(plain)
+    first = [{"role": "system", "content": "\n\n".join(system)}] if system else []
+    kept = {name: body[name] for name in ("model", "stream") if name in body}
+    if tools := [tool for tool in body.get("tools") or () if tool["type"] == "function"]:
+        kept["tools"] = [{"type": "function", "function": _function(tool)} for tool in tools]
+    return {**kept, "max_tokens": body.get("max_tokens") or ROOM, "messages": [*first, *messages]}
+
+
+def _function(tool: Body) -> Body:
+    function = tool["function"]
+    schema = function.get("parameters") or {"type": "object", "properties": {}}
+    described = function.get("description") or EMPTY
+    return {"name": function["name"], "description": described, "parameters": schema}

@@ -1,0 +1,36 @@
+"""How known clients are started with the proxy's address."""
+
+import json
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ctxagent.agent.proxy.clients import CLIENTS, Start, upstreams_for
+
+
+def test_the_address_of_a_client_with_a_server_of_its_own_is_where_requests_go() -> None:
+    kimi = CLIENTS["kimi"]
+    assert upstreams_for(kimi, {}) == {"openai": "https://api.kimi.com/coding/v1"}
+    given = {"KIMI_BASE_URL": "https://here/v1", "OPENAI_BASE_URL": "https://there/v1"}
+    assert upstreams_for(kimi, given) == {"openai": "https://here/v1"}
+
+
+def test_texts_for_clients_are_whole_json_and_toml(tmp_path: Path) -> None:
+    """Also with a folder whose name has what JSON and shells give a meaning to."""
+    folder = tmp_path / 'a "b" $c'
+    server = ["py", "-m", "ctxagent", "--cwd", str(folder), "mcp-server"]
+    start = Start("http://127.0.0.1:1", folder, server)
+    expected: dict[str, Any] = {"command": server[0], "args": server[1:]}
+    for name in ("claude", "kimi"):
+        config = next(flag for flag in start.flags(CLIENTS[name]) if "mcpServers" in flag)
+        found = json.loads(config.removeprefix("--mcp-config="))["mcpServers"]["ctxagent"]
+        assert found == expected
+    settings = [flag for flag in start.flags(CLIENTS["codex"]) if "=" in flag]
+    codex = tomllib.loads("\n".join(settings))
+    assert codex["openai_base_url"] == "http://127.0.0.1:1"
+    assert {n: codex["mcp_servers"]["ctxagent"][n] for n in expected} == expected
+    told = start.environ(CLIENTS["opencode"], {})["OPENCODE_CONFIG_CONTENT"]
+    assert json.loads(told)["mcp"]["ctxagent"]["command"] == server
+    assert Path(start.flags(CLIENTS["pi"])[1]).is_file()
+    assert shlex.split(shlex.join(settings)) == settings
