@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,16 @@ from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.session.entries import Mask, Summary
 from ctxagent.agent.session.log import Entries
 from ctxagent.tests.support.proxy.checks import count_edits, prefix_of
-from ctxagent.tests.support.proxy.clients import PATHS, Client, serialized, turns_by_chance
-from ctxagent.tests.support.proxy.recorder import Answer, recorder
+from ctxagent.tests.support.proxy.clients import (
+    PATHS,
+    REMINDER,
+    Called,
+    Client,
+    Turn,
+    serialized,
+    turns_by_chance,
+)
+from ctxagent.tests.support.proxy.recorder import Answer, Received, recorder
 from ctxagent.tests.support.proxy.running import running_proxy
 from ctxagent.tests.support.server.chat_rules import check_chat
 from ctxagent.tests.support.server.responses import read_body
@@ -64,3 +73,67 @@ def test_only_edited_blocks_change(protocol: str, odd: bool, tmp_path: Path) -> 
 
         plays()
     assert edits > 20
+
+
+SUMMARY = "## Session Intent\nThe user wants the task done.\n"
+IS_QUESTION = b"context of this session is about to be compressed"
+
+
+def working_turns() -> list[Turn]:
+    """Turns with a large result each; some words of the user follow a result."""
+    return [
+        Turn((f"Whale {n}.",) if n % 5 == 0 else (), text=f"Step {n}.", calls=(call_of(n),))
+        for n in range(1, 24)
+    ]
+
+
+def talking_turns() -> list[Turn]:
+    """Turns of words alone."""
+    return [Turn((f"Whale {n}.",), text=call_of(n).result) for n in range(1, 24)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [working_turns, talking_turns])
+@pytest.mark.parametrize("protocol", PATHS)
+def test_a_summary_keeps_the_instructions_and_the_words_of_the_user(
+    protocol: str, make: Callable[[], list[Turn]], tmp_path: Path
+) -> None:
+    first, *others = make()
+    turns = [replace(first, words=(REMINDER, "Count the whales.")), *others]
+    client = Client(protocol, turns, odd=False)
+    written = Turn(text=SUMMARY)
+    answers: list[Answer] = []
+
+    def answer(received: Received) -> Answer:
+        if IS_QUESTION in received.body:
+            return Answer([client.answer(written, 99)], 200, EVENTS)
+        return answers[-1]
+
+    with (
+        recorder(answer) as server,
+        running_proxy(tmp_path, server.url, PRESETS["default"], window=30_000) as proxy,
+    ):
+        said: list[str] = []
+        for number, body in enumerate(client.bodies()):
+            RULES[protocol](body)
+            said += [text.splitlines()[-1] for text in turns[number].words[-1:]]
+            answers.append(Answer([client.answer(turns[number], number)], 200, EVENTS))
+            proxy.post(client.path, json.dumps(body).encode())
+            sent = json.loads(server.requests[-1].body)
+            texts = json.dumps(sent)
+            assert "never push" in texts
+            assert [text for text in said if text not in texts] == []
+        for received in server.requests:  # the questions of the engine, too
+            sent = json.loads(received.body)
+            if "tools" in sent:
+                RULES[protocol](sent)
+        assert proxy.reports == []
+        summaries = [entry for entry in proxy.entries() if isinstance(entry, Summary)]
+        assert summaries
+        name = "input" if "input" in body else "messages"
+        assert len(sent[name]) < len(body[name]) / 2
+
+
+def call_of(number: int) -> Called:
+    text = "".join(f"{number}.{line}: a line of the output\n" for line in range(300))
+    return Called(f"call_{number}", "Bash", {"command": f"look {number}"}, text)

@@ -74,8 +74,9 @@ class ChatBody:
             calls[number] = {**calls[number], "function": {**function, "arguments": shorter}}
             messages[place.message] = {**message, "tool_calls": calls}
         if edits.head:
-            head = {"role": "user", "content": "\n\n".join(map(_text_block, edits.head))}
-            messages = [head, *messages[edits.start :]]
+            messages = _with_head(
+                "\n\n".join(map(_text_block, edits.head)), messages[edits.start :]
+            )
         return {**body, "messages": [*before, *messages]}
 
     def with_question(self, body: Json, question: str) -> Json:
@@ -103,6 +104,18 @@ class ChatBody:
     def reply(self, draft: Draft) -> ServerReply:
         found = draft.reply()
         return ServerReply(found.content, found.usage, found.stop_reason, found.message_id)
+
+
+def _with_head(head: str, messages: list[Json]) -> list[Json]:
+    """Return messages that begin with a text of the user. Many servers take no two messages of the
+    user in a row."""
+    if not messages or messages[0].get("role") != "user":
+        return [{"role": "user", "content": head}, *messages]
+    first, *others = messages
+    content = first.get("content")
+    if isinstance(content, list):
+        return [{**first, "content": [{"type": "text", "text": head}, *content]}, *others]
+    return [{**first, "content": f"{head}\n\n{content}"}, *others]
 
 
 def _reply_blocks(message: Json) -> Iterator[tuple[Block, int | None]]:
