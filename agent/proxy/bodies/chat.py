@@ -74,13 +74,15 @@ class ChatBody:
             calls[number] = {**calls[number], "function": {**function, "arguments": shorter}}
             messages[place.message] = {**message, "tool_calls": calls}
         if edits.head:
-            messages = _with_head(
-                "\n\n".join(map(_text_block, edits.head)), messages[edits.start :]
-            )
+            text = "\n\n".join(map(_text_block, edits.head))
+            messages = _with_head(text, messages[edits.start :])
         return {**body, "messages": [*before, *messages]}
 
     def with_question(self, body: Json, question: str) -> Json:
-        return {**body, "messages": [*body["messages"], {"role": "user", "content": question}]}
+        *before, last = body["messages"]
+        if last.get("role") == "user":
+            return {**body, "messages": [*before, _joined(last, [], [question])]}
+        return {**body, "messages": [*before, last, {"role": "user", "content": question}]}
 
     def alone(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
         names = ("model", "stream", "stream_options")
@@ -106,16 +108,21 @@ class ChatBody:
         return ServerReply(found.content, found.usage, found.stop_reason, found.message_id)
 
 
-def _with_head(head: str, messages: list[Json]) -> list[Json]:
+def _with_head(text: str, messages: list[Json]) -> list[Json]:
     """Return messages that begin with a text of the user. Many servers take no two messages of the
     user in a row."""
     if not messages or messages[0].get("role") != "user":
-        return [{"role": "user", "content": head}, *messages]
-    first, *others = messages
-    content = first.get("content")
-    if isinstance(content, list):
-        return [{**first, "content": [{"type": "text", "text": head}, *content]}, *others]
-    return [{**first, "content": f"{head}\n\n{content}"}, *others]
+        return [{"role": "user", "content": text}, *messages]
+    return [_joined(messages[0], [text], []), *messages[1:]]
+
+
+def _joined(message: Json, before: list[str], after: list[str]) -> Json:
+    """Return a message of the user with more texts."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return {**message, "content": "\n\n".join([*before, text_of(content), *after])}
+    parts = [[{"type": "text", "text": text} for text in texts] for texts in (before, after)]
+    return {**message, "content": [*parts[0], *content, *parts[1]]}
 
 
 def _reply_blocks(message: Json) -> Iterator[tuple[Block, int | None]]:
