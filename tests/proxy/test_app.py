@@ -4,6 +4,7 @@ import gzip
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -58,3 +59,45 @@ def test_what_is_not_edited_passes_byte_for_byte(protocol: str, tmp_path: Path) 
 
         plays()
     assert len(server.requests) >= 200
+
+
+WRONG = (None, True, 0, -1.5, "", "x", [], [1], [[]], {}, {"type": 7}, {"role": None}, 2**70)
+
+
+def mutated(rng: random.Random, node: Any) -> Any:
+    """A body with a wrong value somewhere."""
+    if isinstance(node, dict | list) and node and rng.random() < 0.85:
+        copy: Any = dict(node) if isinstance(node, dict) else [*node]
+        key = rng.choice([*copy] if isinstance(copy, dict) else range(len(copy)))
+        if rng.random() < 0.1:
+            del copy[key]
+        else:
+            copy[key] = mutated(rng, copy[key])
+        return copy
+    return rng.choice(WRONG)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PATHS)
+def test_what_is_not_understood_passes_as_it_came(protocol: str, tmp_path: Path) -> None:
+    with (
+        recorder(lambda received: Answer((b'{"a": 1}',))) as server,
+        running_proxy(tmp_path, server.url, NOTHING_DUE) as proxy,
+    ):
+
+        @settings(max_examples=150, phases=[Phase.generate])
+        @given(st.integers(0, 2**40))
+        def passes(seed: int) -> None:
+            rng = random.Random(seed)
+            body = [*Client(protocol, turns_by_chance(rng, 4, "t")).bodies()][rng.randrange(4)]
+            for _ in range(rng.randrange(1, 4)):
+                body = mutated(rng, body)
+            data = serialized(rng, body)
+            if rng.random() < 0.1:
+                data = data[: rng.randrange(len(data))] + rng.randbytes(3)
+            path = PATHS[protocol] + ("/count_tokens" if rng.random() < 0.1 else "")
+            got = proxy.post(path, data)
+            assert server.requests[-1].body == data
+            assert (got.status, got.raw) == (200, b'{"a": 1}')
+
+        passes()
