@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,11 +20,11 @@ import click
 from ...tools.system.files import make_private_folder, private_opener
 from ...tools.system.programs import isolated_python
 from ..errors import CtxagentError, UsageError
-from .options import cwd_of, ends_process, say
+from .options import cwd_of, ends_process, guarded, say
 from .proxy import DEFAULT_PORT, proxy_options
 
 if TYPE_CHECKING:
-    from ..proxy.clients import Client, Start
+    from ..proxy.clients import Client, ClientStart
     from ..proxy.serve import ProxyOptions
 
 LOG_NAME = "proxy.log"  # in the project's folder: what the proxy reports
@@ -97,16 +98,16 @@ def _found(command: str) -> "tuple[Client, str]":
     return client, program
 
 
-def _start(options: dict[str, Any], started: "ProxyOptions", url: str) -> "Start":
-    from ..proxy.clients import Start
+def _start(options: dict[str, Any], started: "ProxyOptions", url: str) -> "ClientStart":
+    from ..proxy.clients import ClientStart
 
     project = started.project
     settings = ["-c", f"state.dir={project.state}", "--cwd", str(cwd_of(options))]
     server = [*isolated_python(), "-m", "ctxagent", *settings, "mcp-server"]
-    return Start(url, project.folder / "sessions", server)
+    return ClientStart(url, project.folder / "sessions", server)
 
 
-def _environ(client: "Client", start: "Start") -> dict[str, str]:
+def _environ(client: "Client", start: "ClientStart") -> dict[str, str]:
     try:
         return start.environ(client, os.environ)
     except ValueError as error:
@@ -114,7 +115,7 @@ def _environ(client: "Client", start: "Start") -> dict[str, str]:
         raise UsageError(f"{names} is not JSON: {error}", hint="Unset or repair it.") from None
 
 
-def _print_start(client: "Client", start: "Start", command: list[str]) -> None:
+def _print_start(client: "Client", start: "ClientStart", command: list[str]) -> None:
     """Print the start as lines for a shell."""
     for name, value in _environ(client, start).items():
         say(f"export {name}={shlex.quote(value)}")
@@ -153,22 +154,24 @@ def _start_proxy(started: "ProxyOptions") -> str:
 
 def _be_proxy(started: "ProxyOptions", parent: int, log: Path, pipe: int) -> NoReturn:
     """Serve until the parent has ended, apart from the terminal, and end this process."""
-    code = 1
-    try:
+
+    def serve() -> int:
         os.setsid()
         nothing, out = os.open(os.devnull, os.O_RDONLY), private_opener(str(log), _APPEND)
         for target, source in ((0, nothing), (1, out), (2, out)):
             os.dup2(source, target)
         asyncio.run(_serve(started, parent, pipe))
-        code = 0
-    except CtxagentError as error:
-        os.write(pipe, json.dumps({"error": error.message, "hint": error.hint}).encode())
-    except BaseException:
-        import traceback
+        return 0
 
-        traceback.print_exc()
+    def report(error: CtxagentError, code: int) -> None:
+        say(f"ctxagent wrap: {error}", err=True)
+        with suppress(OSError):  # closed once the proxy has started
+            os.write(pipe, json.dumps({"error": error.message, "hint": error.hint}).encode())
+
+    try:
+        guarded(serve, report)
     finally:
-        os._exit(code)
+        os._exit(1)
 
 
 async def _serve(started: "ProxyOptions", parent: int, pipe: int) -> None:
