@@ -4,16 +4,12 @@ import re
 import stat
 import subprocess
 import sys
-import tomllib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS, Policy, policy_of
-from ctxagent.agent.config import toml_lines
 from ctxagent.agent.config.keys import value_text
 from ctxagent.agent.config.load import (
     LoadedSettings,
@@ -528,69 +524,6 @@ def test_a_malformed_rule_is_told_by_its_own_line(place: Place) -> None:
             place.project, environ=environ, flags=["permissions.ask=Rad"], check_rule=check
         )
     assert caught.value.where == "-c"
-
-
-# Lines
-
-_APART = ", # [\n"
-_KEYS = st.sampled_from(["a", "b.c", "d . e", '"q\\"#=["', "'[x]'", "1.5", '""', "t-_"])
-_SCALARS = st.sampled_from(
-    ["1", "-1.5e3", "true", "1979-05-27 07:32:00", '"#]"', "'\\'", '""', "'''\n[t]\n''''",
-     '"""\n\\"""]\nk = 1\n""""']
-)  # fmt: skip
-_VALUES = st.recursive(
-    _SCALARS,
-    lambda inner: (
-        st.lists(inner, max_size=3).map(lambda items: f"[ # ]\n{_APART.join(items)}\n]")
-        | st.lists(st.tuples(_KEYS, inner).map(" = ".join), max_size=3).map(
-            lambda pairs: f"{{ {', '.join(pairs)} }}"
-        )
-    ),
-    max_leaves=6,
-)
-_STATEMENTS = (
-    st.tuples(_KEYS, _VALUES).map(" = ".join)
-    | _KEYS.map("[{}]".format)
-    | _KEYS.map("[[ {} ]] # [c]".format)
-    | st.sampled_from(["", "  # k = [1"])
-)
-
-
-def places_of(node: object, at: toml_lines.KeyPath = ()) -> list[toml_lines.KeyPath]:
-    """Every key of a document, without the items of arrays."""
-    if not isinstance(node, dict):
-        return []
-    return [p for k, v in node.items() for p in [(*at, k), *places_of(v, (*at, k))]]
-
-
-@pytest.mark.slow
-@settings(deadline=None)
-@given(st.lists(_STATEMENTS, max_size=6).map("\n".join))
-def test_every_key_of_any_sound_document_has_a_line(text: str) -> None:
-    try:
-        expected = tomllib.loads(text)
-    except tomllib.TOMLDecodeError:  # a name given twice
-        return
-    document, lines = toml_lines.parse_toml(text.encode(), Path("f"))
-    assert document == expected
-    written = text.replace('\\"', '"').split("\n")
-    for place in places_of(document):
-        assert str(place[-1]) in written[lines[place] - 1]
-
-
-def test_lines_of_everything_that_can_hold_a_key() -> None:
-    text = (
-        'top = 1\n[a]\nb.c = """\nx = 1\n[no]\n"""\n"d e" = [ # ]\n  1, "]",\n  [2,\n   3],\n]\n'
-        "f = { g = 1, h = { i = [4] } }\n[a.j]\n[[k]]\nl = 2024-01-01 10:00:00\nm = 1.5\n"
-    )
-    _, lines = toml_lines.parse_toml(text.encode(), Path("f"))
-    assert lines == {
-        ("top",): 1, ("a",): 2, ("a", "b"): 3, ("a", "b", "c"): 3, ("a", "d e"): 7,
-        ("a", "d e", 0): 8, ("a", "d e", 1): 8, ("a", "d e", 2): 9, ("a", "d e", 2, 0): 9,
-        ("a", "d e", 2, 1): 10, ("a", "f"): 12, ("a", "f", "g"): 12, ("a", "f", "h"): 12,
-        ("a", "f", "h", "i"): 12, ("a", "f", "h", "i", 0): 12, ("a", "j"): 13, ("k",): 14,
-        ("k", "l"): 15, ("k", "m"): 16,
-    }  # fmt: skip
 
 
 # Trust

@@ -64,7 +64,7 @@ MIN_LINES_FOR_TEST_FILE = 100
 # lies beside the rooms are tested in `tests/e2e`.
 WITHOUT_TEST_FILE = {
     "compaction": "host",
-    "config": "keys load preservation settings toml_lines trust",
+    "config": "keys load preservation settings trust",
     "context": "view",
     "doctor": "references salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
@@ -74,7 +74,7 @@ WITHOUT_TEST_FILE = {
     ),
     "fleet": "attempt places summary",
     "library": "agent result",
-    "models": "base probe refusals retry",
+    "models": "base probe",
     "replay": (
         "builder charts codex ctxagent json measures opencode parallel results tool_names"
     ),
