@@ -65,7 +65,6 @@ MIN_LINES_FOR_TEST_FILE = 100
 WITHOUT_TEST_FILE = {
     "compaction": "host",
     "config": "keys load preservation settings trust",
-    "context": "view",
     "doctor": "references salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
     "extensions": (
