@@ -281,6 +281,15 @@ def test_what_the_model_has_not_answered_comes_after_its_newest_words() -> None:
     assert fold([result(1, "a"), reply(2, text("x"))]).unanswered_results() == []
 
 
+def test_a_thought_that_was_altered_leaves_out_all_before_it() -> None:
+    """What comes later is bound to what is sent: it stays. Another model's thoughts stay hidden."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    altered = {**thought, "signature": "", "altered": True}
+    log = [*BEGUN, said(5, "two"), reply(6, altered), said(7, "two")]
+    assert signed(fold(log)) == [[], ["two"], ["two"], [], ["two", "two"]]
+    assert signed(fold([*log, asked(8, "one")]))[0] == ["one", "one"]
+
+
 def test_a_reply_that_is_no_turn_or_refused_is_no_item() -> None:
     others = [reply(8, text("x"), purpose="summary"), reply(9, text("x"), stop_reason="refusal")]
     view = fold([*WORK, *others])
@@ -354,6 +363,8 @@ def test_targets_that_are_not_there_or_not_sound_change_nothing() -> None:
         shown_blocks(item) for item in fold(WORK).items
     ]
     assert (view.size, view.edits) == (fold(WORK).size, fold(WORK).edits)
+    view.add(mask(9, *odd, stub(4, "a")))
+    assert shown(view, 4)[0]["content"] == "[gone]"
 
 
 def test_an_edit_leaves_out_the_thinking_behind_its_first_target() -> None:
@@ -470,6 +481,7 @@ def test_a_usage_sets_the_ratio_and_leaves_nothing_estimated() -> None:
     view = fold([LONG, measured(2 * size, 300)])
     assert view.prompt_tokens() == (2 * size + 300, 0)
     assert view.scaled(view.size) == 2 * size + 300
+    assert view.size == size + 150
     view.add(User(seq=4, content="more " * 100))
     total, estimated = view.prompt_tokens()
     assert estimated == view.scaled(view.items[-1].size)

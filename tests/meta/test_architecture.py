@@ -64,7 +64,7 @@ MIN_LINES_FOR_TEST_FILE = 100
 # lies beside the rooms are tested in `tests/e2e`.
 WITHOUT_TEST_FILE = {
     "compaction": "host",
-    "config": "keys load preservation settings trust",
+    "config": "preservation",
     "doctor": "references salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
     "extensions": (
