@@ -79,7 +79,7 @@ WITHOUT_TEST_FILE = {
     ),
     "security": "bubblewrap home_paths planted sandbox_paths",
     "system": "child git_links process_table safe_open",
-    "tools": ("base download edit_hints function_tool mcp text web_fetch"),
+    "tools": ("base download function_tool mcp web_fetch"),
     "ui": (
         "capabilities command_context completions context cost diffs files headless history "
         "images input_filter input_queue intent jobs keys log markdown_stream menu_rows "
