@@ -65,7 +65,7 @@ MIN_LINES_FOR_TEST_FILE = 100
 WITHOUT_TEST_FILE = {
     "compaction": "host",
     "config": "preservation",
-    "doctor": "references salvage session setup",
+    "doctor": "salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
     "extensions": (
         "command_files config connection login plugin_contents plugin_install plugins "
@@ -79,7 +79,7 @@ WITHOUT_TEST_FILE = {
     ),
     "security": "bubblewrap home_paths planted sandbox_paths",
     "system": "child git_links process_table safe_open",
-    "tools": ("base download function_tool mcp web_fetch"),
+    "tools": "base download mcp web_fetch",
     "ui": (
         "capabilities command_context completions context cost diffs files headless history "
         "images input_filter input_queue intent jobs keys log markdown_stream menu_rows "
