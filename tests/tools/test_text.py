@@ -83,6 +83,9 @@ def test_a_character_that_the_encoding_lacks_is_an_error() -> None:
 def test_binary_data_is_named_by_its_first_bytes() -> None:
     assert module.kind(b"%PDF-1.7") == "PDF document"
     assert module.kind(b"GIF89a") == "GIF image"
+    assert module.kind(b"\x7fELF\2\1") == "ELF program or library"
+    assert module.kind(b"BZh91AY") == "bzip2 data"
+    assert module.kind(b"OggS\0") == "Ogg media"
     assert module.kind(b"PK\x03\x04 and more").startswith("zip archive")
     assert module.kind(b"words") == ""
 
