@@ -68,7 +68,7 @@ WITHOUT_TEST_FILE = {
     "doctor": "salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
     "extensions": (
-        "config connection login plugin_contents plugin_install plugins servers skills transport"
+        "connection login plugin_contents plugin_install plugins servers skills transport"
     ),
     "fleet": "attempt places summary",
     "library": "agent result",
