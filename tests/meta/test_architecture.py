@@ -67,15 +67,11 @@ WITHOUT_TEST_FILE = {
     "config": "preservation",
     "doctor": "salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
-    "extensions": (
-        "connection login plugin_contents plugin_install plugins servers skills transport"
-    ),
+    "extensions": ("connection login plugin_contents plugin_install plugins servers transport"),
     "fleet": "attempt places summary",
     "library": "agent result",
     "models": "base probe",
-    "replay": (
-        "builder charts codex ctxagent json measures opencode parallel results tool_names"
-    ),
+    "replay": ("builder charts codex ctxagent json measures opencode parallel results tool_names"),
     "security": "bubblewrap home_paths planted sandbox_paths",
     "system": "child git_links process_table safe_open",
     "tools": "base download mcp web_fetch",
