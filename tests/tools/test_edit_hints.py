@@ -49,6 +49,7 @@ def test_what_is_most_like_it_is_shown() -> None:
         "Most like it: From line 5 on:\n5\tdef two():\n6\t    value = compute(2)"
     )
     assert "7\t    return value\n" in told
+    assert hint("def one():\n    return 2").startswith("Most like it: From line 1 on:\n1\tdef one")
     assert hint("valeu = compute(22)").startswith("Most like it: From line 6 on:\n6\t")
     assert hint("x\n    value = compute(3)\ny", "a\nb\n    value = compute(2)\nc\n").startswith(
         "Most like it: From line 2 on:\n2\tb\n3\t    value"
