@@ -82,7 +82,7 @@ WITHOUT_TEST_FILE = {
         "session sessions settings status stream_input stream_messages terminal theme "
         "tool_calls tool_updates transcript transport updates writer"
     ),
-    "worktree": "file_modes garbage git linked object_store restore staging tree_edit",
+    "worktree": "garbage git linked object_store restore staging tree_edit",
 }
 # Names that say how much without saying of what.
 VAGUE_CONSTANTS = re.compile(
