@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ..errors import PromptTooLong
+from ..errors import ModelError, PromptTooLong
 from ..models.address import LOOPBACK_HOSTS
 from ..models.providers import MESSAGES
 from ..models.sse import MAX_REPLY_BYTES
@@ -57,18 +57,20 @@ class Proxy:
             return Response(status_code=426)  # clients then use HTTP at once
         format = format_of(request) if request.method == "POST" else None
         url = self.url_of(request, format)
-        headers = request_headers(request.headers.items(), reads_along=format is not None)
-        large = int(request.headers.get("content-length") or 0) > MAX_BODY_BYTES
+        length = request.headers.get("content-length")
+        is_read = format is not None and int(length or 0) <= MAX_BODY_BYTES
+        headers = request_headers(request.headers.items(), reads_along=is_read)
         try:
-            if format is None or large:
-                answer = await self.exchanges.upstream.send(
-                    request.method, url, headers, request.stream()
-                )
-                return _streamed(answer, _chunks(answer))
-            return await self._exchange(format, await request.body(), url, headers, request)
+            if format is not None and is_read:
+                return await self._exchange(format, await request.body(), url, headers, request)
+            has_body = length is not None or "transfer-encoding" in request.headers
+            content = request.stream() if has_body else b""
+            answer = await self.exchanges.upstream.send(request.method, url, headers, content)
+            return _streamed(answer, _chunks(answer))
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            self.fail(f"{url} was not reached: {error!r}")
-            return _unreached(url, error)
+            place = url.partition("?")[0]  # a query may have a key
+            self.fail(f"{place} was not reached: {error!r}")
+            return _unreached(place, error)
         except ClientDisconnect:
             return Response(status_code=499)
 
@@ -78,7 +80,8 @@ class Proxy:
         if format is not None:
             is_messages = format.name == MESSAGES
         base = self.upstreams[MESSAGES if is_messages else OPENAI]
-        return url_at(base, request.url.path, request.url.query)
+        path = request.scope["raw_path"].decode("latin-1")  # with its escapes
+        return url_at(base, path, request.url.query)
 
     def fail(self, text: str) -> None:
         """Keep a failure for the page, and tell the user."""
@@ -96,51 +99,60 @@ class Proxy:
     async def _exchange(
         self, format: BodyFormat, data: bytes, url: str, headers: Headers, request: Request
     ) -> Response:
-        exchanges, exchange = self.exchanges, None
-        sent = data
+        exchanges, exchange = self.exchanges, Exchange(format, {}, data, data)
         with self.going_on("a request goes through as it came"):
             if request.url.path.endswith(COUNT_TOKENS):
-                sent = exchanges.preview(format, data)
+                exchange = exchanges.preview(format, data)
             else:
                 agent = request.headers.get("user-agent", "")
                 exchange = await exchanges.prepare(format, data, url, headers, agent)
-                sent = exchange.data
-        answer = await exchanges.upstream.send("POST", url, headers, sent)
-        is_ours = exchange is not None and (exchange.session or exchange.is_edited)
-        if exchange and is_ours and answer.status_code in MAY_BE_OURS:
-            refusal = await read_all(answer)
-            again = await self._after_refusal(exchange, answer, refusal)
-            if again is None:
-                return _whole(answer, refusal)
-            exchange = again
+        refused = ""  # why the server did not take the edited form
+        while True:
             answer = await exchanges.upstream.send("POST", url, headers, exchange.data)
+            is_ours = exchange.session is not None or exchange.is_edited or refused
+            if not is_ours or answer.status_code not in MAY_BE_OURS:
+                break
+            refusal = await read_all(answer)
+            error = self._error_of(answer, refusal)
+            again = None if refused else await self._after_refusal(exchange, error)
+            if again is None:
+                if error.message != refused:
+                    self._leave_alone(exchange, refused)
+                return _whole(answer, refusal)
+            if exchange.is_edited and not again.is_edited:
+                refused = error.message
+            exchange = again
+        self._leave_alone(exchange, refused)
         return _streamed(answer, self._read_along(answer, exchange))
 
-    async def _after_refusal(
-        self, exchange: Exchange, answer: httpx2.Response, data: bytes
-    ) -> Exchange | None:
+    def _error_of(self, answer: httpx2.Response, data: bytes) -> ModelError:
+        """Return the error that a refusal is."""
+        with self.going_on("a refusal is not understood"):
+            data = decoded(data, answer.headers)
+        return refusal_of(answer.status_code, data, "", answer.headers)
+
+    async def _after_refusal(self, exchange: Exchange, error: ModelError) -> Exchange | None:
         """Return what is sent after a refusal: a smaller request if it was too long, and the
         client's own if it was edited; None where the client gets the refusal."""
-        session = exchange.session
-        with self.going_on("a refusal goes through as it came"):
-            error = refusal_of(
-                answer.status_code, decoded(data, answer.headers), "", answer.headers
-            )
-            if isinstance(error, PromptTooLong):
+        if isinstance(error, PromptTooLong):
+            with self.going_on("a refusal goes through as it came"):
                 return await self.exchanges.shorten(exchange, error)
-            if not exchange.is_edited:
-                return None
+        elif exchange.is_edited:
             self.fail(f"the server refused an edited request: {error.message}")
-            if session is not None:
-                session.leave_alone(error.message)
             return replace(exchange, data=exchange.original, is_edited=False, saved=0)
         return None
 
+    def _leave_alone(self, exchange: Exchange, refused: str) -> None:
+        """Edit nothing more in a session whose edits the server does not take."""
+        if refused and exchange.session is not None:
+            with self.going_on("a session that is left alone is not noted"):
+                exchange.session.leave_alone(refused)
+
     async def _read_along(
-        self, answer: httpx2.Response, exchange: Exchange | None
+        self, answer: httpx2.Response, exchange: Exchange
     ) -> AsyncGenerator[bytes, None]:
         """Yield the body of an answer, and record the reply in it."""
-        is_read = exchange is not None and exchange.session and answer.status_code == 200
+        is_read = exchange.session is not None and answer.status_code == 200
         read: list[bytes] = []
         size = 0
         async for chunk in _chunks(answer):
@@ -148,7 +160,7 @@ class Proxy:
             if is_read and size <= MAX_REPLY_BYTES:
                 read.append(chunk)
             yield chunk
-        if exchange is not None and is_read and size <= MAX_REPLY_BYTES:
+        if is_read and size <= MAX_REPLY_BYTES:
             with self.going_on("a reply is not recorded"):
                 await self.exchanges.finish(exchange, b"".join(read), answer.headers)
 
@@ -176,7 +188,7 @@ def _refusal(why: str) -> Response:
 
 
 def _unreached(url: str, error: Exception) -> Response:
-    text = f"ctxagent proxy: cannot reach {url.partition('?')[0]}: {error!r}"
+    text = f"ctxagent proxy: cannot reach {url}: {error!r}"
     told = {"type": "api_error", "message": text}
     return JSONResponse({"type": "error", "error": told}, 502)
 

@@ -4,9 +4,9 @@ A session is recognised by its history alone: the messages of the request begin 
 session. A request that leaves the history of a session continues a fork of it.
 """
 
-import json
 import os
 import re
+import shutil
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
@@ -32,7 +32,7 @@ MAX_SEARCHED_LOGS = 200  # of a project, newest first, for sessions of earlier p
 MAX_READ_LOGS = 8  # with the same first message, newest first
 MAX_SIGHTINGS = 256  # of conversations without tools that have not been continued yet
 _HEAD_BYTES = 4_096  # of a log, which have the client that its session is of
-_CLIENT = re.compile(rb'"client": (\{[^{}]*\})')
+_CLIENT = re.compile(rb'"client": \{"first": "(\w+)"')
 _NOT_OF_MODEL = ("user", "system", "developer", "tool")  # roles
 
 
@@ -59,21 +59,22 @@ class Conversations:
     ) -> ProxySession | None:  # fmt: skip
         """Return the session that a request continues, a fork of one, or a new one; None for a
         request that is not recorded. Raises CtxagentError."""
+        idle = [session for session in self.open if not session.lock.locked()]
+        for oldest in idle[:-MAX_OPEN_SESSIONS]:
+            await self._close(oldest)
         digests = Digests(messages)
         found = self._next_of_open(format, digests, preamble)
-        if found is None and _has_reply(messages):
-            found = self._next_of_logs(format, digests, model)
+        if found is None:
+            search = self._next_of_logs if _has_reply(messages) else self._unanswered
+            found = search(format, digests, model)
         if found is None and (preamble.tools or self._was_seen(digests)):
-            client = {**client, "first": digests.of(0)}
+            client = {"first": digests.of(0), **client}
             found = self._session(format, Log(self.project.new_log()), model, client)
         if found is None:
             return None
         if found in self.open:
             self.open.remove(found)
         self.open.append(found)
-        idle = [session for session in self.open if not session.lock.locked()]
-        for oldest in idle[:-MAX_OPEN_SESSIONS]:
-            await self._close(oldest)
         return found
 
     def beside(
@@ -151,14 +152,12 @@ class Conversations:
             if not _has_reply(digests.messages[:count]):
                 continue
             if len(matched) == len(batches) and path not in opened:
-                try:
-                    session = self._resumed(format, path, digests, model)
-                except ValueError:  # a process ended in the middle of the last batch
-                    matched.pop()
-                else:
-                    if session.is_followed_by(digests.messages):
-                        return session
-                    session.host.log.close()
+                session = self._resumed(format, path, digests, model)
+                if session is None:
+                    continue
+                if session.is_followed_by(digests.messages):
+                    return session
+                session.host.log.close()
             upto = batches[len(matched)].before if len(matched) < len(batches) else None
             if upto is None:
                 upto = pending.seq - 1 if pending else entries[-1].seq
@@ -167,7 +166,22 @@ class Conversations:
         if best is None:
             return None
         fork = self.project.fork(best[2], best[1])
-        return self._resumed(format, fork, digests, model)
+        session = self._resumed(format, fork, digests, model)
+        if session is None:
+            shutil.rmtree(fork.parent, ignore_errors=True)
+        return session
+
+    def _unanswered(self, format: BodyFormat, digests: Digests, model: str) -> ProxySession | None:
+        """Return the session of an earlier process that ended before this first request of it was
+        answered."""
+        opened = {session.host.log.path for session in self.open}
+        for path in self._closed.get(digests.of(0), [])[:MAX_READ_LOGS]:
+            if path in opened or any(isinstance(entry, Assistant) for entry in Entries(path)):
+                continue
+            batches, _ = batches_of(Entries(path))
+            if len([*_matching(batches, digests)]) == len(batches):
+                return self._resumed(format, path, digests, model)
+        return None
 
     def _was_seen(self, digests: Digests) -> bool:
         """Return True if messages continue those of an earlier request that was not recorded."""
@@ -181,8 +195,8 @@ class Conversations:
 
     def _resumed(
         self, format: BodyFormat, path: Path, digests: Digests, model: str
-    ) -> ProxySession:
-        """Open the log of a session. Raises CtxagentError and ValueError."""
+    ) -> ProxySession | None:
+        """Open the log of a session; return None for a damaged one. Raises CtxagentError."""
         log = Log.open(path)
         with log.closed_on_error():
             entries = [*log.entries()]
@@ -192,9 +206,12 @@ class Conversations:
                 session.host.ledger.add(entry)
                 session.left_alone = session.left_alone or _why_left_alone(entry)
             batches, session.pending = batches_of(entries)
-            session.resume(digests.messages, batches)
             session.host.last_call = _last_call(entries)
-        return session
+            if session.resume(digests.messages, batches):
+                log.release()
+                return session
+        log.close()
+        return None
 
     def _session(
         self, format: BodyFormat, log: Log, model: str, client: Mapping[str, Any],
@@ -213,9 +230,11 @@ class Conversations:
         """Let go of a session, which may be opened again."""
         if session in self.open:
             self.open.remove(session)
-        first = session.known[0].digest if session.known else ""
-        self._closed.setdefault(first, []).insert(0, session.host.log.path)
         session.host.log.close()
+        if session.known:
+            path = session.host.log.path
+            closed = self._closed.setdefault(session.known[0].digest, [])
+            closed[:] = [path, *(each for each in closed if each != path)]
 
     async def _close(self, session: ProxySession) -> None:
         await session.engine.close()
@@ -255,7 +274,7 @@ def _last_call(entries: Sequence[Entry]) -> float | None:
 
 def _first_of(log: Path) -> str:
     """Return the digest of the first message of a client's session, "" for any other session."""
-    with suppress(OSError, ValueError, TypeError), log.open("rb") as file:
+    with suppress(OSError), log.open("rb") as file:
         if found := _CLIENT.search(file.read(_HEAD_BYTES)):
-            return str(json.loads(found[1]).get("first", ""))
+            return found[1].decode()
     return ""

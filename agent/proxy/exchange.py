@@ -1,6 +1,7 @@
 """One request of a client: what is recorded of it, what the server gets, and what is made of the
 answer."""
 
+import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -26,6 +27,7 @@ from .forward import OPENAI, Headers, Upstream, decoded, read_all
 from .host import EngineQuestion
 from .session import ProxySession
 
+MAX_QUESTION_S = 300.0  # for the answer to a question of the engine, while the client waits
 _HINTS = ServerHints("the address of the upstream", "the key of the client")
 
 
@@ -66,14 +68,22 @@ class Exchanges:
             known = self.conversations.beside(format, messages)
             if known and (aside or known[0].host.view.tools):
                 return self._aside(*known, body, data, whole=aside != "question")
-        if repeated := self.conversations.repeated(format, messages):
-            exchange = self._aside(repeated, len(messages), body, data, whole=False)
-            return replace(exchange, session=repeated)
         model = model_id(str(body.get("model", "")), format, url)
         client = {"protocol": format.name, "upstream": host_of(url), "agent": agent}
-        session = await self.conversations.find(format, messages, preamble, model, client)
+        while True:
+            session = self.conversations.repeated(format, messages)
+            session = session or await self.conversations.find(
+                format, messages, preamble, model, client
+            )
+            if session is None or not session.lock.locked():
+                break
+            async with session.lock:  # what another request changes may make this one a branch
+                pass
         if session is None:
             return Exchange(format, body, data, data)
+        if session.is_repeated_by(messages):
+            exchange = self._aside(session, len(messages), body, data, whole=False)
+            return replace(exchange, session=session)
         async with session.lock, self.conversations.consistent(session):
             host = session.host
             is_words = session.take(messages, preamble, model)
@@ -87,15 +97,16 @@ class Exchanges:
             saved = session.saved_tokens() if is_edited else 0
             return Exchange(format, body, sent, data, session, is_edited, saved, host.view.last_seq)
 
-    def preview(self, format: BodyFormat, data: bytes) -> bytes:
-        """Return the request to count tokens of as the server would get its conversation. Nothing
-        is recorded."""
+    def preview(self, format: BodyFormat, data: bytes) -> Exchange:
+        """Return a request to count tokens, with the conversation as the server would get it.
+        Nothing is recorded."""
         body = json.loads(data)
         messages = format.messages(body)
-        if messages is None:
-            return data
-        known = self.conversations.beside(format, messages[format.preamble(body).messages :])
-        return _edited(known[0], body, data, known[1])[0] if known else data
+        if messages is not None:
+            known = self.conversations.beside(format, messages[format.preamble(body).messages :])
+            if known:
+                return self._aside(*known, body, data, whole=False)
+        return Exchange(format, body, data, data)
 
     async def shorten(self, exchange: Exchange, refusal: PromptTooLong) -> Exchange | None:
         """Return a smaller form of a request that does not fit the window; None where there is
@@ -148,9 +159,10 @@ class Exchanges:
                 sent = format.edited(body, session.edits(count), skip)
                 asked = format.with_question(sent, question.asked)
             try:
-                answer = await self.upstream.send("POST", url, headers, dumps(asked))
-                data = decoded(await read_all(answer), answer.headers)
-            except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+                async with asyncio.timeout(MAX_QUESTION_S):
+                    answer = await self.upstream.send("POST", url, headers, dumps(asked))
+                    data = decoded(await read_all(answer), answer.headers)
+            except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TimeoutError) as error:
                 raise ModelError(f"no answer came: {error!r}") from error
             if answer.status_code >= 300:
                 raise refusal_of(answer.status_code, data, str(body.get("model")), answer.headers)
@@ -174,9 +186,10 @@ def model_id(name: str, format: BodyFormat, url: str) -> str:
 
 def dumps(body: Json) -> bytes:
     """Return a body as bytes, in the order of its fields."""
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "surrogatepass"
-    )
+    try:
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:  # lone surrogates have no UTF-8, but JSON can escape them
+        return json.dumps(body, separators=(",", ":")).encode()
 
 
 async def read_reply(

@@ -37,8 +37,9 @@ def url_at(base: str, path: str, query: str) -> str:
 
 def request_headers(given: Headers, *, reads_along: bool) -> list[tuple[str, str]]:
     """Return the headers of a client as they go on. With `reads_along` the upstream is offered only
-    encodings that can be read."""
-    kept = [(name, value) for name, value in given if name.lower() not in _HOP_BY_HOP]
+    encodings that can be read, and the length of the body may be another one."""
+    left_out = _HOP_BY_HOP if reads_along else _HOP_BY_HOP - {"content-length"}
+    kept = [(name, value) for name, value in given if name.lower() not in left_out]
     if not reads_along:
         return kept
     return [
@@ -76,8 +77,10 @@ class Upstream:
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
             timeout = httpx2.Timeout(None, connect=CONNECT_S)
             self._client = httpx2.AsyncClient(timeout=timeout, limits=limits)
-            self._client.headers.clear()
-        request = self._client.build_request(method, url, headers=[*headers], content=content)
+        # The client would add headers of its own, and the cookies of other requests.
+        raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        extensions = {"timeout": self._client.timeout.as_dict()}
+        request = httpx2.Request(method, url, headers=raw, content=content, extensions=extensions)
         return await self._client.send(request, stream=True)
 
     async def close(self) -> None:

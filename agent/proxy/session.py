@@ -7,7 +7,7 @@ the client's request that the view has in another form. Nothing else of the requ
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -123,6 +123,7 @@ class ProxySession:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's IDs
     _has_reply: bool = False
+    _decided_at: int = 0  # the newest entry then
     _stable_before: int | None = None  # the seq of what is edited now, or may be next
 
     def __post_init__(self) -> None:
@@ -147,53 +148,72 @@ class ProxySession:
 
     def is_followed_by(self, messages: Sequence[Json]) -> bool:
         """Return True if messages that begin with the known ones can be the next request."""
-        if self.pending is None:
+        if self.pending is None or self.is_repeated_by(messages):
             return True
         first = next(self.format.pieces(messages, len(self.known)), None)
         return first is not None and first.kind == "reply" and _is_echo(first, self.pending)
 
+    def is_repeated_by(self, messages: Sequence[Json]) -> bool:
+        """Return True if messages that begin as the known ones do say nothing new: the client tries
+        again, or keeps the cache warm."""
+        count = len(self.known)
+        return len(messages) < count or (self.pending is not None and len(messages) == count)
+
     def take(self, messages: Sequence[Json], preamble: Preamble, model: str) -> bool:
-        """Record what is new in a request; return True if it ends with words of the user."""
-        self._take_preamble(preamble, model)
+        """Record what is new in a request; return True if it ends with words of the user. Raises
+        ValueError, KeyError and TypeError, before anything is recorded, for a request that is not
+        understood."""
         start = len(self.known)
+        pieces = [*self.format.pieces(messages, start)]
+        if self.pending is not None and len(pieces) == 1:
+            return False  # the reply itself, which the model is to go on with
+        self._take_preamble(preamble, model)
         for known, message in zip(self.known, messages, strict=False):
             known.message = message
         new = [Known(digest_of(message), message) for message in messages[start:]]
         client: dict[str, Any] = {"messages": [each.digest for each in new]}
-        is_mid_turn = is_words = False
-        for number, piece in enumerate(self.format.pieces(messages, start)):
+        is_words = False
+        for number, (piece, is_mid_turn) in enumerate(_in_turns(pieces)):
             if number == 0 and self.pending is not None:
                 self._match(self.pending, piece)
                 self.pending = None
                 continue
             is_words = piece.kind == "words" and not piece.by_client
-            is_mid_turn = piece.kind == "result" or (is_mid_turn and piece.kind == "words")
             self._record(piece, {"client": client}, mid_turn=is_mid_turn)
             client = {}
         if not client:
             self.known += new
         return is_words
 
-    def resume(self, messages: Sequence[Json], batches: Iterable[Batch]) -> None:
-        """Connect the entries of the log with the messages of the client that they were made of.
-        Raises ValueError where they do not belong together."""
+    def resume(self, messages: Sequence[Json], batches: Sequence[Batch]) -> bool:
+        """Connect the entries of the log with the messages of the client that they were made of,
+        and record what a process that was killed did not record of the last ones. Return False
+        where they do not belong together."""
         for batch in batches:
             start = len(self.known)
             end = start + len(batch.digests)
             pieces = [*self.format.pieces(messages[:end], start)]
-            for entry, piece in zip(batch.entries, pieces, strict=True):
-                self._match(entry, piece)
+            missing = len(pieces) - len(batch.entries)
+            if missing < 0 or (missing and batch is not batches[-1]):
+                return False
+            for number, (piece, is_mid_turn) in enumerate(_in_turns(pieces)):
+                if number < len(batch.entries):
+                    self._match(batch.entries[number], piece)
+                else:
+                    self._record(piece, {"client": {}}, mid_turn=is_mid_turn)
             self.known += map(Known, batch.digests, messages[start:end])
+        return True
 
     async def decide(self, *, turn_start: bool) -> None:
         """Let the engine do what is due before a request goes out."""
-        if self.left_alone:
-            return
         before = self.host.view.last_seq
+        if self.left_alone or self._decided_at == before:
+            return  # a request that is tried again is no further call
         try:
             await self.engine.before_call(turn_start=turn_start)
         except LimitReached as error:
             self.note(error.message)
+        self._decided_at = self.host.view.last_seq
         edited = [i.seq for i in self.host.view.items if i.masked_at > before]
         self._stable_before = edited[0] if edited else self.engine.stable_before()
 
@@ -207,6 +227,7 @@ class ProxySession:
         """Return what the server gets that differs from what the client sent, in its first `upto`
         messages."""
         edits, view = Edits(), self.host.view
+        pending_seq = self.pending.seq if self.pending else 0
         if self.left_alone:
             return edits
         if view.summary is not None:
@@ -214,9 +235,12 @@ class ProxySession:
             edits.start = next(
                 (self.parts[s].places[0].message for s in stays if s in self.parts), 0
             )
+            if edits.start >= upto:
+                return Edits()  # an older request: the summary is also of what came later
         for item in view.items:
             part = self.parts.get(item.seq)
-            if part is not None and part.places[-1].message >= upto:
+            is_later = part.places[-1].message >= upto if part else item.seq == pending_seq
+            if is_later:
                 continue
             if part is None or part.places[0].message < edits.start:
                 edits.head += [block for block in item.blocks if block.get("type") == "text"]
@@ -249,7 +273,7 @@ class ProxySession:
         """Record a reply of the server. `saved` are the tokens that its request did not have. Of
         one to an older request only the price counts."""
         request = {"client": {}, "saved": saved}
-        if is_newest:
+        if is_newest and self.pending is None:
             self.pending = self._record_reply(reply.content, reply, request)
         else:
             self._record_reply([], reply, request, purpose="attempt")
@@ -445,6 +469,14 @@ def batches_of(entries: Iterable[Entry]) -> tuple[list[Batch], Assistant | None]
         elif client is not None and batches:
             batches[-1].entries.append(entry)
     return batches, pending
+
+
+def _in_turns(pieces: Iterable[BodyPiece]) -> Iterator[tuple[BodyPiece, bool]]:
+    """Yield each piece, and whether it comes in the middle of a turn."""
+    is_mid_turn = False
+    for piece in pieces:
+        is_mid_turn = piece.kind == "result" or (is_mid_turn and piece.kind == "words")
+        yield piece, is_mid_turn
 
 
 def _client_of(entry: Entry) -> dict[str, Any] | None:

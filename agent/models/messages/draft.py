@@ -62,6 +62,7 @@ _STOP_REASONS = {
     "length": "max_tokens", "max_length": "max_tokens", "tool_calls": "tool_use",
     "function_call": "tool_use", "content_filter": "refusal",
 }  # fmt: skip
+_STARTS, _ENDS = "content_block_start", "content_block_stop"
 MAX_REPLY_CHARS = 8_000_000  # of its content: a model's longest output has an eighth
 MAX_BLOCKS = 10_000
 _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
@@ -109,11 +110,11 @@ class ReplyDraft:
         kind = event.get("type")
         if kind == "message_start":
             yield self._start(_object(event, "message"))
-        elif kind == "content_block_start":
+        elif kind == _STARTS:
             yield from self._start_block(event)
         elif kind == "content_block_delta":
             yield from self._grow(event)
-        elif kind == "content_block_stop":
+        elif kind == _ENDS:
             index = _index(event)
             self._close(index)
             yield from self._search(self._content[index])
@@ -125,8 +126,15 @@ class ReplyDraft:
             self.stopped = True
 
     def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
-        """Raise ValueError: every server of this API streams."""
-        raise ValueError("an answer that is not streamed")
+        """Add an answer that is not streamed. See `wire.Draft`."""
+        yield from self.take({"type": "message_start", "message": answer})
+        blocks = answer.get("content")
+        for index, block in enumerate(blocks if isinstance(blocks, list) else ()):
+            yield from self.take({"type": _STARTS, "index": index, "content_block": block})
+            yield from self.take({"type": _ENDS, "index": index})
+        yield from self.take(
+            {"type": "message_delta", "delta": answer, "usage": answer.get("usage")}
+        )
 
     def reply(self) -> Reply:
         """Return what was gathered. Calls whose arguments were cut off are in `broken`."""

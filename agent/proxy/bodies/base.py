@@ -191,6 +191,13 @@ def text_blocks(content: Any) -> Iterator[Block]:
             yield _image_block(part.get("image_url")) or {"type": "text", "text": "[attachment]"}
 
 
+def words(content: Any, index: int, *, by_client: bool) -> BodyPiece:
+    """Return the piece of a message with words, in OpenAI's protocols."""
+    given = content if isinstance(content, str) else [*text_blocks(content)]
+    places = 1 if isinstance(given, str) else max(1, len(given))
+    return BodyPiece("words", given, (BodyPlace(index),) * places, by_client=by_client)
+
+
 def _image_block(given: Any) -> Block | None:
     """Return an image block of the log for an image with a data URL; None for another one."""
     url = given.get("url") if isinstance(given, dict) else given

@@ -17,8 +17,8 @@ from .base import (
     ServerReply,
     is_client_text,
     replaced_inputs,
-    text_blocks,
     text_of,
+    words,
 )
 
 SYSTEM_ROLES = ("system", "developer")
@@ -56,8 +56,7 @@ class ChatBody:
                 yield BodyPiece("result", text_of(content), places, call=call)
             elif role == "user" or role in SYSTEM_ROLES:
                 mine = role != "user" or is_client_text(text_of(content))
-                given = content if isinstance(content, str) else [*text_blocks(content)]
-                yield BodyPiece("words", given, places * max(1, len(given)), by_client=mine)
+                yield words(content, index, by_client=mine)
             else:
                 raise ValueError(f"a message with the role {role!r}")
 
@@ -75,12 +74,15 @@ class ChatBody:
             calls[number] = {**calls[number], "function": {**function, "arguments": shorter}}
             messages[place.message] = {**message, "tool_calls": calls}
         if edits.head:
-            head = {"role": "user", "content": "\n\n".join(map(_text_block, edits.head))}
-            messages = [head, *messages[edits.start :]]
+            text = "\n\n".join(map(_text_block, edits.head))
+            messages = _with_head(text, messages[edits.start :])
         return {**body, "messages": [*before, *messages]}
 
     def with_question(self, body: Json, question: str) -> Json:
-        return {**body, "messages": [*body["messages"], {"role": "user", "content": question}]}
+        *before, last = body["messages"]
+        if last.get("role") == "user":
+            return {**body, "messages": [*before, _joined(last, [], [question])]}
+        return {**body, "messages": [*before, last, {"role": "user", "content": question}]}
 
     def alone(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
         names = ("model", "stream", "stream_options")
@@ -104,6 +106,23 @@ class ChatBody:
     def reply(self, draft: Draft) -> ServerReply:
         found = draft.reply()
         return ServerReply(found.content, found.usage, found.stop_reason, found.message_id)
+
+
+def _with_head(text: str, messages: list[Json]) -> list[Json]:
+    """Return messages that begin with a text of the user. Many servers take no two messages of the
+    user in a row."""
+    if not messages or messages[0].get("role") != "user":
+        return [{"role": "user", "content": text}, *messages]
+    return [_joined(messages[0], [text], []), *messages[1:]]
+
+
+def _joined(message: Json, before: list[str], after: list[str]) -> Json:
+    """Return a message of the user with more texts."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return {**message, "content": "\n\n".join([*before, text_of(content), *after])}
+    parts = [[{"type": "text", "text": text} for text in texts] for texts in (before, after)]
+    return {**message, "content": [*parts[0], *content, *parts[1]]}
 
 
 def _reply_blocks(message: Json) -> Iterator[tuple[Block, int | None]]:

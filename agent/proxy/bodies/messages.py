@@ -43,7 +43,7 @@ class MessagesBody:
         for index in range(start, len(messages)):
             role, content = messages[index]["role"], messages[index]["content"]
             whole = isinstance(content, str)
-            blocks = [{"type": "text", "text": content}] if whole else unmarked(content)
+            blocks = _blocks(unmarked(content))
             places = [BodyPlace(index, None if whole else n) for n in range(len(blocks))]
             if role == "assistant":
                 yield BodyPiece("reply", blocks, tuple(places))
@@ -60,7 +60,8 @@ class MessagesBody:
             messages[edits.mark] = _marked(messages[edits.mark], body)
         kept = [message for message in messages[edits.start :] if message["content"]]
         if edits.head:
-            kept.insert(0, {"role": "user", "content": edits.head})
+            first = kept.pop(0) if kept and kept[0]["role"] == "user" else {"role": "user"}
+            kept.insert(0, {**first, "content": [*edits.head, *_blocks(first.get("content", []))]})
         return {**body, "messages": kept}
 
     def with_question(self, body: Json, question: str) -> Json:
@@ -68,9 +69,10 @@ class MessagesBody:
         asked = {"type": "text", "text": question}
         if last["role"] != "user":
             return {**body, "messages": [*before, last, {"role": "user", "content": [asked]}]}
-        content = last["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        return {**body, "messages": [*before, {**last, "content": [*blocks, asked]}]}
+        return {
+            **body,
+            "messages": [*before, {**last, "content": [*_blocks(last["content"]), asked]}],
+        }
 
     def alone(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
         content = [{"type": "text", "text": text} for text in texts]
@@ -94,6 +96,10 @@ class MessagesBody:
     def reply(self, draft: Draft) -> ServerReply:
         found = draft.reply()
         return ServerReply(found.content, found.usage, found.stop_reason, found.message_id)
+
+
+def _blocks(content: Any) -> list[Block]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 def _marks(body: Json) -> Iterator[Json]:

@@ -19,6 +19,7 @@ from .base import (
     replaced_inputs,
     text_blocks,
     text_of,
+    words,
 )
 from .chat import SYSTEM_ROLES
 
@@ -121,7 +122,9 @@ class ResponsesBody:
     def reply(self, draft: Draft) -> ServerReply:
         assert isinstance(draft, ResponseDraft)
         blocks = [_reply_block(item, str(item.get("type"))) for item in draft.items]
-        return ServerReply(blocks, draft.usage, draft.stop_reason, draft.message_id)
+        is_call = any(block["type"] == "tool_use" for block in blocks)
+        reason = "tool_use" if is_call else draft.stop_reason
+        return ServerReply(blocks, draft.usage, reason, draft.message_id)
 
 
 def _asked(text: str) -> Json:
@@ -135,8 +138,7 @@ def _asked(text: str) -> Json:
 def _words(item: Json, index: int) -> BodyPiece:
     content = item.get("content", "")
     mine = item.get("role") in SYSTEM_ROLES or is_client_text(text_of(content))
-    given = content if isinstance(content, str) else [*text_blocks(content)]
-    return BodyPiece("words", given, (BodyPlace(index),) * max(1, len(given)), by_client=mine)
+    return words(content, index, by_client=mine)
 
 
 def _reply_block(item: Json, kind: str) -> Block:

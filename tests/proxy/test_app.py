@@ -1,0 +1,103 @@
+"""The proxy as a client and a server see it: real HTTP on both sides."""
+
+import gzip
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.tests.support.proxy.clients import PATHS, Client, serialized, turns_by_chance
+from ctxagent.tests.support.proxy.recorder import Answer, recorder
+from ctxagent.tests.support.proxy.running import running_proxy
+
+NOTHING_DUE = replace(DEFAULT, clear_when="off", truncate_at=None)
+EVENTS = {"content-type": "text/event-stream; charset=utf-8", "x-request-id": "r1"}
+OBJECT = {"content-type": "application/json", "x-request-id": "r1"}
+
+
+def answer_by_chance(rng: random.Random, client: Client, number: int, *, stream: bool) -> Answer:
+    """The answer to a turn, split anywhere, perhaps compressed."""
+    data = client.answer(client.turns[number], number, stream=stream)
+    headers = EVENTS if stream else OBJECT
+    if rng.random() < 0.3:
+        data, headers = gzip.compress(data), {**headers, "content-encoding": "gzip"}
+    cuts = sorted(rng.randrange(len(data)) for _ in range(rng.randrange(6)))
+    pieces = [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    return Answer(pieces, 200, headers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PATHS)
+def test_what_is_not_edited_passes_byte_for_byte(protocol: str, tmp_path: Path) -> None:
+    answers: list[Answer] = []
+    with (
+        recorder(lambda received: answers[-1]) as server,
+        running_proxy(tmp_path, server.url, NOTHING_DUE) as proxy,
+    ):
+
+        @settings(max_examples=25, phases=[Phase.generate])
+        @given(st.integers(0, 2**40))
+        def plays(seed: int) -> None:
+            rng = random.Random(seed)
+            client = Client(protocol, turns_by_chance(rng, 10, f"task {len(answers)}"))
+            before = len(proxy.logs())
+            for number, body in enumerate(client.bodies()):
+                stream = rng.random() < 0.7
+                data = serialized(rng, {**body, "stream": stream})
+                answers.append(answer_by_chance(rng, client, number, stream=stream))
+                got = proxy.post(client.path, data)
+                assert server.requests[-1].body == data
+                assert (got.status, got.raw) == (200, answers[-1].body)
+                assert got.headers["x-request-id"] == "r1"
+            assert proxy.reports == []
+            assert len(proxy.logs()) == before + 1
+
+        plays()
+    assert len(server.requests) >= 200
+
+
+WRONG = (None, True, 0, -1.5, "", "x", [], [1], [[]], {}, {"type": 7}, {"role": None}, 2**70)
+
+
+def mutated(rng: random.Random, node: Any) -> Any:
+    """A body with a wrong value somewhere."""
+    if isinstance(node, dict | list) and node and rng.random() < 0.85:
+        copy: Any = dict(node) if isinstance(node, dict) else [*node]
+        key = rng.choice([*copy] if isinstance(copy, dict) else range(len(copy)))
+        if rng.random() < 0.1:
+            del copy[key]
+        else:
+            copy[key] = mutated(rng, copy[key])
+        return copy
+    return rng.choice(WRONG)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PATHS)
+def test_what_is_not_understood_passes_as_it_came(protocol: str, tmp_path: Path) -> None:
+    with (
+        recorder(lambda received: Answer((b'{"a": 1}',))) as server,
+        running_proxy(tmp_path, server.url, NOTHING_DUE) as proxy,
+    ):
+
+        @settings(max_examples=150, phases=[Phase.generate])
+        @given(st.integers(0, 2**40))
+        def passes(seed: int) -> None:
+            rng = random.Random(seed)
+            body = [*Client(protocol, turns_by_chance(rng, 4, "t")).bodies()][rng.randrange(4)]
+            for _ in range(rng.randrange(1, 4)):
+                body = mutated(rng, body)
+            data = serialized(rng, body)
+            if rng.random() < 0.1:
+                data = data[: rng.randrange(len(data))] + rng.randbytes(3)
+            path = PATHS[protocol] + ("/count_tokens" if rng.random() < 0.1 else "")
+            got = proxy.post(path, data)
+            assert server.requests[-1].body == data
+            assert (got.status, got.raw) == (200, b'{"a": 1}')
+
+        passes()

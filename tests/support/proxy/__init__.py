@@ -1,0 +1,1 @@
+"""Doubles for the proxy: an upstream that records bytes, and clients that send whole histories."""

@@ -1,0 +1,73 @@
+"""What must hold of an edited request, held against the client's own."""
+
+from typing import Any
+
+from ctxagent.agent.proxy.bodies.base import plain, unmarked
+
+Json = dict[str, Any]
+THINKING = ("thinking", "redacted_thinking")
+
+
+def messages_of(body: Json) -> list[Json]:
+    found: list[Json] = body["input" if "input" in body else "messages"]
+    return found
+
+
+def prefix_of(earlier: Json, later: Json) -> bool:
+    """Tell whether a server that has read the earlier request finds all of it in the later one."""
+    before, after = ([*map(plain, messages_of(body))] for body in (earlier, later))
+    fixed = [unmarked([body.get("system"), body.get("tools")]) for body in (earlier, later)]
+    return fixed[0] == fixed[1] and after[: len(before)] == before
+
+
+def count_edits(client: Json, sent: Json) -> int:
+    """Return how many blocks an edited request without a summary has in another form. Raises
+    AssertionError where anything else differs."""
+    name = "input" if "input" in client else "messages"
+    assert [*client] == [*sent]
+    assert {**client, name: 0} == {**sent, name: 0}
+    assert len(client[name]) == len(sent[name])
+    compare = {"input": _items, "messages": _messages}[name]
+    return sum(compare(*pair) for pair in zip(client[name], sent[name], strict=True))
+
+
+def _items(one: Json, other: Json) -> int:
+    if one == other:
+        return 0
+    (field,) = {name for name in one if one[name] != other.get(name)}
+    assert [*one] == [*other]
+    assert (field == "output" and one["type"].endswith("_output")) or field == "arguments"
+    assert isinstance(other[field], str)
+    return 1
+
+
+def _messages(one: Json, other: Json) -> int:
+    if one == other:
+        return 0
+    assert {**one, "content": 0, "tool_calls": 0} == {**other, "content": 0, "tool_calls": 0}
+    assert [*one] == [*other]
+    if one["role"] == "tool":
+        assert isinstance(other["content"], str)
+        return 1
+    if "tool_calls" in one:
+        return _calls(one["tool_calls"], other["tool_calls"])
+    found = 0
+    kept = [b for b in one["content"] if b["type"] not in THINKING or b in other["content"]]
+    assert len(kept) == len(other["content"])
+    for before, after in zip(kept, other["content"], strict=True):
+        assert [*before] == [name for name in after if name in before]
+        assert {*after} - {*before} <= {"cache_control"}
+        (field,) = {name for name in before if before[name] != after[name]} or {""}
+        assert (before["type"], field) in (
+            ("tool_result", "content"), ("tool_use", "input"), (before["type"], ""),
+        )  # fmt: skip
+        found += field != ""
+    return found + len(one["content"]) - len(kept)
+
+
+def _calls(before: list[Json], after: list[Json]) -> int:
+    assert len(before) == len(after)
+    for one, other in zip(before, after, strict=True):
+        changed = {**other["function"], "arguments": one["function"]["arguments"]}
+        assert one == {**other, "function": changed}
+    return sum(one != other for one, other in zip(before, after, strict=True))
