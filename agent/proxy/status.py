@@ -400,7 +400,7 @@ def _counted_once(sessions: Iterable[SessionStatus]) -> Iterator[SessionStatus]:
 def running_address(folder: Path) -> str:
     """Return the address of the proxy that runs in a project, by the project's folder; "" for
     none."""
-    with suppress(OSError, ValueError, TypeError, AttributeError, OverflowError):
+    with suppress(OSError, ValueError, TypeError, LookupError, OverflowError):
         with open_kept(folder / RUNNING_NAME) as file:
             found = json.load(file)
         os.kill(int(found["pid"]), 0)
