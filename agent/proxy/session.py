@@ -124,7 +124,6 @@ class ProxySession:
     _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's IDs
     _has_reply: bool = False
     _stable_before: int | None = None  # the seq of what is edited now, or may be next
-    _is_taken_back: bool = False  # an edit, since the newest reply
 
     def __post_init__(self) -> None:
         self.engine = CompactionEngine(self.host, self.policy)
@@ -259,15 +258,11 @@ class ProxySession:
             self.pending = self._record_reply(reply.content, reply, request)
         else:
             self._record_reply([], reply, request, purpose="attempt")
-        if self._is_taken_back:  # the view must not take the reply's usage for that of now
-            self.host.rebuild_view()
-            self._is_taken_back = False
 
     def take_back(self, seq: int) -> None:
         """Take back the edit at `seq`: the next request has again what the client sends there.
         Raises CompactionFailed where there is no such edit."""
         self.engine.uncompact(self.host.log.entries(), seq)
-        self._is_taken_back = True
 
     def leave_alone(self, why: str) -> None:
         """Edit nothing in this session from now on."""

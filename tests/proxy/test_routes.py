@@ -258,8 +258,8 @@ async def ask(own: Own, messages: list[Json]) -> httpx2.Response:
     return await own.client.post(
         "/v1/messages",
         json={
-            "model": "claude-opus-4-8", "max_tokens": 1_000, "stream": True, "system": text("Be brief."),
-            "tools": TOOLS, "messages": messages,
+            "model": "claude-opus-4-8", "max_tokens": 1_000, "stream": True,
+            "system": text("Be brief."), "tools": TOOLS, "messages": messages,
         },
         headers={"x-api-key": "k", "anthropic-version": "2023-06-01"},
         timeout=60,
@@ -330,8 +330,6 @@ def test_a_reply_that_comes_meanwhile_is_still_the_newest(project: Project) -> N
             assert isinstance(reply, Assistant)
             assert (reply.purpose, reply.request["saved"] > 0) == ("turn", True)
             (session,) = own.proxy.exchanges.conversations.open
-            # The usage is that of a request with the edit, so it says nothing of the context now.
-            assert session.host.current_window().tokens > 4 * reply.usage["input"]
             assert session.pending is not None
 
         run(own, go)

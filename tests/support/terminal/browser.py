@@ -93,8 +93,8 @@ class Browser:
             shutil.rmtree(self._sockets, ignore_errors=True)
 
     def open(self, page: Path | str, *, width: int, height: int, dark: bool = False) -> "View":
-        """A page, by its path or address, loaded, in a new tab; the one that was open is closed: what lies behind another
-        may never be drawn."""
+        """A page, by its path or address, loaded, in a new tab; the one that was open is closed:
+        what lies behind another may never be drawn."""
         last, target = self._tab, self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._tab = target
         if last:
