@@ -288,6 +288,7 @@ class _Folding:
         unedited = max(usage.prompt, min(usage.prompt + saved, window))
         without = spent
         if saved or self._saved:
+            self._is_edited = self._is_edited or saved < self._saved  # it is left alone now
             without = cost(entry.model, self._usage_without(entry, usage, unedited))
         self.calls.append(ProxiedCall(key, usage.prompt, unedited, spent, without, is_turn))
         if is_turn:

@@ -158,6 +158,18 @@ def test_what_is_taken_back_is_read_without_us(project: Project) -> None:
     assert [(edit.seq, edit.is_undone) for edit in session.edits] == [(4, True)]
 
 
+def test_a_session_that_is_left_alone_is_read_anew(project: Project) -> None:
+    made = Proxied(ID).words("go").reply(written=100_000).mask(101_000, 20_000)
+    made.reply(read=5_000, written=15_000, saved=81_000).note("left alone: refused")
+    made.reply(read=5_000, written=97_000).write(project)
+    wanted = (
+        dollars(cache_creation=100_000, output=100)
+        + dollars(cache_read=100_000, cache_creation=1_000, output=100)
+        + dollars(cache_read=101_000, cache_creation=1_000, output=100)
+    )
+    assert only(project).without_dollars == pytest.approx(wanted)
+
+
 def test_the_client_sends_no_more_than_the_window_takes(project: Project) -> None:
     made = Proxied(ID).words("go").reply(written=150_000).mask(160_000, 20_000)
     made.reply(written=20_000, saved=140_000).reply(read=20_000, written=9_000, saved=140_000)
