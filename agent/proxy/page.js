@@ -42,7 +42,9 @@
     if (document.hidden) return;
     try {
       const headers = tag ? { "If-None-Match": tag } : {};
-      const answer = await fetch("/.ctxagent/status.json", { headers, cache: "no-store" });
+      const answer = await fetch("/.ctxagent/status.json", {
+        method: "HEAD", headers, cache: "no-store",
+      });
       if (answer.ok) {
         const page = await fetch("/", { cache: "no-store" });
         redraw(new DOMParser().parseFromString(await page.text(), "text/html"));

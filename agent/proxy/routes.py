@@ -1,9 +1,10 @@
 """What the proxy serves itself: its page, the figures on it, and the undo of an edit."""
 
 import asyncio
-import hashlib
 import json
-from dataclasses import dataclass
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -30,6 +31,9 @@ class ProxyPages:
 
     proxy: Proxy
     reader: StatusReader
+    _told: tuple[ProxyStatus, list[ProxyNote]] | None = None
+    _version: int = 0  # counts what is told
+    _started: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def routes(self) -> list[Route]:
         return [
@@ -53,11 +57,16 @@ class ProxyPages:
         """Return the figures of the page; nothing where they are as the client has them."""
         if (refusal := refused(request)) is not None:
             return refusal
-        data = await asyncio.to_thread(self._json)
-        tag = f'"{hashlib.sha256(data).hexdigest()[:16]}"'
+        told = await asyncio.to_thread(self._status), self._faults()
+        if told != self._told:
+            self._told, self._version = told, self._version + 1
+        tag = f'"{self._started}-{self._version}"'
         headers = {"etag": tag, "cache-control": "no-store", "x-content-type-options": "nosniff"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        if request.method == "HEAD":
+            return Response(headers=headers)
+        data = await asyncio.to_thread(_document, *told)
         return Response(data, headers=headers, media_type="application/json")
 
     async def undo(self, request: Request) -> Response:
@@ -95,10 +104,6 @@ class ProxyPages:
             for at, text in reversed([*self.proxy.faults])
         ]
 
-    def _json(self) -> bytes:
-        faults = [{"at": each.at, "text": each.text} for each in self._faults()]
-        return json.dumps({**self._status().to_json(), "faults": faults}).encode()
-
     async def _take_back(self, log: Path, seq: int) -> None:
         """Raises CompactionFailed where there is no such edit, else CtxagentError."""
         conversations = self.proxy.exchanges.conversations
@@ -115,6 +120,10 @@ class ProxyPages:
             engine.uncompact(opened.entries(), seq)
         finally:
             opened.close()
+
+
+def _document(status: ProxyStatus, faults: Sequence[ProxyNote]) -> bytes:
+    return json.dumps({**status.to_json(), "faults": [*map(asdict, faults)]}).encode()
 
 
 async def _small_json(request: Request) -> dict[str, Any]:

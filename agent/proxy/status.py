@@ -330,9 +330,12 @@ class StatusReader:
     window: int | None = None  # tokens, where the user gives it
     _read: dict[Path, _Folding] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _state: dict[Path, tuple[int, int]] = field(default_factory=dict)  # of the logs for `_last`
+    _last: ProxyStatus = field(default_factory=lambda: ProxyStatus(()))
 
     def status(self, logs: Iterable[Path]) -> ProxyStatus:
-        """Return what the sessions of these logs came to; the logs come newest change first."""
+        """Return what the sessions of these logs came to, the same object as long as nothing is
+        new; the logs come newest change first."""
         with self._lock:
             found, left_out = list[_Folding](), 0
             budget = MAX_READ_BYTES
@@ -348,8 +351,12 @@ class StatusReader:
                 budget -= size
                 if folding.client:
                     found.append(folding)
-            kept = sorted((each.status() for each in found), key=lambda each: each.id)
-        return ProxyStatus(tuple(reversed([*_counted_once(kept)])), left_out)
+            state = {each.log: (each.inode, each.read) for each in found}
+            if state != self._state or left_out != self._last.left_out:
+                kept = sorted((each.status() for each in found), key=lambda each: each.id)
+                sessions = tuple(reversed([*_counted_once(kept)]))
+                self._state, self._last = state, ProxyStatus(sessions, left_out)
+            return self._last
 
     def log_of(self, id: str) -> Path | None:
         """Return the log of a session that has been read; None for any other."""

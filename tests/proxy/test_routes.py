@@ -165,8 +165,12 @@ def test_figures_come_again_only_when_they_have_changed(project: Project) -> Non
         assert [each["text"] for each in told["faults"]] == ["it failed"]
         assert [each["id"] for each in told["sessions"]] == [OLD]
         tag = {"if-none-match": answer.headers["etag"]}
-        again = await own.client.get("/.ctxagent/status.json", headers=tag)
-        assert (again.status_code, again.content) == (304, b"")
+        for ask in (own.client.get, own.client.head):
+            again = await ask("/.ctxagent/status.json", headers=tag)
+            assert (again.status_code, again.content) == (304, b"")
+        head = await own.client.head("/.ctxagent/status.json")
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["etag"] == answer.headers["etag"]
         made.reply(written=5).write(project)
         changed = await own.client.get("/.ctxagent/status.json", headers=tag)
         assert changed.status_code == 200

@@ -283,6 +283,7 @@ def test_calls_that_a_fork_has_copied_count_once(project: Project) -> None:
 def test_what_is_new_is_read_on(project: Project) -> None:
     made = Proxied(ID).words("go").reply(written=100_000)
     log, reader = made.write(project), StatusReader()
+    assert reader.status([log]) is reader.status([log])
     assert len(reader.status([log]).sessions[0].calls) == 1
     before = made.last
     made.mask(101_000, 20_000).reply(written=20_000, saved=81_000).revert(before + 1)
