@@ -223,8 +223,14 @@ class ProxySession:
             part = self.parts.get(item.seq)
             if part is not None and part.places[-1].message >= upto:
                 continue
+            if self.pending is not None and item.seq == self.pending.seq:
+                continue  # the client has not sent it yet
             if part is None or part.places[0].message < edits.start:
-                edits.head += [block for block in item.blocks if block.get("type") == "text"]
+                edits.head += [
+                    {"type": "text", "text": block["text"]}
+                    for block in item.blocks
+                    if block.get("type") == "text"
+                ]
             elif item.role == "assistant":
                 self._edit_reply(item, part, edits)
             elif item.stubs:
