@@ -1,6 +1,7 @@
 """`ctxagent proxy`: the context engine between another agent and its model."""
 
 import asyncio
+import json
 import os
 import signal
 from dataclasses import replace
@@ -8,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tools.system.plural import count_of
+from ...tools.system.unicode import clean
 from ..errors import UsageError
 from .options import ends_process, load, project_of, say
 
@@ -16,10 +19,14 @@ if TYPE_CHECKING:
 
     from ..config.presets import PresetName
     from ..proxy.serve import ProxyOptions
+    from ..proxy.status import ProxyStatus, SessionStatus
 
 DEFAULT_PORT = 8765
 # Unless the user chose one: who puts a proxy in front of an agent wants to save.
 PRESET: "PresetName" = "lean"
+MAX_TITLE_CHARS = 40  # in the table of sessions
+MAX_NOTES = 3  # of one session, the newest
+_HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars", "without", "")
 
 
 @click.group(invoke_without_command=True)
@@ -50,6 +57,81 @@ def proxy(
     """
     if context.invoked_subcommand is None:
         _serve(context.obj, port, upstreams, no_summaries)
+
+
+@proxy.command("status")
+@click.option("--all", "everywhere", is_flag=True, help="Of every directory.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_obj
+@ends_process
+def status(options: dict[str, Any], everywhere: bool, as_json: bool) -> int:
+    """Print what the sessions of the proxy came to: context, edits, dollars with and without.
+
+    It reads the logs, so no proxy needs to run. Dollars without suppose that the client sent its
+    whole history each time, as far as it fits the window.
+    """
+    from ..proxy.status import StatusReader, running_address
+    from ..session.store import all_logs
+
+    loaded = load(options)
+    project = project_of(options, loaded)
+    logs = all_logs(project.state) if everywhere else project.logs()
+    found = StatusReader(loaded.settings.model.context_window).status(logs)
+    address = running_address(project.folder)
+    if as_json:
+        say(json.dumps({**found.to_json(), "address": address or None}, ensure_ascii=False))
+        return 0
+    _say_table(found)
+    say(
+        f"A proxy of this directory runs: {address}"
+        if address
+        else "No proxy of this directory runs: `ctxagent proxy` starts one.",
+        err=True,
+    )
+    return 0
+
+
+def _say_table(found: "ProxyStatus") -> None:
+    from ..proxy.status import share_saved
+    from ..replay.report.measures import format_dollars, format_percent
+
+    if not found.sessions:
+        say("No session of the proxy.", err=True)
+        return
+    rows = [_HEADS, *map(_row, found.sessions)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        names = (f"{each:<{width}}" for each, width in zip(row[:2], widths, strict=False))
+        figures = (f"{each:>{width}}" for each, width in zip(row[2:-1], widths[2:], strict=False))
+        say(clean("  ".join((*names, *figures, row[-1]))).rstrip())
+    for session in found.sessions:
+        for note in session.notes[-MAX_NOTES:]:
+            say(clean(f"! {session.id}: {note.text}"))
+    if found.left_out:
+        say(f"{count_of(found.left_out, 'older log')} not read", err=True)
+    spent, unedited = found.with_dollars, found.without_dollars
+    sums = f"${format_dollars(spent)} instead of ${format_dollars(unedited)}"
+    if (share := share_saved(spent, unedited)) is not None:
+        sums += f": {format_percent(abs(share))} {'saved' if share >= 0 else 'more'}"
+    say(f"\n{sums}")
+
+
+def _row(session: "SessionStatus") -> tuple[str, ...]:
+    """Return a row of the table of sessions: names, figures and the title."""
+    from ..replay.report.measures import NO_FIGURE, format_dollars, format_tokens
+
+    turns = session.turns
+    contexts = [call.with_tokens for call in turns], [call.without_tokens for call in turns]
+    amounts = session.with_dollars, session.without_dollars
+    return (
+        session.id,
+        session.client or NO_FIGURE,
+        f"{len(turns):,}",
+        *(format_tokens(max(each)) if each else NO_FIGURE for each in contexts),
+        f"{sum(not edit.is_undone for edit in session.edits):,}",
+        *(NO_FIGURE if amount is None else format_dollars(amount) for amount in amounts),
+        session.title[:MAX_TITLE_CHARS],
+    )
 
 
 @ends_process

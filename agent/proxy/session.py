@@ -133,6 +133,11 @@ class ProxySession:
     def id(self) -> str:
         return self.host.folder.name
 
+    @property
+    def newest(self) -> int:
+        """The seq of the newest message. Notes, edits and summaries may be recorded after it."""
+        return self.pending.seq if self.pending else max(self.parts, default=0)
+
     def common(self, digests: Digests) -> int:
         """Return how many messages at the beginning are the same as those of a request."""
         count = 0
@@ -242,8 +247,14 @@ class ProxySession:
             is_later = part.places[-1].message >= upto if part else item.seq == pending_seq
             if is_later:
                 continue
+            if self.pending is not None and item.seq == self.pending.seq:
+                continue  # the client has not sent it yet
             if part is None or part.places[0].message < edits.start:
-                edits.head += [block for block in item.blocks if block.get("type") == "text"]
+                edits.head += [
+                    {"type": "text", "text": block["text"]}
+                    for block in item.blocks
+                    if block.get("type") == "text"
+                ]
             elif item.role == "assistant":
                 self._edit_reply(item, part, edits)
             elif item.stubs:
@@ -277,6 +288,11 @@ class ProxySession:
             self.pending = self._record_reply(reply.content, reply, request)
         else:
             self._record_reply([], reply, request, purpose="attempt")
+
+    def take_back(self, seq: int) -> None:
+        """Take back the edit at `seq`: the next request has again what the client sends there.
+        Raises CompactionFailed where there is no such edit."""
+        self.engine.uncompact(self.host.log.entries(), seq)
 
     def leave_alone(self, why: str) -> None:
         """Edit nothing in this session from now on."""
