@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8765
 # Unless the user chose one: who puts a proxy in front of an agent wants to save.
 PRESET: "PresetName" = "lean"
+WITH_PARENT = "--with-parent"  # for `wrap`, whose process becomes the client
+POLL_S = 0.2  # between two looks whether the parent is still there
 MAX_TITLE_CHARS = 40  # in the table of sessions
 MAX_NOTES = 3  # of one session, the newest
 _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars", "without", "")
@@ -46,9 +48,14 @@ _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars"
     "OPENAI_BASE_URL say, else the APIs of Anthropic and OpenAI.",
 )
 @click.option("--no-summaries", is_flag=True, help="Clear and shorten only, never summarize.")
+@click.option(WITH_PARENT, is_flag=True, hidden=True, help="End with the process that started it.")
 @click.pass_context
 def proxy(
-    context: click.Context, port: int, upstreams: tuple[str, ...], no_summaries: bool
+    context: click.Context,
+    port: int,
+    upstreams: tuple[str, ...],
+    no_summaries: bool,
+    with_parent: bool,
 ) -> None:
     """Stand between another agent and its model, and keep its context small.
 
@@ -56,7 +63,7 @@ def proxy(
     of this directory: `ctxagent sessions`, `log`, `replay` and `compact --undo` work on them.
     """
     if context.invoked_subcommand is None:
-        _serve(context.obj, port, upstreams, no_summaries)
+        _serve(context.obj, port, upstreams, no_summaries, with_parent)
 
 
 @proxy.command("status")
@@ -136,17 +143,32 @@ def _row(session: "SessionStatus") -> tuple[str, ...]:
 
 @ends_process
 def _serve(
-    options: dict[str, Any], port: int, upstreams: tuple[str, ...], no_summaries: bool
+    options: dict[str, Any],
+    port: int,
+    upstreams: tuple[str, ...],
+    no_summaries: bool,
+    with_parent: bool,
 ) -> int:
+    parent = os.getppid() if with_parent else None
     started = proxy_options(options, port, upstreams, summaries=not no_summaries)
-    return asyncio.run(_run(started))
+    return asyncio.run(_run(started, parent))
 
 
-async def _run(started: "ProxyOptions") -> int:
+async def _run(started: "ProxyOptions", parent: int | None) -> int:
+    """Serve until a signal comes, or the process `parent` has ended."""
     from ..proxy.serve import serving
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        if os.getppid() == parent:
+            loop.call_later(POLL_S, look)
+        else:
+            stopped.set()
+
+    if parent is not None:
+        look()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     async with serving(started, os.environ) as address:
