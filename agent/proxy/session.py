@@ -232,7 +232,7 @@ class ProxySession:
         """Return what the server gets that differs from what the client sent, in its first `upto`
         messages."""
         edits, view = Edits(), self.host.view
-        pending_seq = self.pending.seq if self.pending else 0
+        pending = self.pending.seq if self.pending else None  # the client has not sent it yet
         if self.left_alone:
             return edits
         if view.summary is not None:
@@ -244,11 +244,9 @@ class ProxySession:
                 return Edits()  # an older request: the summary is also of what came later
         for item in view.items:
             part = self.parts.get(item.seq)
-            is_later = part.places[-1].message >= upto if part else item.seq == pending_seq
+            is_later = part.places[-1].message >= upto if part else item.seq == pending
             if is_later:
                 continue
-            if self.pending is not None and item.seq == self.pending.seq:
-                continue  # the client has not sent it yet
             if part is None or part.places[0].message < edits.start:
                 edits.head += [
                     {"type": "text", "text": block["text"]}
