@@ -1,6 +1,7 @@
 """`ctxagent proxy`: the context engine between another agent and its model."""
 
 import asyncio
+import json
 import os
 import signal
 from dataclasses import replace
@@ -8,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ...tools.system.plural import count_of
+from ...tools.system.unicode import clean
 from ..errors import UsageError
 from .options import ends_process, load, project_of, say
 
@@ -16,10 +19,16 @@ if TYPE_CHECKING:
 
     from ..config.presets import PresetName
     from ..proxy.serve import ProxyOptions
+    from ..proxy.status import ProxyStatus, SessionStatus
 
 DEFAULT_PORT = 8765
 # Unless the user chose one: who puts a proxy in front of an agent wants to save.
 PRESET: "PresetName" = "lean"
+WITH_PARENT = "--with-parent"  # for `wrap`, whose process becomes the client
+POLL_S = 0.2  # between two looks whether the parent is still there
+MAX_TITLE_CHARS = 40  # in the table of sessions
+MAX_NOTES = 3  # of one session, the newest
+_HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars", "without", "")
 
 
 @click.group(invoke_without_command=True)
@@ -39,9 +48,14 @@ PRESET: "PresetName" = "lean"
     "OPENAI_BASE_URL say, else the APIs of Anthropic and OpenAI.",
 )
 @click.option("--no-summaries", is_flag=True, help="Clear and shorten only, never summarize.")
+@click.option(WITH_PARENT, is_flag=True, hidden=True, help="End with the process that started it.")
 @click.pass_context
 def proxy(
-    context: click.Context, port: int, upstreams: tuple[str, ...], no_summaries: bool
+    context: click.Context,
+    port: int,
+    upstreams: tuple[str, ...],
+    no_summaries: bool,
+    with_parent: bool,
 ) -> None:
     """Stand between another agent and its model, and keep its context small.
 
@@ -49,22 +63,112 @@ def proxy(
     of this directory: `ctxagent sessions`, `log`, `replay` and `compact --undo` work on them.
     """
     if context.invoked_subcommand is None:
-        _serve(context.obj, port, upstreams, no_summaries)
+        _serve(context.obj, port, upstreams, no_summaries, with_parent)
+
+
+@proxy.command("status")
+@click.option("--all", "everywhere", is_flag=True, help="Of every directory.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.pass_obj
+@ends_process
+def status(options: dict[str, Any], everywhere: bool, as_json: bool) -> int:
+    """Print what the sessions of the proxy came to: context, edits, dollars with and without.
+
+    It reads the logs, so no proxy needs to run. Dollars without suppose that the client sent its
+    whole history each time, as far as it fits the window.
+    """
+    from ..proxy.status import StatusReader, running_address
+    from ..session.store import all_logs
+
+    loaded = load(options)
+    project = project_of(options, loaded)
+    logs = all_logs(project.state) if everywhere else project.logs()
+    found = StatusReader(loaded.settings.model.context_window).status(logs)
+    address = running_address(project.folder)
+    if as_json:
+        say(json.dumps({**found.to_json(), "address": address or None}, ensure_ascii=False))
+        return 0
+    _say_table(found)
+    say(
+        f"A proxy of this directory runs: {address}"
+        if address
+        else "No proxy of this directory runs: `ctxagent proxy` starts one.",
+        err=True,
+    )
+    return 0
+
+
+def _say_table(found: "ProxyStatus") -> None:
+    from ..proxy.status import share_saved
+    from ..replay.report.measures import format_dollars, format_percent
+
+    if not found.sessions:
+        say("No session of the proxy.", err=True)
+        return
+    rows = [_HEADS, *map(_row, found.sessions)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        names = (f"{each:<{width}}" for each, width in zip(row[:2], widths, strict=False))
+        figures = (f"{each:>{width}}" for each, width in zip(row[2:-1], widths[2:], strict=False))
+        say(clean("  ".join((*names, *figures, row[-1]))).rstrip())
+    for session in found.sessions:
+        for note in session.notes[-MAX_NOTES:]:
+            say(clean(f"! {session.id}: {note.text}"))
+    if found.left_out:
+        say(f"{count_of(found.left_out, 'older log')} not read", err=True)
+    spent, unedited = found.with_dollars, found.without_dollars
+    sums = f"${format_dollars(spent)} instead of ${format_dollars(unedited)}"
+    if (share := share_saved(spent, unedited)) is not None:
+        sums += f": {format_percent(abs(share))} {'saved' if share >= 0 else 'more'}"
+    say(f"\n{sums}")
+
+
+def _row(session: "SessionStatus") -> tuple[str, ...]:
+    """Return a row of the table of sessions: names, figures and the title."""
+    from ..replay.report.measures import NO_FIGURE, format_dollars, format_tokens
+
+    turns = session.turns
+    contexts = [call.with_tokens for call in turns], [call.without_tokens for call in turns]
+    amounts = session.with_dollars, session.without_dollars
+    return (
+        session.id,
+        session.client or NO_FIGURE,
+        f"{len(turns):,}",
+        *(format_tokens(max(each)) if each else NO_FIGURE for each in contexts),
+        f"{sum(not edit.is_undone for edit in session.edits):,}",
+        *(NO_FIGURE if amount is None else format_dollars(amount) for amount in amounts),
+        session.title[:MAX_TITLE_CHARS],
+    )
 
 
 @ends_process
 def _serve(
-    options: dict[str, Any], port: int, upstreams: tuple[str, ...], no_summaries: bool
+    options: dict[str, Any],
+    port: int,
+    upstreams: tuple[str, ...],
+    no_summaries: bool,
+    with_parent: bool,
 ) -> int:
+    parent = os.getppid() if with_parent else None
     started = proxy_options(options, port, upstreams, summaries=not no_summaries)
-    return asyncio.run(_run(started))
+    return asyncio.run(_run(started, parent))
 
 
-async def _run(started: "ProxyOptions") -> int:
+async def _run(started: "ProxyOptions", parent: int | None) -> int:
+    """Serve until a signal comes, or the process `parent` has ended."""
     from ..proxy.serve import serving
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        if os.getppid() == parent:
+            loop.call_later(POLL_S, look)
+        else:
+            stopped.set()
+
+    if parent is not None:
+        look()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     async with serving(started, os.environ) as address:

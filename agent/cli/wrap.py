@@ -4,31 +4,31 @@ The proxy is a child process of its own. This process becomes the client, which 
 the signals and the exit code for itself. The proxy ends when the client has ended.
 """
 
-import asyncio
-import json
 import os
+import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...tools.system.files import make_private_folder, private_opener
 from ...tools.system.programs import isolated_python
-from ..errors import CtxagentError, UsageError
-from .options import cwd_of, ends_process, say
-from .proxy import DEFAULT_PORT, proxy_options
+from ..errors import UsageError
+from .options import cwd_of, ends_process, say, setting_flags
+from .proxy import DEFAULT_PORT, WITH_PARENT, proxy_options
 
 if TYPE_CHECKING:
-    from ..proxy.clients import Client, Start
+    from ..proxy.clients import Client, ClientStart
     from ..proxy.serve import ProxyOptions
 
 LOG_NAME = "proxy.log"  # in the project's folder: what the proxy reports
+ADDRESS = re.compile(r"http://\S+")  # in the first line that the proxy prints
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-POLL_S = 0.2  # between two looks whether the client is still there
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -77,7 +77,11 @@ def wrap(
         start = _start(options, started, f"http://127.0.0.1:{port or DEFAULT_PORT}")
         _print_start(known, start, [program, *start.flags(known), *arguments])
         return 0
-    start = _start(options, started, _start_proxy(started))
+    names = [word for each in given for word in ("--upstream", each)]
+    off = ["--no-summaries"] if no_summaries else []
+    arguments_of_proxy = ["--port", str(port or 0), *names, *off]
+    address = _start_proxy(options, started.project.folder, arguments_of_proxy)
+    start = _start(options, started, address)
     return _become(
         [program, *start.flags(known), *arguments], {**os.environ, **_environ(known, start)}
     )
@@ -97,16 +101,16 @@ def _found(command: str) -> "tuple[Client, str]":
     return client, program
 
 
-def _start(options: dict[str, Any], started: "ProxyOptions", url: str) -> "Start":
-    from ..proxy.clients import Start
+def _start(options: dict[str, Any], started: "ProxyOptions", url: str) -> "ClientStart":
+    from ..proxy.clients import ClientStart
 
     project = started.project
     settings = ["-c", f"state.dir={project.state}", "--cwd", str(cwd_of(options))]
     server = [*isolated_python(), "-m", "ctxagent", *settings, "mcp-server"]
-    return Start(url, project.folder / "sessions", server)
+    return ClientStart(url, project.folder / "sessions", server)
 
 
-def _environ(client: "Client", start: "Start") -> dict[str, str]:
+def _environ(client: "Client", start: "ClientStart") -> dict[str, str]:
     try:
         return start.environ(client, os.environ)
     except ValueError as error:
@@ -114,7 +118,7 @@ def _environ(client: "Client", start: "Start") -> dict[str, str]:
         raise UsageError(f"{names} is not JSON: {error}", hint="Unset or repair it.") from None
 
 
-def _print_start(client: "Client", start: "Start", command: list[str]) -> None:
+def _print_start(client: "Client", start: "ClientStart", command: list[str]) -> None:
     """Print the start as lines for a shell."""
     for name, value in _environ(client, start).items():
         say(f"export {name}={shlex.quote(value)}")
@@ -132,58 +136,27 @@ def _become(command: list[str], environ: dict[str, str]) -> int:
         raise UsageError(f"cannot start {command[0]}: {error.strerror}") from error
 
 
-def _start_proxy(started: "ProxyOptions") -> str:
-    """Start the proxy as a child of this process, and return its address."""
-    make_private_folder(started.project.folder)
-    log = started.project.folder / LOG_NAME
-    ours, theirs = os.pipe()
-    parent = os.getpid()
-    if os.fork() == 0:
-        os.close(ours)
-        _be_proxy(started, parent, log, theirs)
-    os.close(theirs)
-    with os.fdopen(ours) as pipe:
-        told = json.loads(pipe.read() or "{}")
-    if "error" in told:
-        raise UsageError(told["error"], hint=told["hint"])
-    if "url" not in told:
-        raise CtxagentError("the proxy did not start", hint=f"See {log}.")
-    return str(told["url"])
-
-
-def _be_proxy(started: "ProxyOptions", parent: int, log: Path, pipe: int) -> NoReturn:
-    """Serve until the parent has ended, apart from the terminal, and end this process."""
-    code = 1
-    try:
-        os.setsid()
-        nothing, out = os.open(os.devnull, os.O_RDONLY), private_opener(str(log), _APPEND)
-        for target, source in ((0, nothing), (1, out), (2, out)):
-            os.dup2(source, target)
-        asyncio.run(_serve(started, parent, pipe))
-        code = 0
-    except CtxagentError as error:
-        os.write(pipe, json.dumps({"error": error.message, "hint": error.hint}).encode())
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
-async def _serve(started: "ProxyOptions", parent: int, pipe: int) -> None:
-    from ..proxy.serve import serving
-
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-
-    def look() -> None:
-        if os.getppid() == parent:
-            loop.call_later(POLL_S, look)
-        else:
-            ended.set()
-
-    async with serving(started, os.environ) as url:
-        os.write(pipe, json.dumps({"url": url}).encode())
-        os.close(pipe)
-        look()
-        await ended.wait()
+def _start_proxy(options: dict[str, Any], folder: Path, arguments: list[str]) -> str:
+    """Start the proxy as a child of this process, and return its address. The child ends with this
+    process, also when that has become another program."""
+    make_private_folder(folder)
+    path = folder / LOG_NAME
+    settings = [word for flag in setting_flags(options) for word in ("-c", flag)]
+    command = [*isolated_python(), "-m", "ctxagent", "--cwd", str(cwd_of(options)), *settings]
+    with os.fdopen(private_opener(str(path), _APPEND), "wb") as log:
+        begin = log.tell()
+        child = subprocess.Popen(
+            [*command, "proxy", *arguments, WITH_PARENT],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is the client's
+            text=True,
+        )
+    assert child.stdout
+    line = child.stdout.readline()
+    if found := ADDRESS.search(line):
+        return found[0]
+    child.wait()
+    said = path.read_text(errors="replace")[begin:].strip().removeprefix("ctxagent: ")
+    raise UsageError(said or "the proxy did not start", hint=f"See {path}.")

@@ -30,7 +30,7 @@ from .apply_summary import (
     reinserted_tokens,
 )
 from .full_window import full_window
-from .history import last_acts
+from .history import act_with_masks, last_acts
 from .host import EngineHost
 from .layers import microcompact
 from .layers.apply import LayerRunner
@@ -286,10 +286,10 @@ class CompactionEngine:
             call_cost_usd=call_cost,
         )
 
-    def uncompact(self, entries: Reversible[Entry]) -> list[Mask | Summary]:
-        """Take back the newest acts among `entries`, which are the whole log, and return them.
-        Raises CompactionFailed when there are none."""
-        last = last_acts(entries)
+    def uncompact(self, entries: Reversible[Entry], seq: int | None = None) -> list[Mask | Summary]:
+        """Take back the newest acts among `entries`, which are the whole log, or the act at `seq`,
+        and return them. Raises CompactionFailed when there are none."""
+        last = last_acts(entries) if seq is None else act_with_masks(entries, seq)
         if not last:
             raise CompactionFailed("there is no compaction to take back")
         self._background.discard()

@@ -136,6 +136,20 @@ def last_acts(entries: Reversible[Entry]) -> list[Mask | Summary]:
     return found
 
 
+def act_with_masks(entries: Iterable[Entry], seq: int) -> list[Mask | Summary]:
+    """Return the act at `seq` that was not taken back, with the masks that came with it if it is a
+    summary; none where there is no such act."""
+    reverted, found = reverted_seqs(entries), list[Mask | Summary]()
+    for entry in entries:
+        if not isinstance(entry, Mask | Summary) or entry.seq in reverted or entry.seq < seq:
+            continue
+        if found and not (isinstance(found[0], Summary) and _came_with_summary(entry)):
+            break
+        if found or entry.seq == seq:
+            found.append(entry)
+    return found
+
+
 def _together(one: Mask | Summary, other: Mask | Summary) -> bool:
     """Return whether two acts in a row are masks of one pass, or a summary and a mask that came
     with it."""

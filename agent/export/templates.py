@@ -36,13 +36,13 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.globals |= {
-        "source": _source,
+        "source": source,
+        "content_policy": content_policy,
         "cut_middle": cut_middle,
         "line_count": line_count,
         "thousands": "{:,}".format,
         "done_by": done_by,
     }
-    environment.filters["csp_hash"] = _csp_hash
     return environment
 
 
@@ -51,12 +51,21 @@ def _cleaned(value: Any) -> Any:
     return value if isinstance(value, Markup | int) else clean(str(value))
 
 
-def _source(*names: str) -> Markup:
+def source(*names: str) -> Markup:
     """Return styles or scripts of the program's own, as they are."""
     return Markup("".join((_ROOT / name).read_text("utf-8") for name in names))
 
 
-def _csp_hash(text: str) -> str:
+def content_policy(style: str, script: str, connect: str = "'none'") -> Markup:
+    """Return the content security policy of a page: nothing but this style and this script may load
+    or run, and the script may ask `connect` alone."""
+    return Markup(
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        f"connect-src {connect}; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _digest(text: str) -> str:
     """Return the name of a style or script in a content security policy."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

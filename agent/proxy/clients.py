@@ -102,7 +102,7 @@ CLIENTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ClientStart:
     """What a client is told."""
 
     url: str  # the proxy's address

@@ -42,7 +42,7 @@ class Exchange:
     session: ProxySession | None = None  # None where the answer is not recorded
     is_edited: bool = False
     saved: int = 0  # tokens that the server does not get
-    turn: int = 0  # the newest entry of the session when it was sent, 0 for a repeated request
+    turn: int = 0  # the newest message of the session when it was sent, 0 for a repeated request
 
 
 @dataclass
@@ -95,7 +95,7 @@ class Exchanges:
             sent, is_edited = _edited(session, body, data, len(messages))
             host.last_call = time.time()
             saved = session.saved_tokens() if is_edited else 0
-            return Exchange(format, body, sent, data, session, is_edited, saved, host.view.last_seq)
+            return Exchange(format, body, sent, data, session, is_edited, saved, session.newest)
 
     def preview(self, format: BodyFormat, data: bytes) -> Exchange:
         """Return a request to count tokens, with the conversation as the server would get it.
@@ -119,7 +119,7 @@ class Exchanges:
             data, is_edited = _edited(session, exchange.body, exchange.data, len(session.known))
             if len(data) >= len(exchange.data):
                 return None
-            turn = session.host.view.last_seq
+            turn = session.newest
             saved = session.saved_tokens()
         return replace(exchange, data=data, is_edited=is_edited, saved=saved, turn=turn)
 
@@ -130,7 +130,7 @@ class Exchanges:
             return
         reply = await read_reply(exchange.format, exchange.body, decoded(data, headers), headers)
         async with session.lock:
-            is_newest = session.host.view.last_seq == exchange.turn
+            is_newest = session.newest == exchange.turn
             session.finish(reply, exchange.saved, is_newest=is_newest)
             if reply.stop_reason != "tool_use":
                 session.host.record(End(status="ok"))

@@ -1,13 +1,17 @@
 """Runs the proxy in this process."""
 
 import asyncio
+import json
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import uvicorn
 
+from ...tools.system.files import make_private_folder, replace_file
 from ..compaction.policy import Policy
 from ..errors import UsageError
 from ..session.store import Project
@@ -15,6 +19,8 @@ from .app import Proxy
 from .conversations import Conversations
 from .exchange import Exchanges
 from .forward import UPSTREAMS, Upstream
+from .routes import ProxyPages
+from .status import RUNNING_NAME, StatusReader
 
 HOST = "127.0.0.1"
 KEEP_ALIVE_S = 600  # for which an idle connection of a client stays open
@@ -49,6 +55,22 @@ class _Server(uvicorn.Server):
         yield
 
 
+@contextmanager
+def _announced(folder: Path, address: str) -> Iterator[None]:
+    """Name the proxy in a file of the project until the block ends. Of several, the newest counts.
+    A proxy also runs where the file cannot be written."""
+    file, told = folder / RUNNING_NAME, {"pid": os.getpid(), "address": address}
+    with suppress(OSError):
+        make_private_folder(folder)
+        replace_file(file, json.dumps(told).encode(), durable=False)
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            if json.loads(file.read_bytes()) == told:
+                file.unlink()
+
+
 def upstreams_of(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """Return the base URLs: those given, then those of the environment, then the default ones."""
     return {
@@ -78,7 +100,7 @@ async def serving(options: ProxyOptions, environ: Mapping[str, str]) -> AsyncIte
         proxy = Proxy(Exchanges(conversations, Upstream()), upstreams, options.report)
         server = _Server(
             uvicorn.Config(
-                proxy.app([]),
+                proxy.app(ProxyPages(proxy, StatusReader(options.window)).routes()),
                 log_level="critical",
                 access_log=False,
                 timeout_keep_alive=KEEP_ALIVE_S,
@@ -90,7 +112,8 @@ async def serving(options: ProxyOptions, environ: Mapping[str, str]) -> AsyncIte
         running = asyncio.ensure_future(server.serve(sockets=[listening]))
         await server.ready.wait()
         try:
-            yield address
+            with _announced(options.project.folder, address):
+                yield address
         finally:
             server.should_exit = True
             await running

@@ -133,6 +133,11 @@ class ProxySession:
     def id(self) -> str:
         return self.host.folder.name
 
+    @property
+    def newest(self) -> int:
+        """The seq of the newest message. Notes, edits and summaries may be recorded after it."""
+        return self.pending.seq if self.pending else max(self.parts, default=0)
+
     def common(self, digests: Digests) -> int:
         """Return how many messages at the beginning are the same as those of a request."""
         count = 0
@@ -227,7 +232,7 @@ class ProxySession:
         """Return what the server gets that differs from what the client sent, in its first `upto`
         messages."""
         edits, view = Edits(), self.host.view
-        pending_seq = self.pending.seq if self.pending else 0
+        pending = self.pending.seq if self.pending else None  # the client has not sent it yet
         if self.left_alone:
             return edits
         if view.summary is not None:
@@ -239,11 +244,15 @@ class ProxySession:
                 return Edits()  # an older request: the summary is also of what came later
         for item in view.items:
             part = self.parts.get(item.seq)
-            is_later = part.places[-1].message >= upto if part else item.seq == pending_seq
+            is_later = part.places[-1].message >= upto if part else item.seq == pending
             if is_later:
                 continue
             if part is None or part.places[0].message < edits.start:
-                edits.head += [block for block in item.blocks if block.get("type") == "text"]
+                edits.head += [
+                    {"type": "text", "text": block["text"]}
+                    for block in item.blocks
+                    if block.get("type") == "text"
+                ]
             elif item.role == "assistant":
                 self._edit_reply(item, part, edits)
             elif item.stubs:
@@ -277,6 +286,11 @@ class ProxySession:
             self.pending = self._record_reply(reply.content, reply, request)
         else:
             self._record_reply([], reply, request, purpose="attempt")
+
+    def take_back(self, seq: int) -> None:
+        """Take back the edit at `seq`: the next request has again what the client sends there.
+        Raises CompactionFailed where there is no such edit."""
+        self.engine.uncompact(self.host.log.entries(), seq)
 
     def leave_alone(self, why: str) -> None:
         """Edit nothing in this session from now on."""

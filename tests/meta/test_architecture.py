@@ -64,21 +64,17 @@ MIN_LINES_FOR_TEST_FILE = 100
 # lies beside the rooms are tested in `tests/e2e`.
 WITHOUT_TEST_FILE = {
     "compaction": "host",
-    "config": "keys load preservation settings toml_lines trust",
-    "context": "view",
-    "doctor": "references salvage session setup",
+    "config": "preservation",
+    "doctor": "salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
-    "extensions": (
-        "command_files config connection login plugin_contents plugin_install plugins "
-        "servers skills transport"
-    ),
+    "extensions": ("connection login plugin_contents plugin_install plugins servers transport"),
     "fleet": "attempt places summary",
     "library": "agent result",
-    "models": "base probe refusals retry",
+    "models": "base probe",
     "replay": ("builder charts codex ctxagent json measures opencode parallel results tool_names"),
     "security": "bubblewrap home_paths planted sandbox_paths",
     "system": "child git_links process_table safe_open",
-    "tools": ("base download edit_hints function_tool mcp text web_fetch"),
+    "tools": "base download mcp web_fetch",
     "ui": (
         "capabilities command_context completions context cost diffs files headless history "
         "images input_filter input_queue intent jobs keys log markdown_stream menu_rows "
@@ -86,7 +82,7 @@ WITHOUT_TEST_FILE = {
         "session sessions settings status stream_input stream_messages terminal theme "
         "tool_calls tool_updates transcript transport updates writer"
     ),
-    "worktree": "file_modes garbage git linked object_store restore staging tree_edit",
+    "worktree": "garbage git linked object_store restore staging tree_edit",
 }
 # Names that say how much without saying of what.
 VAGUE_CONSTANTS = re.compile(

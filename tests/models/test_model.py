@@ -22,7 +22,7 @@ from ctxagent.agent.models.messages.body import body
 from ctxagent.agent.models.messages.credentials import find_credentials
 from ctxagent.agent.models.messages.draft import ReplyDraft
 from ctxagent.agent.models.messages.model import MessagesModel
-from ctxagent.agent.models.retry import Fault, RetryPlan, RetryPolicy, requested_wait
+from ctxagent.agent.models.retry import RetryPolicy
 from ctxagent.agent.models.sse import limit_silence, parse_arguments, parse_events
 from ctxagent.agent.session.entries import Usage
 
@@ -262,59 +262,6 @@ def test_the_hint_of_an_overload_does_not_speak_of_the_network() -> None:
         assert error.hint == "Nothing recorded is lost: try again later."
 
 
-class Overload:
-    """The plan of a request that meets overloads alone. No time passes but that of its waits."""
-
-    def __init__(self, wait: float, **policy: float) -> None:
-        self.now = 0.0
-        self.plan = RetryPlan(RetryPolicy(**policy), "URL", wait, lambda: self.now)  # type: ignore[arg-type]
-
-    def next(self, wait: float | None = None) -> Retrying:
-        fault = Fault("the model is overloaded", wait, 529, overloaded=True)
-        retrying = self.plan.next_attempt(fault)
-        self.now += retrying.seconds
-        return retrying
-
-
-def test_an_overload_is_tried_again_until_its_time_is_up() -> None:
-    overload = Overload(600)
-    seen = [overload.next()]
-    while overload.now < 599.999:
-        seen.append(overload.next())
-    with pytest.raises(ModelUnavailable) as failed:
-        overload.next()
-    assert overload.now == pytest.approx(600)
-    for retrying, longest in zip(seen[:-1], [0.5, 1, 2, 4, 8, 16, *[30] * 50], strict=False):
-        assert 0.75 * longest - 0.001 <= retrying.seconds <= longest
-        assert retrying.of is None
-    assert [retrying.attempt for retrying in seen] == list(range(1, len(seen) + 1))
-    assert seen[0].left == 600
-    assert f"tried {len(seen) + 1} times in 600 s" in failed.value.message
-    assert "model.overload_wait" in failed.value.hint
-    assert "network" not in failed.value.hint
-
-
-def test_the_wish_of_an_overloaded_server_is_obeyed_while_there_is_time() -> None:
-    overload = Overload(100)
-    assert overload.next(70).seconds == 70
-    assert overload.next(70).seconds == 30
-    with pytest.raises(ModelUnavailable, match="tried 3 times in 100 s"):
-        overload.next(70)
-    with pytest.raises(ModelUnavailable, match="tried once in 0 s"):
-        Overload(0).next()
-
-
-def test_other_faults_keep_their_count_beside_overloads() -> None:
-    overload = Overload(600, attempts=2)
-    for _ in range(5):
-        overload.next()
-    counted = overload.plan.next_attempt(Fault("down"))
-    assert (counted.attempt, counted.of, counted.left) == (6, 7, None)
-    assert overload.next().attempt == 7
-    with pytest.raises(ModelUnavailable, match=r"down \(tried 8 times"):
-        overload.plan.next_attempt(Fault("down"))
-
-
 def test_an_overload_in_a_stream_counts_when_words_had_come() -> None:
     patient = replace(ask(), overload_wait=600)
     for after, of in ((1, None), (6, QUICK.attempts)):
@@ -344,38 +291,6 @@ def test_the_servers_advice_decides() -> None:
 def test_a_wish_to_wait_is_obeyed_up_to_the_cap() -> None:
     seen = served(Fail(429, headers={"retry-after-ms": "37"}), Say("Whole."))
     assert seen[0].seconds == 0.037
-    plan = RetryPlan(RetryPolicy(longest_requested_wait=60), "URL")
-    assert plan.next_attempt(Fault("busy", wait=3600)).seconds == 60
-    with pytest.raises(ModelUnavailable, match="asks to wait 3600 s"):
-        plan.next_attempt(Fault("busy", wait=3600))
-
-
-def test_waits_grow_and_have_a_limit() -> None:
-    plan = RetryPlan(RetryPolicy(attempts=8, first_wait=0.5, longest_wait=8), "URL")
-    waits = [plan.next_attempt(Fault("down")).seconds for _ in range(7)]
-    for wait, longest in zip(waits, [0.5, 1, 2, 4, 8, 8, 8], strict=True):
-        assert 0.75 * longest <= wait <= longest
-    with pytest.raises(ModelUnavailable, match="tried 8 times"):
-        plan.next_attempt(Fault("down"))
-
-
-@pytest.mark.parametrize(
-    ("headers", "seconds"),
-    [
-        ({}, None),
-        ({"retry-after": "2.5"}, 2.5),
-        ({"retry-after": "2", "retry-after-ms": "1500"}, 1.5),
-        ({"retry-after": "soon"}, None),
-        ({"retry-after": "Wed, 01 Jan 2020 00:00:00 GMT"}, 0.0),
-        ({"retry-after": "Wed, 01 Jan 10000000000000000000000 00:00:00 GMT"}, None),
-        ({"retry-after": "-5"}, 0.0),
-        ({"retry-after": "nan"}, None),
-        ({"retry-after": "2", "retry-after-ms": "nan"}, 2.0),
-        ({"retry-after": "1e9"}, 1e9),
-    ],
-)
-def test_forms_of_retry_after(headers: dict[str, str], seconds: float | None) -> None:
-    assert requested_wait(headers) == seconds
 
 
 # Refusals

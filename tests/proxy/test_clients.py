@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from ctxagent.agent.proxy.clients import CLIENTS, Start, upstreams_for
+from ctxagent.agent.proxy.clients import CLIENTS, ClientStart, upstreams_for
 
 
 def test_the_address_of_a_client_with_a_server_of_its_own_is_where_requests_go() -> None:
@@ -20,7 +20,7 @@ def test_texts_for_clients_are_whole_json_and_toml(tmp_path: Path) -> None:
     """Also with a folder whose name has what JSON and shells give a meaning to."""
     folder = tmp_path / 'a "b" $c'
     server = ["py", "-m", "ctxagent", "--cwd", str(folder), "mcp-server"]
-    start = Start("http://127.0.0.1:1", folder, server)
+    start = ClientStart("http://127.0.0.1:1", folder, server)
     expected: dict[str, Any] = {"command": server[0], "args": server[1:]}
     for name in ("claude", "kimi"):
         config = next(flag for flag in start.flags(CLIENTS[name]) if "mcpServers" in flag)

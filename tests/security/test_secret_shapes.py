@@ -135,5 +135,7 @@ def test_private_keys_go_from_their_first_line_to_their_last() -> None:
     assert taken("\n".join(["one", *second, "two"])) == f"one\n{key}\ntwo"  # its beginning is
     header = PEM.replace("-----\n", "-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES\n\n", 1)
     assert taken(f"{header}\nx") == f"{key}\nx"
+    other = "-------\n-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+    assert taken(f"{other}{PEM}\n{other}") == f"{other}{key}\n{other}"
     words = "-----BEGIN PRIVATE KEY-----\nnot\na\nkey\nat all\n"
     assert taken(words) == words

@@ -121,10 +121,10 @@ def context_drawing(runs: Sequence[ReplayRun], places: SettingPlaces) -> Markup:
     return draw(
         frame,
         f"Context over {count_of(calls, 'call')}: {', '.join(values)}",
-        lines=_lines([(places[run.label], _prompts(run)) for run in runs]),
+        lines=drawn_lines([(places[run.label], _prompts(run)) for run in runs]),
         window=window if window <= frame.top else 0,
-        lanes=[_lane(run, number, frame, places) for number, run in enumerate(lanes)],
-        below=_LANE_HEIGHT * len(lanes) + 4,
+        lanes=[_lane(run, number, frame, places[run.label]) for number, run in enumerate(lanes)],
+        below=lanes_height(len(lanes)),
     )
 
 
@@ -145,7 +145,7 @@ def cost_drawing(runs: Sequence[ReplayRun], places: SettingPlaces) -> Markup:
     frame = Frame(calls, max(*(points[-1][1] for _, points in spent if points), 1), _write_money)
     values = (f"{run.label} {value}" for run, value in zip(runs, cost_values(runs), strict=True))
     label = f"Cost over {count_of(calls, 'call')}: {', '.join(values)}"
-    return draw(frame, label, lines=_lines(spent))
+    return draw(frame, label, lines=drawn_lines(spent))
 
 
 def cost_values(runs: Sequence[ReplayRun]) -> list[str]:
@@ -194,7 +194,7 @@ def draw(frame: Frame, label: str, across: str = "calls of the model", **parts: 
     )
 
 
-def _lines(lines: Iterable[tuple[int, Sequence[CallValue]]]) -> list[dict[str, Any]]:
+def drawn_lines(lines: Iterable[tuple[int, Sequence[CallValue]]]) -> list[dict[str, Any]]:
     """Return the lines of a drawing, each of a setting at a place."""
     return [
         {"place": place, "data": line_path([points[n] for n in shown])}
@@ -216,14 +216,22 @@ def _areas(run: ReplayRun) -> Iterator[dict[str, Any]]:
         before = heights
 
 
-def _lane(run: ReplayRun, number: int, frame: Frame, places: SettingPlaces) -> dict[str, Any]:
-    """Return the marks of what was done under one setting; those too close to tell are one."""
-    slots: dict[tuple[int, str], list[tuple[int, str]]] = {}
-    happened: list[tuple[int, str, str]] = [
+def _lane(run: ReplayRun, number: int, frame: Frame, place: int) -> dict[str, Any]:
+    """Return the marks of what was done under one setting."""
+    happened = [
         (act.number, act.layer, f"{format_tokens(act.before)} to {format_tokens(act.after)}")
         for act in run.acts
     ]
     happened += [(need.number, "need", need.how) for need in run.needs]
+    return drawn_lane(happened, number, frame, place)
+
+
+def drawn_lane(
+    happened: Iterable[tuple[int, str, str]], number: int, frame: Frame, place: int
+) -> dict[str, Any]:
+    """Return the lane of that number with a mark for each (call, kind, text); those too close to
+    tell are one."""
+    slots: dict[tuple[int, str], list[tuple[int, str]]] = {}
     for call, kind, text in sorted(happened, key=lambda each: (each[0], each[1])):
         slots.setdefault((call * _MARK_SLOTS // frame.calls, kind), []).append((call, text))
     marks = []
@@ -232,7 +240,12 @@ def _lane(run: ReplayRun, number: int, frame: Frame, places: SettingPlaces) -> d
         title += f" and {len(each) - 3:,} more" if len(each) > 3 else ""
         marks.append({"kind": kind, "number": each[0][0], "title": title})
     y = BOTTOM + AXIS_HEIGHT + _LANE_HEIGHT * number + _LANE_HEIGHT // 2
-    return {"place": places[run.label], "y": y, "marks": marks}
+    return {"place": place, "y": y, "marks": marks}
+
+
+def lanes_height(lanes: int) -> int:
+    """Return the height of so many lanes, in pixels."""
+    return _LANE_HEIGHT * lanes + 4
 
 
 def _grouped(fill: Fill) -> dict[str, int]:

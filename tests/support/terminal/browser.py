@@ -1,5 +1,6 @@
 """A real browser without a window, for pages that this program writes: headless Chromium, spoken to
-through a pipe. It knows no hosts, and tells of every request that a page would make.
+through a pipe. It knows no hosts but the loopback address, and tells of every request that a page
+would make.
 
 with Browser(folder) as browser:
     view = browser.open(path, width=360, height=800, dark=True)
@@ -31,7 +32,8 @@ PATIENCE = 120  # seconds until a browser that says nothing is taken for broken
 _OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe",
+    "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--remote-debugging-pipe",
 )  # fmt: skip
 # Its ends of the pipes must be these two, whatever numbers they have here.
 _ONTO = (
@@ -90,9 +92,9 @@ class Browser:
             os.close(self._from)
             shutil.rmtree(self._sockets, ignore_errors=True)
 
-    def open(self, path: Path, *, width: int, height: int, dark: bool = False) -> "View":
-        """A page, loaded, in a new tab; the one that was open is closed: what lies behind another
-        may never be drawn."""
+    def open(self, page: Path | str, *, width: int, height: int, dark: bool = False) -> "View":
+        """A page, by its path or address, loaded, in a new tab; the one that was open is closed:
+        what lies behind another may never be drawn."""
         last, target = self._tab, self.ask("Target.createTarget", url="about:blank")["targetId"]
         self._tab = target
         if last:
@@ -107,7 +109,7 @@ class Browser:
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         view.ask("Emulation.setEmulatedMedia", features=[scheme])
-        view.ask("Page.navigate", url=path.as_uri())
+        view.ask("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
         view.wait("Page.loadEventFired")
         return view
 

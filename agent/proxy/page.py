@@ -1,0 +1,122 @@
+"""The page of a proxy: for each session the context with and without, dollars and edits.
+
+Everything that a session says is text here. The page can be read without scripts; with them it
+follows what happens, and an edit can be taken back.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ...tools.system.plural import count_of
+from ..export.chart import short_tokens
+from ..export.templates import content_policy, render, source
+from ..replay.report import charts
+from ..replay.report.measures import format_dollars, format_percent, format_tokens
+from ..session.layer_words import LAYER_NAMES
+from .status import ProxyEdit, ProxyNote, ProxyStatus, SessionStatus, share_saved
+
+STYLES = ("replay/report/charts.css", "replay/report/page.css", "proxy/page.css")
+SCRIPTS = ("proxy/page.js",)
+CONNECT = "'self'"  # what the script may ask
+MAX_LISTED = 100  # edits of one session, newest first
+WITHOUT, WITH = 0, 1  # the places of the two lines in a chart
+_OTHER_LAYER = "microcompact"  # the mark of a layer that has none
+
+
+def page(status: ProxyStatus, faults: Sequence[ProxyNote], place: str) -> str:
+    """Return the whole document; `place` says whose sessions they are."""
+    html = render(
+        "proxy/page.html.j2",
+        title=f"ctxagent proxy · {place}",
+        styles=STYLES,
+        scripts=SCRIPTS,
+        connect=CONNECT,
+        place=place,
+        status=status,
+        faults=faults,
+        max_listed=MAX_LISTED,
+        charts=charts,
+        drawing=context_drawing,
+        marks=layer_marks,
+        facts=facts,
+        bill=bill,
+        peak=peak,
+        tokens=format_tokens,
+        count_of=count_of,
+    )
+    return str(html)
+
+
+def page_headers() -> Mapping[str, str]:
+    """Return the headers that keep the page to itself."""
+    policy = content_policy(
+        source("export/base.css", *STYLES), source("export/base.js", *SCRIPTS), CONNECT
+    )
+    return {
+        "content-security-policy": f"{policy}; frame-ancestors 'none'",
+        "cross-origin-resource-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-store",
+    }
+
+
+def facts(session: SessionStatus) -> str:
+    """Return what a session is, in one line."""
+    parts = (session.client, session.model, count_of(len(session.turns), "call"), session.id)
+    return " · ".join(filter(None, parts))
+
+
+def bill(spent: float | None, unedited: float | None) -> str:
+    """Return the dollars with and without the proxy, in one sentence."""
+    if spent is None or unedited is None:
+        return "The price of the model is not known."
+    share = share_saved(spent, unedited)
+    sentence = f"${format_dollars(spent)} instead of ${format_dollars(unedited)}"
+    if share is None or abs(unedited - spent) < 0.00005:
+        return f"{sentence}: the same."
+    return f"{sentence}: {format_percent(abs(share))} {'saved' if share > 0 else 'more'}."
+
+
+def peak(values: Sequence[int]) -> str:
+    """Return the newest and the largest of some contexts."""
+    return f"{format_tokens(values[-1])} now, {format_tokens(max(values))} at most"
+
+
+def context_drawing(session: SessionStatus) -> Any:
+    """Draw the context of each call with and without the proxy, and below it the edits."""
+    turns = session.turns
+    sent = [(number, call.with_tokens) for number, call in enumerate(turns, 1)]
+    unedited = [(number, call.without_tokens) for number, call in enumerate(turns, 1)]
+    top = max(value for _, value in unedited)
+    frame = charts.Frame(len(turns), max(top, 1), short_tokens)
+    label = (
+        f"Context over {count_of(len(turns), 'call')}: {peak([value for _, value in sent])}; "
+        f"without the proxy {peak([value for _, value in unedited])}"
+    )
+    lanes = [charts.drawn_lane(_marks(session.edits), 0, frame, WITH)] if session.edits else []
+    return charts.draw(
+        frame,
+        label,
+        lines=charts.drawn_lines([(WITHOUT, unedited), (WITH, sent)]),
+        window=session.window if session.window <= frame.top else 0,
+        lanes=lanes,
+        below=charts.lanes_height(len(lanes)),
+    )
+
+
+def layer_marks(session: SessionStatus) -> list[tuple[str, str]]:
+    """Return the kinds of marks that the drawing has, each with its name."""
+    kinds = {_mark(edit) for edit in session.edits}
+    return [(kind, name) for kind, name in LAYER_NAMES.items() if kind in kinds]
+
+
+def _marks(edits: Sequence[ProxyEdit]) -> Iterator[tuple[int, str, str]]:
+    for edit in edits:
+        undone = ", taken back" if edit.is_undone else ""
+        sizes = f"{format_tokens(edit.before)} to {format_tokens(edit.after)}"
+        yield edit.call, _mark(edit), f"{sizes}{undone}"
+
+
+def _mark(edit: ProxyEdit) -> str:
+    return edit.layer if edit.layer in LAYER_NAMES else _OTHER_LAYER

@@ -1,0 +1,144 @@
+"""What the proxy serves itself: its page, the figures on it, and the undo of an edit."""
+
+import asyncio
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from ..compaction.engine import CompactionEngine
+from ..errors import CompactionFailed, CtxagentError
+from ..loop.resume import resume_session
+from .app import METHODS, OUR_PATH, Proxy, refused
+from .host import ProxyHost
+from .status import ProxyNote, ProxyStatus, StatusReader
+
+MAX_UNDO_BYTES = 4_096  # of a request to take an edit back
+UNDO_HEADER = "x-ctxagent"  # a page of another site cannot send it without being asked about
+
+
+@dataclass
+class ProxyPages:
+    """The page of one proxy."""
+
+    proxy: Proxy
+    reader: StatusReader
+    _told: tuple[ProxyStatus, list[ProxyNote]] | None = None
+    _version: int = 0  # counts what is told
+    _started: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self.page, methods=["GET"]),
+            Route(f"{OUR_PATH}status.json", self.status, methods=["GET"]),
+            Route(f"{OUR_PATH}undo", self.undo, methods=["POST"]),
+            Route(f"{OUR_PATH}{{path:path}}", self.nothing, methods=METHODS),
+        ]
+
+    async def page(self, request: Request) -> Response:
+        """Return the page."""
+        from .page import page, page_headers  # the templates take memory, and time to load
+
+        if (refusal := refused(request)) is not None:
+            return refusal
+        place = str(self.proxy.exchanges.conversations.project.cwd)
+        html = await asyncio.to_thread(lambda: page(self._status(), self._faults(), place))
+        return HTMLResponse(html, headers=page_headers())
+
+    async def status(self, request: Request) -> Response:
+        """Return the figures of the page; nothing where they are as the client has them."""
+        if (refusal := refused(request)) is not None:
+            return refusal
+        told = await asyncio.to_thread(self._status), self._faults()
+        if told != self._told:
+            self._told, self._version = told, self._version + 1
+        tag = f'"{self._started}-{self._version}"'
+        headers = {"etag": tag, "cache-control": "no-store", "x-content-type-options": "nosniff"}
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
+        if request.method == "HEAD":
+            return Response(headers=headers)
+        data = await asyncio.to_thread(_document, *told)
+        return Response(data, headers=headers, media_type="application/json")
+
+    async def undo(self, request: Request) -> Response:
+        """Take an edit back. A request must have a header that no form can send."""
+        if (refusal := refused(request)) is not None:
+            return refusal
+        if request.headers.get(UNDO_HEADER) != "undo":
+            return _error(HTTPStatus.FORBIDDEN, f"the header {UNDO_HEADER}: undo is missing")
+        given = await _small_json(request)
+        id, seq = given.get("session"), given.get("seq")
+        if not isinstance(id, str) or type(seq) is not int:
+            return _error(HTTPStatus.BAD_REQUEST, "give a session and the seq of an edit")
+        await asyncio.to_thread(self._status)  # which finds the logs
+        log = self.reader.log_of(id)
+        if log is None:
+            return _error(HTTPStatus.NOT_FOUND, f"there is no session {id!r} here")
+        try:
+            await self._take_back(log, seq)
+        except CompactionFailed as error:
+            return _error(HTTPStatus.NOT_FOUND, error.message)
+        except CtxagentError as error:
+            return _error(HTTPStatus.CONFLICT, error.message)
+        return JSONResponse({"session": id, "seq": seq})
+
+    async def nothing(self, request: Request) -> Response:
+        return refused(request) or _error(HTTPStatus.NOT_FOUND, "there is nothing at this path")
+
+    def _status(self) -> ProxyStatus:
+        return self.reader.status(self.proxy.exchanges.conversations.project.logs())
+
+    def _faults(self) -> list[ProxyNote]:
+        """Return what failed in this process, newest first."""
+        return [
+            ProxyNote(datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"), text)
+            for at, text in reversed([*self.proxy.faults])
+        ]
+
+    async def _take_back(self, log: Path, seq: int) -> None:
+        """Raises CompactionFailed where there is no such edit, else CtxagentError."""
+        conversations = self.proxy.exchanges.conversations
+        for session in conversations.open:
+            if session.host.log.path == log and session.host.log.unchanged_state is not None:
+                async with session.lock:
+                    session.take_back(seq)
+                return
+        opened, _, _ = resume_session(log)
+        try:
+            engine = CompactionEngine(
+                ProxyHost(opened, "", 0, summaries=False), conversations.policy
+            )
+            engine.uncompact(opened.entries(), seq)
+        finally:
+            opened.close()
+
+
+def _document(status: ProxyStatus, faults: Sequence[ProxyNote]) -> bytes:
+    return json.dumps({**status.to_json(), "faults": [*map(asdict, faults)]}).encode()
+
+
+async def _small_json(request: Request) -> dict[str, Any]:
+    """Return the object that a request has; {} for anything else."""
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MAX_UNDO_BYTES:
+            return {}
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _error(status: HTTPStatus, message: str) -> Response:
+    return JSONResponse({"error": {"message": message}}, status)

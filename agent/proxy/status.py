@@ -1,0 +1,450 @@
+"""What the sessions of the proxy came to, folded from their logs: no proxy needs to run.
+
+Dollars without the proxy suppose that the client sent its whole history each time, at most as much
+as the window takes, and got the same replies. Requests that no log has are in neither sum: those
+beside the main line, and the client's own compactions.
+"""
+
+import errno
+import json
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from ...tools.system.files import open_kept
+from ...tools.system.shorten import cut_after, cut_at_word
+from ..compaction.history import acts, readable_trigger
+from ..export.text import clean
+from ..models.catalog import DEFAULT_LIMITS, cache_terms, cost, known_limits
+from ..session.entries import (
+    Assistant,
+    Entry,
+    Mask,
+    Note,
+    Revert,
+    Session,
+    Summary,
+    ToolResult,
+    Usage,
+    User,
+    reverted_seqs,
+)
+from ..session.layer_words import done_by
+from ..session.log import parse_entry
+from ..session.store import content_text
+from ..session.titles import TITLE_TOPIC
+from .session import PROXY_TOPIC
+
+MAX_SESSIONS = 50  # that are shown, newest first
+MAX_LOGS = 500  # that are looked at for them, newest change first
+MAX_READ_BYTES = 256 << 20  # of all logs together
+MAX_TITLE_CHARS = 90
+MAX_CLIENT_CHARS = 40
+RUNNING_NAME = "proxy.json"  # of the file in a project's folder that names the proxy which runs
+_HEAD_BYTES = 200  # of a line, which have its kind
+_RESULT, _SAVED = b'"kind": "tool_result"', b'"tokens_saved"'
+
+
+class CallKey(NamedTuple):
+    """What tells a call apart, also in the copies that forks have of it."""
+
+    seq: int
+    at: str
+    message_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ProxiedCall:
+    """One request of a client and its price."""
+
+    key: CallKey
+    with_tokens: int  # of the prompt that the server got
+    without_tokens: int  # of the prompt as the client sent it
+    with_dollars: float | None  # None where the price of the model is not known
+    without_dollars: float | None
+    is_turn: bool  # False for a repeated request, and for one of the proxy itself
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyEdit:
+    """One change of what the server gets."""
+
+    seq: int
+    at: str
+    call: int  # the number of the first call after it
+    layer: str
+    what: str
+    reason: str
+    before: int  # tokens of the context; for a result that went to a file, of the result
+    after: int
+    can_undo: bool
+    is_undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyNote:
+    """A fault, or why a session is left alone."""
+
+    at: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatus:
+    """What one session came to."""
+
+    id: str
+    log: Path
+    title: str
+    client: str
+    protocol: str
+    model: str
+    window: int
+    changed: str  # when the newest entry was recorded
+    calls: tuple[ProxiedCall, ...]  # with those of the proxy itself
+    inherited: frozenset[CallKey]  # of the calls: those that are counted in another session
+    edits: tuple[ProxyEdit, ...]
+    notes: tuple[ProxyNote, ...]
+
+    @property
+    def turns(self) -> list[ProxiedCall]:
+        """The calls of the client's main line, inherited ones included."""
+        return [call for call in self.calls if call.is_turn]
+
+    @property
+    def own(self) -> list[ProxiedCall]:
+        """The calls that were paid for in this session."""
+        return [call for call in self.calls if call.key not in self.inherited]
+
+    @property
+    def with_dollars(self) -> float | None:
+        return _sum(call.with_dollars for call in self.own)
+
+    @property
+    def without_dollars(self) -> float | None:
+        return _sum(call.without_dollars for call in self.own)
+
+    def to_json(self) -> dict[str, Any]:
+        turns = self.turns
+        return {
+            "id": self.id,
+            "log": str(self.log),
+            "title": self.title,
+            "client": self.client,
+            "protocol": self.protocol,
+            "model": self.model,
+            "window": self.window,
+            "changed": self.changed,
+            "calls": len(turns),
+            "dollars": {"with": self.with_dollars, "without": self.without_dollars},
+            "context": {
+                "with": [call.with_tokens for call in turns],
+                "without": [call.without_tokens for call in turns],
+            },
+            "edits": [asdict(edit) for edit in self.edits],
+            "notes": [asdict(note) for note in self.notes],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyStatus:
+    """What the sessions came to, the newest first."""
+
+    sessions: tuple[SessionStatus, ...]
+    left_out: int = 0  # older logs, which may be those of more sessions
+
+    @property
+    def with_dollars(self) -> float:
+        return sum(spent for spent, _ in self._priced)
+
+    @property
+    def without_dollars(self) -> float:
+        return sum(unedited for _, unedited in self._priced)
+
+    @property
+    def _priced(self) -> list[tuple[float, float]]:
+        pairs = ((each.with_dollars, each.without_dollars) for each in self.sessions)
+        return [(one, two) for one, two in pairs if one is not None and two is not None]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "sessions": [each.to_json() for each in self.sessions],
+            "dollars": {"with": self.with_dollars, "without": self.without_dollars},
+            "left_out": self.left_out,
+        }
+
+
+@dataclass
+class _Folding:
+    """A session as far as its log was read."""
+
+    log: Path
+    window: int | None
+    inode: int = 0
+    read: int = 0  # bytes of the log
+    client: Mapping[str, Any] | None = None  # {} for a session that is none of the proxy
+    title: str = ""
+    model: str = ""
+    changed: str = ""
+    calls: list[ProxiedCall] = field(default_factory=list)
+    edits: list[ProxyEdit] = field(default_factory=list)
+    notes: list[ProxyNote] = field(default_factory=list)
+    reverts: list[Revert] = field(default_factory=list)
+    _saved: int = 0  # by the call before
+    _is_edited: bool = False  # since the call before
+    _is_cached: bool = False
+
+    def add_line(self, line: bytes) -> None:
+        """Fold a line. Most results say nothing here, and parsing them is most of the work."""
+        if _RESULT in line[:_HEAD_BYTES] and _SAVED not in line:
+            return
+        with suppress(ValueError):
+            self.add(parse_entry(line))
+
+    def add(self, entry: Entry) -> None:
+        self.changed = entry.at or self.changed
+        if isinstance(entry, Session):
+            self.client = entry.client if self.client is None else self.client
+            self.model = entry.model
+        elif isinstance(entry, User):
+            if entry.source == "person" and not self.title:
+                self.title = _first_words(content_text(entry.content))
+        elif isinstance(entry, Assistant):
+            self._add_call(entry)
+        elif isinstance(entry, Note):
+            self._add_note(entry)
+        elif isinstance(entry, Revert):
+            self.reverts.append(entry)
+            self._is_edited = True
+        elif isinstance(entry, Mask | Summary | ToolResult):
+            self._add_edit(entry)
+
+    def status(self) -> SessionStatus:
+        client, undone = self.client or {}, reverted_seqs(self.reverts)
+        model = self.model
+        return SessionStatus(
+            id=self.log.parent.name,
+            log=self.log,
+            title=self.title,
+            client=_short_agent(str(client.get("agent", ""))),
+            protocol=str(client.get("protocol", "")),
+            model=model,
+            window=self._window(model),
+            changed=self.changed,
+            calls=tuple(self.calls),
+            inherited=frozenset(),
+            edits=tuple(replace(e, is_undone=e.seq in undone) for e in self.edits),
+            notes=tuple(self.notes),
+        )
+
+    def _window(self, model: str) -> int:
+        return self.window or (known_limits(model) or DEFAULT_LIMITS).window
+
+    def _add_note(self, note: Note) -> None:
+        if note.topic == PROXY_TOPIC:
+            self.notes.append(ProxyNote(note.at, note.text))
+        elif note.topic == TITLE_TOPIC:
+            self.title = _first_words(note.text)
+
+    def _add_edit(self, entry: Mask | Summary | ToolResult) -> None:
+        for act in acts([entry]):
+            if act.saved <= 0 and isinstance(entry, ToolResult):
+                continue  # a file was written, and the result is as it came
+            what = "result moved to a file"
+            if isinstance(entry, Mask):
+                what = done_by(entry.layer, len(entry.targets))
+            elif isinstance(entry, Summary):
+                what = f"summary of {entry.span}"
+            self.edits.append(
+                ProxyEdit(
+                    seq=act.seq,
+                    at=act.at,
+                    call=sum(call.is_turn for call in self.calls) + 1,
+                    layer=act.layer,
+                    what=what,
+                    reason=readable_trigger(act.trigger),
+                    before=act.before,
+                    after=act.after,
+                    can_undo=not isinstance(entry, ToolResult),
+                )
+            )
+        self._is_edited = self._is_edited or not isinstance(entry, ToolResult)
+
+    def _add_call(self, entry: Assistant) -> None:
+        usage = Usage.from_json(entry.usage)
+        key, spent = CallKey(entry.seq, entry.at, entry.message_id), entry.cost_usd
+        is_turn = entry.purpose == "turn"
+        if not usage.total:
+            return  # the client brought the reply with its history
+        if "saved" not in entry.request:
+            self.calls.append(ProxiedCall(key, usage.prompt, 0, spent, 0.0, is_turn=False))
+            return
+        saved, window = _count(entry.request["saved"]), self._window(entry.model)
+        unedited = max(usage.prompt, min(usage.prompt + saved, window))
+        without = spent
+        if saved or self._saved:
+            self._is_edited = self._is_edited or saved < self._saved  # it is left alone now
+            without = cost(entry.model, self._usage_without(entry, usage, unedited))
+        self.calls.append(ProxiedCall(key, usage.prompt, unedited, spent, without, is_turn))
+        if is_turn:
+            self._saved, self._is_edited = saved, False
+            self._is_cached = self._is_cached or bool(usage.cache_read + usage.cache_creation)
+
+    def _usage_without(self, entry: Assistant, usage: Usage, unedited: int) -> Usage:
+        """Return the usage of a request that nothing was taken out of.
+
+        After an edit the server had the unedited prompt before in its cache, unless that has
+        expired. Without one since the request before, the server says by itself how much of that
+        request it still had.
+        """
+        before = next((call for call in reversed(self.calls) if call.is_turn), None)
+        if before is None:
+            read = usage.cache_read
+        elif self._is_edited:
+            age = _seconds(entry.at) - _seconds(before.key.at)
+            is_cached = self._is_cached or usage.cache_read + usage.cache_creation > 0
+            is_warm = is_cached and age <= cache_terms(entry.model).life
+            read = min(before.without_tokens, unedited) if is_warm else 0
+        else:
+            older = min(unedited, before.without_tokens) - min(usage.prompt, before.with_tokens)
+            share = min(1.0, usage.cache_read / max(1, before.with_tokens))
+            read = usage.cache_read + round(share * max(0, older))
+        read = min(read, unedited)
+        paid = usage.cache_creation + usage.input
+        share = usage.cache_creation / paid if paid else 1.0
+        written = round((unedited - read) * share)
+        return replace(
+            usage, input=unedited - read - written, cache_read=read, cache_creation=written
+        )
+
+
+@dataclass
+class StatusReader:
+    """Reads the logs of sessions; of one that has been read, only what is new."""
+
+    window: int | None = None  # tokens, where the user gives it
+    _read: dict[Path, _Folding] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _state: dict[Path, tuple[int, int]] = field(default_factory=dict)  # of the logs for `_last`
+    _last: ProxyStatus = field(default_factory=lambda: ProxyStatus(()))
+
+    def status(self, logs: Iterable[Path]) -> ProxyStatus:
+        """Return what the sessions of these logs came to, the same object as long as nothing is
+        new; the logs come newest change first."""
+        with self._lock:
+            found, left_out = list[_Folding](), 0
+            budget = MAX_READ_BYTES
+            for count, log in enumerate(logs):
+                if len(found) == MAX_SESSIONS or count >= MAX_LOGS:
+                    left_out += 1
+                    continue
+                try:
+                    folding, size = self._follow(log, budget)
+                except OSError:
+                    left_out += 1
+                    continue
+                budget -= size
+                if folding.client:
+                    found.append(folding)
+            state = {each.log: (each.inode, each.read) for each in found}
+            if state != self._state or left_out != self._last.left_out:
+                kept = sorted((each.status() for each in found), key=lambda each: each.id)
+                sessions = tuple(reversed([*_counted_once(kept)]))
+                self._state, self._last = state, ProxyStatus(sessions, left_out)
+            return self._last
+
+    def log_of(self, id: str) -> Path | None:
+        """Return the log of a session that has been read; None for any other."""
+        with self._lock:
+            return next(
+                (log for log, each in self._read.items() if log.parent.name == id and each.client),
+                None,
+            )
+
+    def _follow(self, log: Path, budget: int) -> tuple[_Folding, int]:
+        """Return a log as it stands now, and how many bytes were read for it. Raises OSError for
+        one that cannot be read, or has more than `budget` new bytes."""
+        folding = self._read.get(log)
+        with open_kept(log) as file:
+            stat = os.fstat(file.fileno())
+            if folding is None or folding.inode != stat.st_ino or folding.read > stat.st_size:
+                folding = self._read[log] = _Folding(log, self.window, stat.st_ino)
+            start = folding.read
+            if folding.client != {}:
+                if stat.st_size - start > budget:
+                    raise OSError(errno.EFBIG, "there is too much to read")
+                _read_on(folding, file)
+        return folding, folding.read - start
+
+
+def _read_on(folding: _Folding, file: BinaryIO) -> None:
+    """Fold the lines of a file from where it was read to. Of a session that is none of the proxy
+    the first line is enough."""
+    file.seek(folding.read)
+    for line in file:
+        if not line.endswith(b"\n"):
+            break
+        folding.add_line(line)
+        folding.read += len(line)
+        if not folding.client:
+            folding.client = {}
+            break
+
+
+def _counted_once(sessions: Iterable[SessionStatus]) -> Iterator[SessionStatus]:
+    """Count a call in the oldest session that has it: forks have copies of it."""
+    seen = set[CallKey]()
+    for session in sessions:
+        keys = {call.key for call in session.calls}
+        yield replace(session, inherited=frozenset(keys & seen))
+        seen |= keys
+
+
+def running_address(folder: Path) -> str:
+    """Return the address of the proxy that runs in a project, by the project's folder; "" for
+    none."""
+    with suppress(OSError, ValueError, TypeError, LookupError, OverflowError):
+        with open_kept(folder / RUNNING_NAME) as file:
+            found = json.load(file)
+        os.kill(int(found["pid"]), 0)
+        return str(found["address"])
+    return ""
+
+
+def share_saved(spent: float, unedited: float) -> float | None:
+    """Return the share of the dollars that was saved; None where nothing was spent."""
+    return 1 - spent / unedited if unedited > 0 else None
+
+
+def _sum(dollars: Iterable[float | None]) -> float | None:
+    """Return a sum; None where a part is not known."""
+    total = 0.0
+    for each in dollars:
+        if each is None:
+            return None
+        total += each
+    return total
+
+
+def _first_words(text: str) -> str:
+    return cut_at_word(" ".join(clean(text[: 8 * MAX_TITLE_CHARS]).split()), MAX_TITLE_CHARS)
+
+
+def _short_agent(agent: str) -> str:
+    """Return the first product of a user agent: `claude-cli/2.1.197`."""
+    return cut_after(clean(agent.partition(" ")[0]), MAX_CLIENT_CHARS)
+
+
+def _count(value: Any) -> int:
+    return max(0, value) if type(value) is int else 0
+
+
+def _seconds(at: str) -> float:
+    with suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(at).timestamp()
+    return 0.0

@@ -1,0 +1,84 @@
+"""Why a text was not found: line numbers, whitespace, a few words, or nothing like it."""
+
+import time
+
+from ctxagent.tools import edit_hints
+from ctxagent.tools.edit_hints import explain
+
+FILE = "def one():\n    return 1\n\n\ndef two():\n    value = compute(2)\n    return value\n"
+
+
+def hint(old: str, text: str = FILE) -> str:
+    told = explain("x.py", text, old)
+    lost = "old_string is not in x.py. "
+    assert told.startswith(lost)
+    return told.removeprefix(lost)
+
+
+def test_line_numbers_of_read_are_named() -> None:
+    advice = "It holds the line numbers that Read shows (`12<tab>`)."
+    rest = " Leave the numbers and the tab out."
+    assert hint("     1\tdef one():\n2\t    return 1") == (
+        f"{advice} Without them it is there.{rest}"
+    )
+    assert hint("1\tdef three():") == advice + rest
+    assert "line numbers" not in hint("1\tdef one():\n    return 1")
+    assert "line numbers" not in hint("")
+
+
+def test_a_text_with_other_whitespace_is_shown_as_it_is() -> None:
+    assert hint("\ndef  two():\n\tvalue = compute(2)\n") == (
+        "It is there with other whitespace. From line 5 on:\n"
+        "5\tdef two():\n6\t    value = compute(2)\n"
+        "Copy old_string from there, without the numbers."
+    )
+
+
+def test_several_places_with_other_whitespace_are_named_up_to_a_bound() -> None:
+    text = "a = 1\n" * 2
+    told = hint("a  = 1", text)
+    assert "From lines 1, 2 on:\n1\ta = 1\n2\ta = 1\n" in told
+    told = hint("a  = 1", "a = 1\n" * 9)
+    assert "From lines 1, 2, 3 on:\n" in told
+    assert told.count("\ta = 1") == edit_hints.MAX_PLACES
+
+
+def test_what_is_most_like_it_is_shown() -> None:
+    told = hint("def two():\n    value = calculate(2)\n    return value")
+    assert told.startswith(
+        "Most like it: From line 5 on:\n5\tdef two():\n6\t    value = compute(2)"
+    )
+    assert "7\t    return value\n" in told
+    assert hint("def one():\n    return 2").startswith("Most like it: From line 1 on:\n1\tdef one")
+    assert hint("valeu = compute(22)").startswith("Most like it: From line 6 on:\n6\t")
+    assert hint("x\n    value = compute(3)\ny", "a\nb\n    value = compute(2)\nc\n").startswith(
+        "Most like it: From line 2 on:\n2\tb\n3\t    value"
+    )
+
+
+def test_the_place_with_most_lines_in_order_wins() -> None:
+    block = "start\nmiddle\nend\n"
+    text = f"middle\nother\n{block}middle\n"
+    assert hint("start\nmiddle\nends", text).startswith("Most like it: From line 3 on:\n3\tstart")
+
+
+def test_nothing_like_it_says_what_to_do() -> None:
+    advice = "Nothing in the file is like it: Read it, or Grep for a word of it."
+    assert hint("@@@@ ???? §§§§") == advice
+    assert hint(" \n ", "a\nb\n") == advice
+    assert hint("anything", "") == advice
+
+
+def test_what_is_shown_is_bounded() -> None:
+    lines = [f"    line number {number} of it" for number in range(100)]
+    told = hint("\n".join(line.replace("    ", "  ") for line in lines), "\n".join(lines))
+    assert told.count("\n") == edit_hints.MAX_LINES_SHOWN + 1
+    assert "20\t    line number 19" in told
+
+
+def test_a_large_file_takes_bounded_time() -> None:
+    text = "".join(f"some line {number} of a large file\n" for number in range(100_000))
+    began = time.process_time()
+    hint("some other words that are not there at all\n" * 30, text)
+    hint("z" * 5_000, text)
+    assert time.process_time() - began < 20  # about 1, and minutes if all were compared
