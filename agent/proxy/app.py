@@ -138,7 +138,7 @@ class Proxy:
             with self.going_on("a refusal goes through as it came"):
                 return await self.exchanges.shorten(exchange, error)
         elif exchange.is_edited:
-            self.fail(f"the server refused an edited request: {error.message}")
+            self.fail(f"an edited request is sent again unchanged: {error.message}")
             return replace(exchange, data=exchange.original, is_edited=False, saved=0)
         return None
 

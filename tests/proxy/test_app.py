@@ -1,6 +1,7 @@
 """The proxy as a client and a server see it: real HTTP on both sides."""
 
 import gzip
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -101,3 +102,77 @@ def test_what_is_not_understood_passes_as_it_came(protocol: str, tmp_path: Path)
             assert (got.status, got.raw) == (200, b'{"a": 1}')
 
         passes()
+
+
+@pytest.mark.slow
+def test_an_answer_with_an_error_passes_as_it_is(tmp_path: Path) -> None:
+    answers: list[Answer] = []
+    with (
+        recorder(lambda received: answers[-1]) as server,
+        running_proxy(tmp_path, server.url) as proxy,
+    ):
+        client = Client("messages", turns_by_chance(random.Random(1), 1, "t"))
+        data = json.dumps(next(client.bodies())).encode()
+        for status in (400, 401, 403, 404, 413, 429, 500, 529):
+            error = {"type": "error", "error": {"type": "x", "message": f"no {status}"}}
+            headers = {**OBJECT, "retry-after": "7", "x-should-retry": "true"}
+            answers.append(Answer((json.dumps(error).encode(),), status, headers))
+            got = proxy.post(client.path, data)
+            assert (got.status, got.raw) == (status, answers[-1].body)
+            assert (got.headers["retry-after"], got.headers["x-should-retry"]) == ("7", "true")
+        assert [received.body for received in server.requests] == [data] * 8
+        assert len(proxy.logs()) == 1
+
+
+@pytest.mark.slow
+def test_a_client_that_goes_away_ends_the_request_of_the_server(tmp_path: Path) -> None:
+    endless = Answer((b"event: ping\ndata: {}\n\n",), 200, EVENTS, endless=True)
+    with (
+        recorder(lambda received: endless) as server,
+        running_proxy(tmp_path, server.url) as proxy,
+    ):
+        body = next(Client("chat", turns_by_chance(random.Random(1), 1, "t")).bodies())
+        with proxy.client.stream("POST", PATHS["chat"], json=body) as answer:
+            assert next(answer.iter_raw()).startswith(b"event: ping")
+        assert server.hung_up.wait(30)
+        assert proxy.reports == []
+
+
+@pytest.mark.slow
+def test_a_server_that_is_not_there_is_a_502(tmp_path: Path) -> None:
+    with running_proxy(tmp_path, "http://127.0.0.1:9") as proxy:
+        got = proxy.send("GET", "/v1/models?key=secret-1")
+        assert got.status == 502
+        assert b"cannot reach http://127.0.0.1:9/v1/models" in got.raw
+        (report,) = proxy.reports
+        assert "secret-1" not in report + got.raw.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"host": "localhost:1"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "127.0.0.1.evil.example"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-mode": "cors"}, 200),
+    ],
+)
+def test_only_programs_of_this_machine_are_served(
+    headers: dict[str, str], status: int, tmp_path: Path
+) -> None:
+    with recorder() as server, running_proxy(tmp_path, server.url) as proxy:
+        assert proxy.send("POST", "/v1/messages", b"{}", headers).status == status
+        assert proxy.send("GET", "/v1/models", None, headers).status == status
+        assert len(server.requests) == (2 if status == 200 else 0)
+
+
+@pytest.mark.slow
+def test_a_websocket_is_refused_at_once(tmp_path: Path) -> None:
+    with recorder() as server, running_proxy(tmp_path, server.url) as proxy:
+        upgrade = {"connection": "Upgrade", "upgrade": "websocket"}
+        assert proxy.send("GET", "/v1/responses", None, upgrade).status == 426
+        assert server.requests == []

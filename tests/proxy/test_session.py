@@ -72,7 +72,7 @@ def test_only_edited_blocks_change(protocol: str, odd: bool, tmp_path: Path) -> 
             assert proxy.reports == []
 
         plays()
-    assert edits > 20
+    assert edits >= 5
 
 
 SUMMARY = "## Session Intent\nThe user wants the task done.\n"
