@@ -149,7 +149,8 @@ class Conversations:
             batches, pending = batches_of(entries)
             matched = [*_matching(batches, digests)]
             count = sum(len(batch.digests) for batch in matched)
-            if not _has_reply(digests.messages[:count]):
+            has_reply = _has_reply(digests.messages[:count])
+            if not has_reply and pending is None:
                 continue
             if len(matched) == len(batches) and path not in opened:
                 session = self._resumed(format, path, digests, model)
@@ -158,6 +159,8 @@ class Conversations:
                 if session.is_followed_by(digests.messages):
                     return session
                 session.host.log.close()
+            if not has_reply:  # only the task is the same
+                continue
             upto = batches[len(matched)].before if len(matched) < len(batches) else None
             if upto is None:
                 upto = pending.seq - 1 if pending else entries[-1].seq

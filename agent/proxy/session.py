@@ -391,7 +391,9 @@ class ProxySession:
                 details["tokens_saved"] = demoted[0].saved
             elif tokens.estimate(text) > self.policy.clear_above:
                 details[KEPT_IN] = f"{OFFLOADED}/result_{seq}.md"
-                offload(host.folder / details[KEPT_IN], text)
+                path = host.folder / details[KEPT_IN]
+                path.unlink(missing_ok=True)  # a process that was killed left it
+                offload(path, text)
         entry = host.record(
             ToolResult(
                 tool_use_id=call.id if call else piece.call,

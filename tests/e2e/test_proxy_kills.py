@@ -43,7 +43,7 @@ class KilledSession:
     def __init__(self, protocol: str, calls: int, kills: int, seed: int) -> None:
         self.client = Client(protocol, turns_of_work(calls), odd=False)
         self.rng = random.Random(seed)
-        self.kills = sorted(self.rng.randrange(calls) for _ in range(kills))
+        self.kills = sorted(self.rng.randrange(1, calls) for _ in range(kills))
         self.sent: list[dict[str, Any]] = []  # what the server got, without questions
         self.number = 0
         self.asked = threading.Event()
