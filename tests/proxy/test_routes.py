@@ -148,6 +148,8 @@ def test_the_page_keeps_to_itself(project: Project) -> None:
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         assert "it &lt;b&gt;failed" in answer.text
+        head = await own.client.head("/")
+        assert (head.status_code, head.content) == (200, b"")
         assert str(project.cwd) in answer.text
 
     run(own, go)
