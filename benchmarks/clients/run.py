@@ -113,7 +113,8 @@ def do_task(run: Run) -> Figures:
 
 
 def do_long(run: Run) -> Figures:
-    return {"done": float(run.start(run.client.task(TASK)) and run.model.ended)}
+    ended = run.start(run.client.task(TASK))
+    return {"done": float(ended and run.model.said == len(run.model.replies))}
 
 
 def do_resume(run: Run) -> Figures:
