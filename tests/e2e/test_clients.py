@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from .test_peers import small_agent
+from .test_peers import recording, small_agent
 
 RUN = Path(__file__).parents[2] / "benchmarks" / "clients" / "run.py"
 
@@ -58,3 +58,11 @@ def test_bodies_are_kept_on_request(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (kept / "pi-long.jsonl").read_text().splitlines()]
     assert [row["path"] for row in rows] == ["/v1/messages"] * 6
     assert [len(row["body"]["messages"]) for row in rows] == [1, 4, 7, 10, 13, 16]
+
+
+def test_the_long_session_can_be_a_recorded_one(tmp_path: Path) -> None:
+    session = recording(tmp_path / "s.jsonl")
+    figures, told = played(small_agent(tmp_path), "--scenario", "long", "--recording", str(session))
+    assert "codex, long: skipped" in told
+    assert figures["done"] == 1
+    assert (figures["calls asked for"], figures["outputs that came back whole"]) == (4, 4)
