@@ -56,6 +56,9 @@ CLIENTS = {
                 "-c", f"mcp_servers.{SERVER}.command=$command",
                 "-c", f"mcp_servers.{SERVER}.args=$arguments",
                 "-c", f'mcp_servers.{SERVER}.default_tools_approval_mode="approve"',
+                # Else the first requests lack its tools, and the cache misses once they come.
+                "-c", f"mcp_servers.{SERVER}.required=true",
+                "-c", f"mcp_servers.{SERVER}.startup_timeout_sec=60",
             ),
         ),
         Client(

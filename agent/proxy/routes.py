@@ -49,6 +49,8 @@ class ProxyPages:
 
         if (refusal := refused(request)) is not None:
             return refusal
+        if request.method == "HEAD":  # some clients ask so whether the server is there
+            return HTMLResponse(headers=page_headers())
         place = str(self.proxy.exchanges.conversations.project.cwd)
         html = await asyncio.to_thread(lambda: page(self._status(), self._faults(), place))
         return HTMLResponse(html, headers=page_headers())

@@ -29,11 +29,12 @@ sys.path += [str(HERE.parent / "peers"), str(HERE.parent / "protocols")]
 from agents import environ  # noqa: E402
 from clients import CLAUDE_MODEL, CLIENTS, OPENAI_MODEL, Client, InTerminal  # noqa: E402
 from compare import table, version_of  # noqa: E402
-from replies import Command, NewContent, Page, Reply, of_commands  # noqa: E402
+from replies import Command, NewContent, Page, Reply, of_commands, of_recording  # noqa: E402
 from script import OF_CLIENT, OURS, QUESTION, SERVERS, Capture, Model  # noqa: E402
 from servers import Relay, relay  # noqa: E402
 
 from ctxagent.agent.models.catalog import cache_terms, cost  # noqa: E402
+from ctxagent.agent.replay.formats import load_recording  # noqa: E402
 from ctxagent.agent.session.entries import Usage  # noqa: E402
 from ctxagent.tests.support.command import COMMAND  # noqa: E402
 from ctxagent.tests.support.server.loopback import Body, Server  # noqa: E402
@@ -91,6 +92,16 @@ def parts(count: int, calls: int, size: int) -> list[Reply]:
     return turns
 
 
+def long(client: Client, folder: Path, options: argparse.Namespace) -> list[Reply]:
+    """Commands of one size, or what a recorded session did."""
+    if options.recording is None:
+        return parts(1, options.calls, options.bytes)
+    files = folder / "recorded"
+    files.mkdir()
+    replies = of_recording(load_recording(options.recording), files)
+    return [*replies, Reply("The recording is at its end.", [])]
+
+
 def task(client: Client, folder: Path, options: argparse.Namespace) -> list[Reply]:
     """A command; then a file is written, and read again."""
     if not client.has_tools:
@@ -113,7 +124,8 @@ def do_task(run: Run) -> Figures:
 
 
 def do_long(run: Run) -> Figures:
-    return {"done": float(run.start(run.client.task(TASK)) and run.model.ended)}
+    ended = run.start(run.client.task(TASK))
+    return {"done": float(ended and run.model.said == len(run.model.replies))}
 
 
 def do_resume(run: Run) -> Figures:
@@ -216,7 +228,7 @@ def _without_tools(client: Client) -> str:
 
 SCENARIOS = {
     "task": Scenario(do_task, task),
-    "long": Scenario(do_long, lambda c, f, o: parts(1, o.calls, o.bytes), _without_tools),
+    "long": Scenario(do_long, long, _without_tools),
     "resume": Scenario(do_resume, lambda c, f, o: parts(2, 3, 2_000), _without_tools),
     "terminal": Scenario(
         do_terminal,
@@ -332,6 +344,10 @@ def asked() -> argparse.Namespace:
     words.add_argument("--scenario", action="append", choices=SCENARIOS, help="repeatable")
     words.add_argument("--calls", type=int, default=300, help="commands of the long session")
     words.add_argument("--bytes", type=int, default=12_000, help="output of each, about")
+    words.add_argument(
+        "--recording", type=Path, metavar="FILE",
+        help="the long session plays the calls of a recorded session in place of such commands",
+    )  # fmt: skip
     words.add_argument("--window", type=int, default=200_000, help="of the model, in tokens")
     words.add_argument("--limit", type=float, default=1_800.0, help="seconds for each start")
     words.add_argument(
@@ -345,12 +361,16 @@ def asked() -> argparse.Namespace:
 
 def main() -> None:
     options = asked()
-    through = "directly" if options.proxy is None else f"through {options.proxy.split()[0]}"
+    through = "directly"
+    if options.proxy is not None:
+        through = f"through {Path(shlex.split(options.proxy)[0]).name}"
     for name in options.scenario or SCENARIOS:
         rows: dict[str, Figures] = {}
         for client_name, command in options.client or [(each, each) for each in CLIENTS]:
             client, found = CLIENTS[client_name], shutil.which(command)
             why_not = SCENARIOS[name].why_not(client)
+            if name == "long" and options.recording and not client.has_files:
+                why_not = "it has no tools that read and write files"
             if found is None:
                 why_not = f"there is no command {command}"
             if found is None or why_not:
@@ -358,7 +378,9 @@ def main() -> None:
                 continue
             rows[client_name] = play(client, str(Path(found).absolute()), name, options)
         title = f"{name}, {through}, in a window of {options.window:,} tokens; "
-        title += f"{options.calls} calls of {options.bytes:,} bytes; {datetime.date.today()}"
+        calls = f"{options.calls} calls of {options.bytes:,} bytes"
+        title += f"{options.recording.name if options.recording else calls}; "
+        title += str(datetime.date.today())
         print(title, table(rows), json.dumps({"benchmark": title, "rows": rows}), sep="\n")
 
 

@@ -24,6 +24,7 @@ from ctxagent.agent.session.store import Project
 
 from ..support.server.loopback import Say, Server
 from ..support.sessions.proxied import Proxied
+from ..support.sessions.recording import USELESS
 
 OLD = "20260101-080000-00000a"
 UNDO = {"x-ctxagent": "undo"}
@@ -148,6 +149,8 @@ def test_the_page_keeps_to_itself(project: Project) -> None:
         assert answer.headers["content-security-policy"].startswith("default-src 'none'")
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
         assert "it &lt;b&gt;failed" in answer.text
+        head = await own.client.head("/")
+        assert (head.status_code, head.content) == (200, b"")
         assert str(project.cwd) in answer.text
 
     run(own, go)
@@ -307,6 +310,33 @@ def test_the_next_request_has_again_what_was_taken_back(project: Project) -> Non
 
         run(own, go)
         assert server.rejected == []
+    assert own.reports == []
+
+
+@pytest.mark.slow
+def test_the_next_request_has_again_what_a_summary_stood_for(project: Project) -> None:
+    with Server([Say("One."), Say(USELESS), Say("Two."), Say("Three.")]) as server:
+        own = Own(project, server.url, replace(DEFAULT, clear_when="off"))
+
+        async def go() -> None:
+            messages = history(6)
+            await ask(own, messages)
+            (session,) = own.proxy.exchanges.conversations.open
+            summary = await session.engine.compact()
+            for number, reply in enumerate(("One.", "Two.")):
+                messages.append({"role": "assistant", "content": text(reply)})
+                messages.append({"role": "user", "content": text(f"Go on {number}")})
+                await ask(own, messages)
+                if not number:
+                    assert len(results_of(server.requests[-1])) < 6
+                    assert (await own.undo(summary.seq, session.id)).status_code == 200
+
+        run(own, go)
+        assert server.rejected == []
+        last = server.requests[-1]["messages"]
+    assert results_of({"messages": last}) == LONG[:6]
+    assert "compressed" not in str(last)
+    assert last[0]["content"] == text("Read them all")
     assert own.reports == []
 
 
