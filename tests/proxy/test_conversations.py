@@ -12,11 +12,11 @@ import pytest
 
 from ctxagent.agent.session.entries import Assistant, Entry, ToolResult
 from ctxagent.agent.session.log import Entries
-from ctxagent.tests.support.proxy.clients import PATHS, Client, Turn
+from ctxagent.tests.support.proxy.clients import PATHS, Client, Turn, session_of
 from ctxagent.tests.support.proxy.recorder import Answer, Received, Recorder, recorder
 from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy
 
-from .test_exchange import EAGER, EVENTS, STUB, session_of
+from .test_exchange import EAGER, EVENTS, STUB
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from ctxagent.agent.compaction.policy import PRESETS
 from ctxagent.agent.proxy.bodies import BODY_FORMATS
 from ctxagent.agent.proxy.exchange import dumps, model_id, read_reply
 from ctxagent.agent.session.entries import Assistant, Mask, Note
-from ctxagent.tests.support.proxy.clients import PATHS, REMINDER, Called, Client, Turn
+from ctxagent.tests.support.proxy.clients import PATHS, Client, session_of
 from ctxagent.tests.support.proxy.recorder import Answer, Received, Recorder, recorder
 from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy
 
@@ -22,17 +22,6 @@ WINDOW = 30_000
 STUB = b"tokens compacted"
 # Clears at each call what is older than the newest three results.
 EAGER = replace(PRESETS["default"], clear_when="every-call")
-
-
-def session_of(protocol: str, calls: int, task: str = "Count the whales.") -> Client:
-    """A client that works on a task with a large result for each call."""
-    turns = []
-    for number in range(calls):
-        text = "".join(f"{number}.{line}: a line of the output\n" for line in range(200))
-        call = Called(f"call_{number}", "Bash", {"command": f"look {number}"}, text)
-        words = (REMINDER, task) if number == 0 else ()
-        turns.append(Turn(words, text=f"Step {number}.", calls=(call,)))
-    return Client(protocol, turns, odd=False)
 
 
 def play(

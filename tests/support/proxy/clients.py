@@ -292,6 +292,17 @@ def _sse(events: Sequence[Json]) -> bytes:
     return "".join(lines).encode()
 
 
+def session_of(protocol: str, calls: int, task: str = "Count the whales.") -> Client:
+    """A client that works on a task with a large result for each call."""
+    turns = []
+    for number in range(calls):
+        text = "".join(f"{number}.{line}: a line of the output\n" for line in range(200))
+        call = Called(f"call_{number}", "Bash", {"command": f"look {number}"}, text)
+        words = (REMINDER, task) if number == 0 else ()
+        turns.append(Turn(words, text=f"Step {number}.", calls=(call,)))
+    return Client(protocol, turns, odd=False)
+
+
 # Scripts by chance
 
 _PLAIN_TEXTS = (

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ctxagent.tests.support.command import Place
+from ctxagent.tests.support.command import COMMAND, Place
+from ctxagent.tests.support.disk import Disk
 
 
 @dataclass
@@ -21,6 +22,7 @@ class ProxyCommand:
     arguments: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
     port: int = 0
+    inside: Disk | None = None  # that the state is on
     process: "subprocess.Popen[Any] | None" = None
 
     @property
@@ -35,9 +37,14 @@ class ProxyCommand:
         both = [f"messages={self.upstream}", f"openai={self.upstream}/v1"]
         options = [word for each in both for word in ("--upstream", each)]
         with self.errors.open("a") as errors:
+            words = [*self.arguments, "proxy", "--port", str(self.port), *options]
+            given: dict[str, Any] = {}
+            if self.inside is not None:
+                words = self.inside.inside([COMMAND, *words], self.place.project)
+                given["command"] = ()
             self.process = self.place.start(
-                *self.arguments, "proxy", "--port", str(self.port), *options,
-                env=self.place.environ(self.variables), stdout=subprocess.PIPE, stderr=errors,
+                *words, env=self.place.environ(self.variables), stdout=subprocess.PIPE,
+                stderr=errors, **given,
             )  # fmt: skip
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
