@@ -14,8 +14,9 @@ system prompt or other tools stands only behind those.
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import islice, takewhile
+from operator import attrgetter
 from typing import Any, Literal
 
 from ..session.entries import (
@@ -93,6 +94,16 @@ class Item:
     masked_at: int = 0  # the seq of the newest mask that put a stub here; 0 for none
     # The blocks that it shows, and what `request` made of them, so that this is done once.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
+
+    def copy(self) -> "Item":
+        """Return a copy that can be edited. A long view has many items: `replace` takes six times
+        as long."""
+        item = Item(*_values_of(self))
+        item.stubs, item.inputs = {**self.stubs}, {**self.inputs}
+        return item
+
+
+_values_of = attrgetter(*(field.name for field in fields(Item)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +223,7 @@ class View:
     def copy(self) -> "View":
         """Return a copy that masks and summaries can be added to, and that another thread may
         read; blocks are shared, since nothing changes them."""
-        items = [replace(i, stubs={**i.stubs}, inputs={**i.inputs}) for i in self.items]
+        items = [item.copy() for item in self.items]
         return replace(self, items=items, calls={**self.calls})
 
     def size_with(self, act: Mask | Summary) -> int:

@@ -292,11 +292,13 @@ def _sse(events: Sequence[Json]) -> bytes:
     return "".join(lines).encode()
 
 
-def session_of(protocol: str, calls: int, task: str = "Count the whales.") -> Client:
+def session_of(
+    protocol: str, calls: int, task: str = "Count the whales.", lines: int = 200
+) -> Client:
     """A client that works on a task with a large result for each call."""
     turns = []
     for number in range(calls):
-        text = "".join(f"{number}.{line}: a line of the output\n" for line in range(200))
+        text = "".join(f"{number}.{line}: a line of the output\n" for line in range(lines))
         call = Called(f"call_{number}", "Bash", {"command": f"look {number}"}, text)
         words = (REMINDER, task) if number == 0 else ()
         turns.append(Turn(words, text=f"Step {number}.", calls=(call,)))
