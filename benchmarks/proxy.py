@@ -27,7 +27,7 @@ from ctxagent.tests.support.command import Place
 from ctxagent.tests.support.proxy.clients import Client, session_of
 
 SIZES: dict[str, dict[str, Any]] = {
-    "full": {"pairs": 40, "tokens": 200_000, "counts": (40, 400)},
+    "full": {"pairs": 40, "tokens": 200_000, "counts": (40, 150, 400)},
     "quick": {"pairs": 10, "tokens": 200_000, "counts": (40,)},
     "tiny": {"pairs": 3, "tokens": 20_000, "counts": (6,)},
 }

@@ -43,6 +43,7 @@ LONG = "going on with a long session"
 PLANTED = "a look for what was planted"
 LOST = "recorded sessions with bad summaries"
 TOOLS = "tools of MCP servers"
+PROXY = "a request through the proxy"
 FLEET_ROW = "ctxagent fleet"
 FLEET, MANIFEST = "a fleet that is killed", "a long manifest"
 TARGETS = (
@@ -68,6 +69,9 @@ TARGETS = (
     ),
     Target("memory of a command that prints 100 MB", "a whole output", "", "peak_mb", 150),
     Target("lines that are missing of it", "a whole output", "", "missing", 0, count=True),
+    Target("a request through the proxy, ms", PROXY, "unchanged, 40 results", "added_ms", 10),
+    Target("the same, edited, ms", PROXY, "edited, 40 results", "added_ms", 10),
+    Target("the same, memory in MB", PROXY, "", "added_MB", 30),
     Target("questions, sandboxed", "questions by mode", "sandboxed", "questions", 10),
     Target("false alarms of loops", "work that repeats calls", "", "alarms", 0, count=True),
     Target("the same, recorded", "recorded sessions without a loop", "", "alarms", 0, count=True),

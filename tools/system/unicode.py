@@ -67,6 +67,8 @@ def clean_for(text: str, stream: TextIO | None) -> str:
 
 def replace_unprintable(line: str) -> str:
     """Replace every character of a line that `str.isprintable` is false of."""
+    if line.isprintable():
+        return line
     return "".join(c if c.isprintable() else _REPLACEMENT for c in line)
 
 

@@ -39,6 +39,7 @@ class LayerRunner:
     break_even: BreakEven = field(default_factory=BreakEven)  # says when clearing pays
     next_edit_seq: int | None = None  # where the next edit would begin, as it looks now
     due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
+    _found_at: int = -1  # the newest entry when `due` was all that may be masked
 
     def demote_together(self) -> None:
         """Move the largest results that are not answered yet to files, until the rest is small
@@ -145,8 +146,9 @@ class LayerRunner:
     def cost_of_misses(self, seqs: Collection[int]) -> float:
         """Return what it will cost, by their chances, that these entries are needed after they have
         left the context; in tokens at the price of input."""
-        prices = self.prices()
-        return sum(prices.miss(each) for each in self._find_due() if each.seq in seqs)
+        prices, is_found = self.prices(), self._found_at == self.host.view.last_seq
+        due = self.due if is_found else self._find_due()
+        return sum(prices.miss(each) for each in due if each.seq in seqs)
 
     def _leaves_room(self, due: Sequence[DueMask]) -> bool:
         """Return whether masking these leaves as much room as a summary must when it is due."""
@@ -163,7 +165,7 @@ class LayerRunner:
         self.break_even.charge_reading(due, prices)
         edit = self.break_even.best_edit(due, self.host.view, prices)
         self.next_edit_seq = edit.due[0].seq if edit else None
-        self.due = due
+        self.due, self._found_at = due, self.host.view.last_seq
         if edit and edit.pays:
             self._mask(edit.due, "the cache has ended" if prices.is_cold else "it pays")
             self.due = [each for each in due if each not in edit.due]

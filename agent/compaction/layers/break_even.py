@@ -115,6 +115,7 @@ class BreakEven:
         )
         after, end, saved, worth = 0, len(view.items), 0, 0.0
         chosen: list[DueMask] = []
+        factor = prices.factor(prices.prompt)
         for place, each in reversed(places):
             its_worth = self.worth(each, prices)
             if its_worth + prices.rewrite * each.saved < 0:
@@ -124,7 +125,7 @@ class BreakEven:
             chosen.append(each)
             rewritten = max(0, view.scaled(after) - saved)
             then = prices.factor(prices.prompt - saved)
-            spared = self.surcharge if then < prices.factor(prices.prompt) else 0.0
+            spared = self.surcharge if then < factor else 0.0
             written = -saved if prices.is_cold else rewritten
             gain = worth + spared - then * prices.rewrite * written
             yield HistoryEdit(tuple(reversed(chosen)), saved, rewritten, gain)

@@ -6,7 +6,6 @@ says when it is done.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ....tools.system.shorten import shorten
@@ -106,7 +105,7 @@ def stub(
     path, its lines and that entry."""
     where = f"#{result.item.seq}"
     if kept := result.offloaded or result.details.get(KEPT_IN):
-        where += f", or {Path(folder, kept)}"
+        where += f", or {folder}/{kept}" if folder else f", or {kept}"
     name, argument = result.call.name, shorten(result.call.argument, MAX_ARGUMENT_CHARS)
     newer = fate.superseded_by if fate and brief else None
     if newer is not None and (lines := lines_of(result)) is not None:
