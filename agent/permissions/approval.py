@@ -542,7 +542,10 @@ class Approval:
     def _git_shows_guarded(
         self, part: SimpleCommand, bases: Sequence[str], script: Script
     ) -> Verdict | None:
-        """Judge a git command by the tracked files that rules guard; None if it shows none."""
+        """Judge a git command by the files that rules guard; None if it shows none, nor keeps any
+        where a later one shows it."""
+        if git.takes_ignored_files(part) and (self.guarded_files() or [True])[0]:
+            return self._guarded("it takes ignored files along, some of which rules guard", script)
         rules = self._rules.covering("Read", "deny", "ask") if part.name == "git" else ()
         for rule, matcher in rules:
             guarded = bool if rule.any else matcher.matches

@@ -661,6 +661,19 @@ def test_whether_the_sandbox_would_confine_a_call(project: Path) -> None:
     assert not would("touch new", approval)
 
 
+def test_git_that_takes_ignored_files_is_asked_about_where_rules_guard_some(project: Path) -> None:
+    """What is ignored is in no index yet, so that nothing else shows that git will have it."""
+    settings = {"allow": ["Bash(git:*)"], "deny": ["Read(.env)"]}
+    commands = ("git stash -qa; git show stash^3", "git stash push --all", "git add -f .")
+    for there, action in ((False, "allow"), (True, "ask")):
+        if there:
+            (project / ".env").write_text("KEY=1")
+        for command in commands:
+            assert judge(Approval(cwd=project, **settings), "Bash", command).action == action
+    for command in ("git stash -u", "git add -A", "git commit -am all"):
+        assert judge(Approval(cwd=project, **settings), "Bash", command).action == "allow"
+
+
 def test_files_that_rules_guard(project: Path) -> None:
     approval = Approval(
         cwd=project, deny=["Read(secrets/**)", "Grep", "Edit(README.md)"], ask=["Read(src/app.py)"]

@@ -67,6 +67,13 @@ def may_show_file(part: SimpleCommand, base: str, guarded: Callable[[str], bool]
     )
 
 
+def takes_ignored_files(part: SimpleCommand) -> bool:
+    """Tell whether a git command takes what is ignored into the repository, without naming it."""
+    words = [word.text for word in part.words[1:]]
+    option = {"add": r"-\w*f.*|--f.*", "stash": r"-\w*a.*|--a.*"}.get(_subcommand(words), "(?!)")
+    return any(re.fullmatch(option, word) for word in words)
+
+
 def paths_in_commits(part: SimpleCommand, base: str) -> list[str]:
     """Return the paths, from the folder `base`, that a git command names as `REV:path`."""
     if part.name != "git":
