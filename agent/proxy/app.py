@@ -1,10 +1,12 @@
 """The proxy as an ASGI application."""
 
+import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import httpx2
 from starlette.applications import Starlette
@@ -108,7 +110,8 @@ class Proxy:
                 exchange = await exchanges.prepare(format, data, url, headers, agent)
         refused = ""  # why the server did not take the edited form
         while True:
-            answer = await exchanges.upstream.send("POST", url, headers, exchange.data)
+            sending = exchanges.upstream.send("POST", url, headers, exchange.data)
+            answer = await _unless_gone(request, sending)
             is_ours = exchange.session is not None or exchange.is_edited or refused
             if not is_ours or answer.status_code not in MAY_BE_OURS:
                 break
@@ -191,6 +194,28 @@ def _unreached(url: str, error: Exception) -> Response:
     text = f"ctxagent proxy: cannot reach {url}: {error!r}"
     told = {"type": "api_error", "message": text}
     return JSONResponse({"type": "error", "error": told}, 502)
+
+
+async def _unless_gone(
+    request: Request, sending: Coroutine[Any, Any, httpx2.Response]
+) -> httpx2.Response:
+    """Return what a request that was read is answered. Raises ClientDisconnect, with the request to
+    the server ended, when the client goes away before."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = asyncio.ensure_future(sending), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not tasks[0].done():
+            raise ClientDisconnect
+        return tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 async def _chunks(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -134,6 +135,19 @@ def test_a_client_that_goes_away_ends_the_request_of_the_server(tmp_path: Path) 
         body = next(Client("chat", turns_by_chance(random.Random(1), 1, "t")).bodies())
         with proxy.client.stream("POST", PATHS["chat"], json=body) as answer:
             assert next(answer.iter_raw()).startswith(b"event: ping")
+        assert server.hung_up.wait(30)
+        assert proxy.reports == []
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_wait_for_an_answer_ends_the_request(tmp_path: Path) -> None:
+    with (
+        recorder(lambda received: Answer(mute=True)) as server,
+        running_proxy(tmp_path, server.url) as proxy,
+    ):
+        body = next(Client("chat", turns_by_chance(random.Random(1), 1, "t")).bodies())
+        with pytest.raises(httpx2.ReadTimeout):
+            proxy.client.post(PATHS["chat"], json=body, timeout=1)
         assert server.hung_up.wait(30)
         assert proxy.reports == []
 

@@ -1,5 +1,6 @@
 """An upstream that keeps the bytes of each request and answers with the bytes that it is given."""
 
+import select
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ class Answer:
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
     endless: bool = False
+    mute: bool = False  # no answer at all
 
     @property
     def body(self) -> bytes:
@@ -64,6 +66,9 @@ class _Handler(BaseHTTPRequestHandler):
         received = Received(self.command, self.path, self.headers.items(), body)
         self.owner.requests.append(received)
         answer = self.owner.answer(received)
+        if answer.mute:
+            self._stand_still()
+            return
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
@@ -82,6 +87,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = _handle
+
+    def _stand_still(self) -> None:
+        self.close_connection = True
+        while not self.owner.stopping.is_set():
+            readable, _, _ = select.select([self.connection], [], [], 0.02)
+            if readable and not self.connection.recv(1):
+                self.owner.hung_up.set()
+                return
 
     def _write(self, piece: bytes) -> None:
         if piece:
