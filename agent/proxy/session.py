@@ -280,9 +280,10 @@ class ProxySession:
 
     def finish(self, reply: ServerReply, saved: int, *, is_newest: bool) -> None:
         """Record a reply of the server. `saved` are the tokens that its request did not have. Of
-        one to an older request only the price counts."""
+        one to an older request only the price counts, and of one that says and calls nothing:
+        clients do not send that back."""
         request = {"client": {}, "saved": saved}
-        if is_newest and self.pending is None:
+        if is_newest and self.pending is None and _gist(reply.content) != ("", 0):
             self.pending = self._record_reply(reply.content, reply, request)
         else:
             self._record_reply([], reply, request, purpose="attempt")

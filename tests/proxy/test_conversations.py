@@ -201,3 +201,22 @@ def test_a_damaged_log_is_left_for_a_new_session(
             ask(proxy, server, client, number)
             assert proxy.reports == []
             assert len(proxy.logs()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("thinking", ["", "Hm."])
+def test_a_reply_that_says_nothing_is_not_waited_for(
+    server: Recorder, tmp_path: Path, thinking: str
+) -> None:
+    client = session_of("chat", 2)
+    with running_proxy(tmp_path, server.url) as proxy:
+        ask(proxy, server, client, 0)
+        data = client.answer(Turn(thinking=thinking), 1)
+        server.answer = lambda received: Answer((data,), 200, EVENTS)
+        body = [*client.bodies()][-1]
+        proxy.post(client.path, json.dumps(body).encode())
+        body["messages"].append({"role": "user", "content": "Go on."})
+        proxy.post(client.path, json.dumps(body).encode())
+        assert proxy.reports == []
+        (log,) = proxy.logs()
+        assert "Go on." in str(entries_of(log))
