@@ -149,6 +149,12 @@ class Screen(Protocol):
     def hint(self, text: str) -> None:
         """Show a text for a moment in place of the status line; "" ends the moment."""
 
+    def copy(self, text: str) -> None:
+        """Put a text into the clipboard. Raises CtxagentError where that is impossible."""
+        raise CtxagentError(
+            "there is no clipboard here", hint="/copy needs a terminal that paints; /export works."
+        )
+
     def title(self, text: str) -> None:
         """Name the terminal's window after the session; "" names it after the project."""
         return

@@ -271,6 +271,28 @@ def test_the_points_newest_first(desk: Opened) -> None:
 
 
 @pytest.mark.slow
+def test_undo_takes_back_the_last_turn(desk: Opened) -> None:
+    talk = three_turns(desk)
+    left = talk.session
+    assert "nothing has changed" in talk.run("/undo", "n")
+    shown = talk.run("/undo", "y")
+    assert talk.screen.asked == ["[y]es, both · [n]o · Enter: no"]
+    assert "+ one" in shown
+    assert f"/resume {left}" in shown
+    assert (talk.cwd / "a.txt").read_text() == "one\n"
+    assert not (talk.cwd / "b.txt").exists()
+    assert talk.screen.given_back == "now the second"
+    assert "conversation: 1 turn" in talk.run("/undo", "y")  # which has changed no file
+    assert talk.screen.asked == ["[y]es, conversation · [n]o · Enter: no"]
+    assert talk.screen.given_back == "what is a?"
+    assert (talk.cwd / "a.txt").read_text() == "one\n"
+    talk.run("/undo", "y")
+    assert not (talk.cwd / "a.txt").exists()
+    with pytest.raises(UsageError, match="no turn to take back"):
+        talk.run("/undo")
+
+
+@pytest.mark.slow
 def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
     talk = three_turns(desk, Step(text="Again."), OK)
     (talk.cwd / "b.txt").write_text("edited by hand\n")

@@ -117,13 +117,39 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
             return
         argument = option.key
     point, choice = _parse(argument, found)
-    repl.doing(LOOKING)
-    try:
-        plan = await _plan(repl.agent, point, found)
-    finally:
-        repl.doing("")
+    plan = await _look(repl, point, found)
     if choice and (objection := plan.objection(choice)):
         raise UsageError(objection, hint="/rewind lists the points and what they hold.")
+    await _go_back(repl, plan, choice)
+
+
+@command("take back the last turn: its words and its files")
+async def _undo(repl: CommandContext, argument: str) -> None:
+    from ...session.checkpoints import rewind_points
+
+    repl.agent.log.check_writable()
+    found = await asyncio.to_thread(rewind_points, repl.agent.log.entries())
+    turn = next((point for point in found if not (point.path or point.mid_turn)), None)
+    if turn is None:
+        raise UsageError("there is no turn to take back", hint="/rewind lists other points.")
+    plan = await _look(repl, turn, found)
+    await _go_back(repl, plan, "conversation" if plan.objection("both") else "both")
+
+
+async def _look(
+    repl: CommandContext, point: "RewindPoint", found: "Sequence[RewindPoint]"
+) -> _RewindPlan:
+    """Find out what going back to a point would do, and say that this takes a moment."""
+    repl.doing(LOOKING)
+    try:
+        return await _plan(repl.agent, point, found)
+    finally:
+        repl.doing("")
+
+
+async def _go_back(repl: CommandContext, plan: _RewindPlan, choice: str) -> None:
+    """Show what going back would change, ask, and do it; without a choice of what goes back, ask
+    for that too."""
     _show(repl, plan, with_files=choice != "conversation")
     confirmed = await _confirm(repl, plan, choice)
     if not confirmed:

@@ -54,6 +54,7 @@ from ..input.vi import mode_name, vi_keys
 from ..question import BACK, Choices, OpenQuestion
 from ..render.theme import Palette, choose_palette, prompt_toolkit_style
 from ..screen import ScreenHost
+from .clipboard import clipboard_sequence
 from .input_filter import BACKGROUND_QUERY, FilteredInput
 from .notices import Notices, notice_sequence
 from .output import BatchedOutput, InlineRenderer
@@ -387,6 +388,10 @@ class Terminal:
     def hint(self, text: str) -> None:
         self._hint = text
         self.app.invalidate()
+
+    def copy(self, text: str) -> None:
+        self.output.write_raw(clipboard_sequence(text))
+        self.output.flush()
 
     def title(self, text: str) -> None:
         self._window.rename(text)

@@ -39,6 +39,7 @@ class ScriptedScreen:
         self.given_back = ""  # words that were given back to the person
         self.left = False
         self.window = ""  # the title of the terminal's window
+        self.copied = ""  # what is in the clipboard
 
     def greet(self, line: str) -> None:
         self.printed += f"{line}\n"
@@ -80,6 +81,9 @@ class ScriptedScreen:
 
     def hint(self, text: str) -> None:
         pass
+
+    def copy(self, text: str) -> None:
+        self.copied = text
 
     def title(self, text: str) -> None:
         self.window = text
