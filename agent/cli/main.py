@@ -26,6 +26,7 @@ from .mcp_server import mcp_server
 from .models import models
 from .options import (
     CONVERSATION_FLAGS,
+    LITERAL_WORDS,
     PICK,
     STDIN,
     check_choice,
@@ -83,12 +84,23 @@ def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageErr
     return error
 
 
+def _redirected(error: click.NoSuchOption | click.BadOptionUsage) -> click.UsageError:
+    """Return the error about an option; for one of other agents, it names the option here."""
+    from ..ui.habits import habits
+
+    hint = habits("options").get(error.option_name)
+    return click.UsageError(f"{error.message.rstrip('.')}. {hint}", error.ctx) if hint else error
+
+
 class _CommandOrWords(click.Group):
     """A group that takes words, before or after the options, where no command is named."""
 
     def make_context(self, *args: Any, **more: Any) -> click.Context:
-        with _nearest_option():
-            return super().make_context(*args, **more)
+        try:
+            with _nearest_option():
+                return super().make_context(*args, **more)
+        except (click.NoSuchOption, click.BadOptionUsage) as error:
+            raise _redirected(error) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -99,7 +111,8 @@ class _CommandOrWords(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         _, rest, _ = self.make_parser(ctx).parse_args(list(args))
-        if not rest or self.get_command(ctx, rest[0]):
+        ctx.meta[LITERAL_WORDS] = bool(rest) and args[: -len(rest)][-1:] == ["--"]
+        if not rest or (not ctx.meta[LITERAL_WORDS] and self.get_command(ctx, rest[0])):
             return super().parse_args(ctx, args)
         ctx.allow_interspersed_args = True
         return click.Command.parse_args(self, ctx, args)

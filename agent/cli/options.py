@@ -7,6 +7,7 @@ import io
 import math
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -34,6 +35,7 @@ P = ParamSpec("P")
 STDIN = "-"
 MAX_PROMPT_BYTES = 100_000  # of --system-prompt
 MIN_COMMAND_LIKENESS = 0.75  # of a word that is taken for a mistyped command
+LITERAL_WORDS = "ctxagent.literal_words"  # in a context: the words stand behind --
 PICK = "?"  # --resume without an id
 SAFE_START = (
     "a safe start: no MCP servers, plugins, extensions and hooks, no commands, skills and "
@@ -209,26 +211,44 @@ def is_headless(options: dict[str, Any]) -> bool:
 def words_of(context: click.Context) -> str | None:
     """Return the words on the command line, None for none.
 
-    Raises UsageError for nothing but blanks, and for what is rather a mistyped command.
+    Raises UsageError for nothing but blanks and, unless the words stand behind --, for what is
+    rather a command.
     """
     if not context.args:
         return None
     words = " ".join(context.args)
     if not words.strip():
         raise UsageError("no words given", hint='Say something: ctxagent "explain this".')
-    first = context.args[0]
+    if not context.meta.get(LITERAL_WORDS):
+        _check_first_word(context)
+    return words
+
+
+def _check_first_word(context: click.Context) -> None:
+    """Raise UsageError if the words are a mistyped command, or one of another agent."""
+    from ..ui.habits import habits
+
+    first, *more = context.args
     if not re.fullmatch(r"[\w-]+", first):
-        return words
-    main = context.command
+        return
+    main, subcommands = context.command, habits("words")
     options = {name.removeprefix("--") for param in main.get_params(context) for name in param.opts}
     commands = main.commands if isinstance(main, click.Group) else ()
-    near = difflib.get_close_matches(first, commands, 1, MIN_COMMAND_LIKENESS)
-    if len(context.args) == 1 and first in options:
-        near = [f"--{first}"]
-    if near:
-        hint = f"Did you mean `ctxagent {near[0]}`? Words for the agent: more than one, in quotes."
+    hint = ""
+    if first in options:
+        hint = "" if more else f"Did you mean `ctxagent --{first}`?"
+    elif first in subcommands:
+        # A quoted task or another such word may follow: exec "fix it", auth login.
+        is_call = all(" " in each or each in subcommands for each in more)
+        hint = subcommands[first] if is_call else ""
+    else:
+        near = difflib.get_close_matches(first, commands, 1, MIN_COMMAND_LIKENESS)
+        near = near or [name for name in commands if not more and first.startswith(f"{name}-")]
+        hint = f"Did you mean `ctxagent {near[0]}`?" if near else ""
+    if hint:
+        words = shlex.join(context.args)
+        hint = f"{hint}\nTo send it to the agent: ctxagent -- {words}"
         raise UsageError(f"there is no command {first}", hint=hint)
-    return words
 
 
 def task_of(task: str | None, words: str | None, say: Callable[[str], None]) -> tuple[str, bool]:
@@ -392,7 +412,7 @@ def read_prompt(path: Path | None) -> str:
         with path.open("rb") as file:  # a pipe will do: <(…)
             data = file.read(MAX_PROMPT_BYTES + 1)
     except OSError as error:
-        hint = "Give the path of a text file."
+        hint = "Give the path of a text file; --append-system-prompt takes a text."
         raise UsageError(f"--system-prompt {path}: {error.strerror}", hint=hint) from error
     text = data.decode("utf-8-sig", "replace").strip()
     why = "empty" if not text else "binary, not text" if "\0" in text or "\ufffd" in text else ""

@@ -52,6 +52,7 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     from ..features.skills import skills_of
     from ..library.command_files import command_files_of
     from ..ui.commands import COMMANDS
+    from ..ui.habits import habits
 
     (known_skills, no_skills), (files, no_files) = skills_of(launch), command_files_of(launch)
     skills = [name for name, skill in known_skills.items() if skill.for_person]
@@ -60,6 +61,10 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     name, has_more = called[1], bool(called[2])
     if name in callable_here:
         return
+    if name not in COMMANDS and not has_more:
+        if hint := habits("commands").get(name):
+            raise UsageError(f"there is no command /{name}", hint=hint)
+        name = habits("aliases").get(name, f"/{name}").split()[0].removeprefix("/")
     if name in COMMANDS:
         way = _COMMAND_LINES.get(name, f'ctxagent "/{name}"')
         where = "On the command line" if name in _COMMAND_LINES else "Open the terminal with it"

@@ -292,7 +292,7 @@ def _read_flags(flags: Iterable[str]) -> list[_LayerValue]:
     for flag in flags:
         name, sign, text = flag.partition("=")
         if not sign:
-            hint = "For example: -c demote.above=20_000"
+            hint = "For example: -c demote.above=20_000. The newest session is --continue."
             raise ConfigError(f"{flag!r} is not KEY=VALUE", where="-c", hint=hint)
         given.append(_layer_value(_find_key(name.strip(), "-c"), text, "-c"))
     return given

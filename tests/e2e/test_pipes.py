@@ -247,6 +247,14 @@ def test_files_that_a_task_names(place: Place, server: Server) -> None:
         (["sesions", "list"], "Did you mean `ctxagent sessions`?"),
         (["resume"], "Did you mean `ctxagent --resume`?"),
         (["help"], "Did you mean `ctxagent --help`?"),
+        (["update"], "To send it to the agent: ctxagent -- update"),
+        (["exec", "fix the tests"], "`ctxagent -p TASK` does one task"),
+        (["auth", "login"], "`ctxagent models` shows which"),
+        (["mcp-list"], "Did you mean `ctxagent mcp`?"),
+        (["--yolo", "fix it"], "`--permission-mode bypass`"),
+        (["-c"], "The newest session is `--continue`"),
+        (["-c", "fix it"], "The newest session is --continue"),
+        (["--system-prompt", "Be brief.", "-p", "x"], "--append-system-prompt takes a text"),
         ([" "], "no words given"),
         (["-p", "explain", "this"], 'Quote it as one: ctxagent -p "explain this"'),
         (["explain", "--nosuch"], "No such option"),
@@ -275,6 +283,13 @@ def test_words_among_the_options_are_a_task(place: Place, server: Server) -> Non
         done = place.run(*arguments, env=env)
         assert json.loads(done.stdout)["result"] == "Yes."
         assert texts(server) == ["replay the steps"]
+
+
+@pytest.mark.parametrize("words", [["update"], ["models"], ["sesions", "list"]])
+def test_words_behind_two_dashes_are_a_task(place: Place, server: Server, words: list[str]) -> None:
+    done = place.run("--output-format", "json", "--", *words, env=place.server(server.url))
+    assert json.loads(done.stdout)["result"] == "Yes."
+    assert texts(server) == [" ".join(words)]
 
 
 def test_a_system_prompt_of_ones_own(place: Place) -> None:

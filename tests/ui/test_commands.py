@@ -53,6 +53,8 @@ def test_a_sentence_that_begins_with_a_command_is_for_the_model(words: str) -> N
     ("words", "hint"),
     [
         ("/hlep", "/help"),
+        ("/review", "Ask for it in words"),
+        ("/reviw", "/review"),
         ("/co", "/config, /compact, /context, /cost"),
         ("/xyzzy", "/help lists"),
         ("/", "/help"),
@@ -64,11 +66,27 @@ def test_an_unknown_command_names_the_nearest(words: str, hint: str) -> None:
     assert hint in error.value.hint
 
 
+def test_names_of_other_agents_are_aliases() -> None:
+    found = commands.parse("/usage")
+    assert found is not None
+    assert (found[0].name, found[1]) == ("cost", "")
+    found = commands.parse("/hooks")
+    assert found is not None
+    assert (found[0].name, found[1]) == ("config", "hooks")
+
+
+def test_a_command_of_the_user_comes_before_the_names_of_other_agents() -> None:
+    for name in ("review", "usage"):
+        own = commands.Command(name, "Of my own.", None)
+        assert commands.parse(f"/{name} src", {name: own}) == (own, "src")
+
+
 def test_help_names_every_command(desk: CommandDesk) -> None:
     shown = desk.run("/help")
     for command in commands.COMMANDS.values():
         assert f"/{command.name}" in shown
         assert command.help in shown
+    assert "/usage = /cost" in " ".join(shown.split())
 
 
 def test_context_names_the_largest_item(desk: CommandDesk) -> None:
@@ -80,6 +98,36 @@ def test_context_names_the_largest_item(desk: CommandDesk) -> None:
     assert shown[heading + 1].split()[0] == "#4"
     assert shown[heading + 1].endswith("result: Read big.txt")
     assert shown[heading + 2].endswith("call: Read big.txt")
+
+
+def test_status_has_the_session_on_one_screen(desk: CommandDesk) -> None:
+    asyncio.run(desk.line.run("/rename Big words"))
+    shown = desk.run("/status")
+    assert f"{desk.session} · Big words" in shown
+    assert re.search(r"model +scripted · effort model default", shown)
+    assert re.search(r"window +[\d,]+ of 200,000 tokens", shown)
+    assert re.search(r"mode +ask", shown)
+    assert "0 jobs, 0 subagents" in shown
+
+
+def test_copy_takes_the_last_answer_or_its_last_code_block(desk: CommandDesk) -> None:
+    with pytest.raises(UsageError, match="no code block to copy"):
+        desk.run("/copy code")
+    assert "the last answer, 20 characters" in desk.run("/copy")
+    assert desk.screen.copied == "It is full of words."
+    code = "One:\n\n```sh\nmake a\n```\n\n~~~\nmake b\n\x1b[2J``` c\n~~~\n"
+    for text in (code, "No code here."):
+        said = Assistant(
+            content=[{"type": "text", "text": text}],
+            usage={},
+            stop_reason="end_turn",
+            model="scripted",
+        )
+        desk.agent.record(said)
+    desk.run("/copy code")
+    assert desk.screen.copied == "make b\n\ufffd[2J``` c\n"
+    with pytest.raises(UsageError, match="does not take 'all'"):
+        desk.run("/copy all")
 
 
 def test_cost(desk: CommandDesk) -> None:
@@ -148,7 +196,8 @@ def test_set_aside_renames_what_commands_planted(tmp_path: Path) -> None:
     assert "renamed to" in desk.run("/set-aside b/.envrc")
     with pytest.raises(UsageError, match="no command has made"):
         desk.run("/set-aside b/.envrc")
-    assert desk.run("/set-aside all").count(".envrc.set-aside-") == 2
+    shown = desk.run("/set-aside all").replace("\n", "")  # long paths are wrapped
+    assert shown.count(".envrc.set-aside-") == 2
     assert not [*cwd.glob("*/.envrc")]
     assert len([*cwd.glob("*/.envrc.set-aside-*")]) == 3
 

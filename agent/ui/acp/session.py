@@ -46,8 +46,8 @@ MAX_TITLE_CHARS = 80
 INTERRUPT_TIMEOUT_S = 5.0  # for the end of an interrupted turn, when the session is closed
 # Commands that leave the session, or are for a terminal.
 LEFT_OUT = frozenset(
-    {"new", "clear", "resume", "fork", "rewind", "uncompact", "exit", "quit", "unfold"}
-    | {"background", "help", "model", "effort", "sessions"}
+    {"new", "clear", "resume", "fork", "rewind", "undo", "uncompact", "exit", "quit", "unfold"}
+    | {"background", "copy", "help", "model", "effort", "sessions"}
 )
 MODE_NAMES = {
     "ask": ("Ask", "Asks before commands and edits."),
@@ -253,13 +253,13 @@ class EditorSession:
 
     def _parse(self, words: str) -> tuple[Command, str] | None:
         """Return the command that words call. Raises UsageError for one that there is not."""
-        name = words[1:].partition(" ")[0]
-        if name in LEFT_OUT:
+        found = parse(words, added_commands(self._context))
+        if found and found[0].name in LEFT_OUT:
             raise UsageError(
-                f"/{name} is for the terminal",
+                f"/{found[0].name} is for the terminal",
                 hint=f"ctxagent --resume {self.id} goes on with this session there.",
             )
-        return parse(words, added_commands(self._context))
+        return found
 
     async def _run_command(self, command: Command, argument: str) -> str:
         """Run a command, and return the words that it has said next, "" for none."""

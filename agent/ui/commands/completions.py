@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ....tools.system.shorten import one_line
 from ...errors import CtxagentError
+from ..habits import habits
 from ..screen import Offer
 from .command_context import CommandContext
 from .files import added_commands, read_command_files
@@ -33,14 +34,17 @@ async def completions_for(repl: CommandContext, place: str) -> Sequence[Offer]:
     try:
         if place == "/":
             await read_command_files(repl)
-            known = [*COMMANDS.values(), *added_commands(repl).values()]
-            return [(command.name, command.help) for command in known]
+            own = [(c.name, c.help) for c in COMMANDS.values()]
+            added = [(name, c.help) for name, c in added_commands(repl).items()]
+            aliases = [(name, f"same as {to}") for name, to in habits("aliases").items()]
+            return [*own, *added, *(each for each in aliases if each[0] not in dict(added))]
         if place == "#":
             return await refs(repl)
         if place == "@":
             return await paths(repl)
-        matching = [c for c in COMMANDS.values() if c.name.startswith(place[1:])]
-        command = COMMANDS.get(place[1:]) or (matching[0] if len(matching) == 1 else None)
+        name = habits("aliases").get(place[1:], place)[1:]
+        matching = [c for c in COMMANDS.values() if c.name.startswith(name)]
+        command = COMMANDS.get(name) or (matching[0] if len(matching) == 1 else None)
         return await command.complete(repl) if command and command.complete else ()
     except CtxagentError:
         return ()

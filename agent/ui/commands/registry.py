@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UsageError
+from ..habits import habits
 from ..screen import Offer
 from .command_context import CommandContext
 
@@ -20,8 +21,8 @@ QUICK_COMMANDS = {  # words that are a command when nothing else is typed
     "context status": "/context status",
     "compression log": "/log compaction",
     "show session intent": "/intent",
-    "exit": "/exit",
-    "quit": "/quit",
+    **dict.fromkeys(("exit", "quit", ":q", ":q!", ":wq"), "/exit"),
+    **dict.fromkeys(("help", "?"), "/help"),
 }
 # One line after a #: no ref (#12), no Markdown heading (##), no script (#!).
 _NOTE = re.compile(r"#[ \t]*((?![ \t#!]|-?\d).*)")
@@ -31,7 +32,6 @@ _TOPIC = re.compile(
     r"((?:\S+ ){0,3}\S*[^\s.!?])",
     re.IGNORECASE,
 )
-
 
 Complete = Callable[[CommandContext], Awaitable[Sequence[Offer]]]
 Run = Callable[[CommandContext, str], Coroutine[Any, Any, None]]
@@ -57,20 +57,24 @@ def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, s
     """Return the command that the words call, and its argument; None when they are for the model.
     `more` are commands beside our own.
 
-    A command may be shortened as long as only one begins so. Raises UsageError for an unknown one.
+    A command may be shortened as long as only one begins so, and names of other agents are aliases.
+    Raises UsageError for an unknown one.
     """
     commands = {**more, **COMMANDS}
     words = _expand(words)
     name, _, argument = words.strip().partition(" ")
     if not name.startswith("/") or "/" in name[1:] or "\n" in name:
         return None
-    wanted = name[1:]
+    wanted, aliases, hints = name[1:], habits("aliases"), habits("commands")
+    if wanted in aliases and wanted not in commands:
+        return parse(f"{aliases[wanted]} {argument}", more)
     found = [wanted] if wanted in commands else [n for n in commands if n.startswith(wanted)]
-    if len(found) == 1:
+    if wanted in commands or (len(found) == 1 and wanted not in hints):
         return commands[found[0]], argument.strip()
-    near = found or difflib.get_close_matches(wanted, commands, 1)
-    hint = f"Did you mean {', '.join(f'/{n}' for n in near)}?" if wanted and near else ""
-    raise UsageError(f"there is no command {name}", hint=hint or "/help lists them all.")
+    near = found or difflib.get_close_matches(wanted, [*commands, *aliases, *hints], 1)
+    guess = f"Did you mean {', '.join(f'/{n}' for n in near)}?" if wanted and near else ""
+    hint = hints.get(wanted) or guess or "/help lists them all."
+    raise UsageError(f"there is no command {name}", hint=hint)
 
 
 def _expand(words: str) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....tools.system.plural import count_of
 from ...errors import CtxagentError, UsageError
+from ..habits import habits
 from . import completions
 from .command_context import CommandContext
 from .files import added_commands, read_command_files
@@ -60,6 +61,8 @@ async def _help(repl: CommandContext, argument: str) -> None:
     if files := added_commands(repl).values():
         repl.say("commands of your own and of the project:")
         repl.show_table([(f"/{c.name} {c.argument}".strip(), c.help) for c in files])
+    aliases = (f"/{name} = {to}" for name, to in habits("aliases").items())
+    repl.say(f"names of other agents: {', '.join(aliases)}")
     repl.put("")
     repl.show_table(KEYS if repl.screen.paints else LINE_KEYS)
 

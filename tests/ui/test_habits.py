@@ -1,0 +1,46 @@
+"""The table of what users of other agents type names only what exists here."""
+
+import re
+
+import click
+import pytest
+
+from ctxagent.agent.cli.main import main
+from ctxagent.agent.config.settings import KEYS
+from ctxagent.agent.ui.commands import COMMANDS
+from ctxagent.agent.ui.habits import habits
+
+OPTIONS = {name for param in main.params for name in param.opts}
+HINTS = [
+    (kind, name, text)
+    for kind in ("commands", "words", "options")
+    for name, text in habits(kind).items()  # type: ignore[arg-type]
+]
+
+
+def test_no_name_is_one_of_ours() -> None:
+    assert not set(habits("aliases")) & set(habits("commands"))
+    assert not {*habits("aliases"), *habits("commands")} & set(COMMANDS)
+    assert not set(habits("words")) & set(main.commands)
+    assert set(habits("options")) & OPTIONS == {"-c"}  # which means something else here
+
+
+@pytest.mark.parametrize(("name", "meant"), habits("aliases").items())
+def test_an_alias_stands_for_a_command(name: str, meant: str) -> None:
+    assert meant.split()[0].removeprefix("/") in COMMANDS
+
+
+@pytest.mark.parametrize(("kind", "name", "text"), HINTS)
+def test_a_hint_names_what_exists(kind: str, name: str, text: str) -> None:
+    for quoted in re.findall(r"`([^`]+)`", text):
+        first, *more = quoted.split()
+        if first == "ctxagent" and more and re.fullmatch(r"[a-z-]+", more[0]) and more[0][0] != "-":
+            command = main.commands[more[0]]
+            if isinstance(command, click.Group) and len(more) > 1:
+                assert more[1] in command.commands, quoted
+        elif first.startswith("/") and first != "/":
+            assert first.removeprefix("/") in COMMANDS, quoted
+        for option in re.findall(r"(?<!\S)--?[a-zA-Z][\w-]*", quoted):
+            assert option in OPTIONS or option == "--format", quoted
+        for key in re.findall(r"(?:-c |^)([a-z]+\.[a-z_]+)\b", quoted):
+            assert key in KEYS, quoted
