@@ -1,15 +1,18 @@
 """The way to a server by the SDK: what it is imported for, and what it authenticates with."""
 
+import socketserver
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from ctxagent.agent.errors import ModelUnavailable
 from ctxagent.agent.models.messages.model import MessagesModel
 from ctxagent.agent.models.transport import NotConnected
 
 from ..support.server.loopback import Say, Server
-from .test_model import KNOWN, connect, play
+from .test_model import KNOWN, QUICK, ask, connect, play
 
 
 @pytest.mark.slow
@@ -50,6 +53,53 @@ def test_the_key_of_the_environment_is_sent(environ: dict[str, str], sent: str) 
         play(MessagesModel(KNOWN, base_url=server.url, environ=environ))
     headers = server.headers[0]
     assert headers.get("x-api-key", headers.get("authorization", "")).endswith(sent)
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+@pytest.mark.parametrize(
+    ("id", "variable", "host"),
+    [
+        (KNOWN, "ANTHROPIC_BASE_URL", "api.anthropic.com"),
+        (
+            "bedrock/anthropic.claude-sonnet-5",
+            "ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
+            "bedrock-mantle.us-east-1.api.aws",
+        ),
+        (
+            "vertex/claude-sonnet-4-5@20250929",
+            "ANTHROPIC_VERTEX_BASE_URL",
+            "aiplatform.googleapis.com",
+        ),
+    ],
+)
+def test_an_empty_address_counts_as_not_set(
+    monkeypatch: pytest.MonkeyPatch, id: str, variable: str, host: str, blank: str
+) -> None:
+    """A proxy on loopback is told where the request would go."""
+    asked: list[bytes] = []
+
+    class Proxy(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.rfile.readline())
+            self.wfile.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever, args=(0.01,), daemon=True).start()
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy.server_address[1]}")
+        monkeypatch.setenv(variable, blank)
+        environ = {
+            variable: blank,
+            "ANTHROPIC_API_KEY": "k1",
+            "AWS_BEARER_TOKEN_BEDROCK": "k1",
+            "AWS_REGION": "us-east-1",
+            "GOOGLE_OAUTH_ACCESS_TOKEN": "k1",
+            "CLOUD_ML_REGION": "global",
+            "GOOGLE_CLOUD_PROJECT": "project-1",
+        }
+        with pytest.raises(ModelUnavailable):
+            play(MessagesModel(id, environ=environ, retry=QUICK), ask(id))
+        proxy.shutdown()
+    assert asked[0].startswith(f"CONNECT {host}:443 ".encode())
 
 
 def test_nothing_is_sent_before_it_is_connected() -> None:

@@ -6,6 +6,7 @@ gives authentication, headers, pooling and typed errors.
 """
 
 import asyncio
+import os
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -57,6 +58,9 @@ class SdkTransport:
         import anthropic
 
         endpoint = self._endpoint
+        variable = endpoint.provider.address_variable
+        if not os.environ.get(variable, "set").strip():
+            del os.environ[variable]  # the SDK would send requests to the address ""
         return {
             "base_url": endpoint.address or None,
             "default_headers": {**endpoint.provider.headers},
