@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -32,12 +33,12 @@ from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
 
 FETCH_TIMEOUT_S = 60
+PROBE_BYTES = 1 << 16  # written to see whether there is room for sessions
 
 
 def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]:
     """Return what the program needs and can use for work in `cwd`, and what of it there is."""
     settings, path = loaded.settings, os.environ.get("PATH")
-    writable = can_be_written(state)
     git, rg = describe_program("git", path), ripgrep(path) or describe_program("rg", path)
     return [
         Finding("Python", sys.version.split()[0]),
@@ -45,7 +46,7 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
         _server(settings.model),
         _credentials(settings.model),
         *_local_servers(),
-        Finding("state", f"{state}" if writable else f"{state} cannot be written", writable),
+        _state(state),
         _sandbox(settings.sandbox, cwd),
         *_questions(settings, cwd),
         *_extensions(loaded, cwd),
@@ -57,6 +58,20 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
         ),
         Finding("settings", ", ".join(loaded.notices) or "all in force", note=bool(loaded.notices)),
     ]
+
+
+def _state(folder: Path) -> Finding:
+    """Return whether the state directory takes new files, by a temporary one."""
+    if not can_be_written(folder):
+        return Finding("state", f"{folder} cannot be written", ok=False)
+    place = next(each for each in (folder, *folder.parents) if each.is_dir())
+    try:
+        with tempfile.TemporaryFile(dir=place, buffering=0) as file:
+            while file.tell() < PROBE_BYTES:
+                file.write(bytes(PROBE_BYTES - file.tell()))
+    except OSError as error:
+        return Finding("state", f"{folder} takes no new files: {error.strerror}", ok=False)
+    return Finding("state", f"{folder}")
 
 
 def download_vocabulary() -> Finding:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -324,6 +324,21 @@ def test_a_search_needs_no_room(disk: Disk) -> None:
     log.append(User(content="and another zebra " + "y" * 30_000))
     disk.fill()
     assert searched() == "[3, 2]"
+
+
+def test_the_doctor_tells_of_a_full_disk(disk: Disk, tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    for state in (disk.folder, disk.folder / "new" / "state"):
+        env = place.environ({"CTXAGENT_STATE_DIR": str(state), "ANTHROPIC_API_KEY": "k1"})
+
+        def run(env: Mapping[str, str] = env) -> str:
+            command = disk.inside([COMMAND, "doctor"], place.project)
+            return subprocess.run(command, env=env, capture_output=True, text=True).stdout
+
+        assert f"ok    state: {state}" in run()
+        disk.fill()
+        assert f"FAIL  state: {state} takes no new files: No space left on device" in run()
+        disk.free()
 
 
 def test_the_command_on_a_disk_that_fills_up(disk: Disk, tmp_path: Path) -> None:
