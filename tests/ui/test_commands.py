@@ -86,7 +86,7 @@ def test_help_names_every_command(desk: CommandDesk) -> None:
     for command in commands.COMMANDS.values():
         assert f"/{command.name}" in shown
         assert command.help in shown
-    assert "/usage = /cost" in " ".join(shown.split())
+    assert "/cost = /stats, /usage" in " ".join(shown.split())
 
 
 def test_context_names_the_largest_item(desk: CommandDesk) -> None:

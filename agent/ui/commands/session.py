@@ -61,8 +61,11 @@ async def _help(repl: CommandContext, argument: str) -> None:
     if files := added_commands(repl).values():
         repl.say("commands of your own and of the project:")
         repl.show_table([(f"/{c.name} {c.argument}".strip(), c.help) for c in files])
-    aliases = (f"/{name} = {to}" for name, to in habits("aliases").items())
-    repl.say(f"names of other agents: {', '.join(aliases)}")
+    names: dict[str, list[str]] = {}
+    for name, meant in habits("aliases").items():
+        names.setdefault(meant, []).append(f"/{name}")
+    same = " · ".join(f"{meant} = {', '.join(found)}" for meant, found in names.items())
+    repl.say(f"names of other agents: {same}")
     repl.put("")
     repl.show_table(KEYS if repl.screen.paints else LINE_KEYS)
 
