@@ -157,6 +157,8 @@ def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
         ("/reveiw src", "Did you mean /review?"),
         ("/releas", "Did you mean /release?"),
         ("/unco", "Did you mean /uncompact?"),
+        ("/usage", "/cost is a command of the terminal"),
+        ("/memory", "there is no command /memory\nAGENTS.md and CLAUDE.md"),
     ],
 )
 def test_a_command_of_the_terminal_is_no_task(place: Place, task: str, told: str) -> None:
@@ -179,6 +181,7 @@ def test_a_command_of_the_terminal_is_no_task(place: Place, task: str, told: str
         "/etc/hosts is broken, mend it",
         "/tmp is full",
         "/users answers 500, mend it",
+        "/settings answers 500, mend it",
         "/a.b",
         "/ is the root",
         "/compact.md is too long",

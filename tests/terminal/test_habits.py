@@ -32,6 +32,21 @@ def each(*kind: str) -> list[Any]:
     return found
 
 
+def play(terminal: Terminal, types: str, shows: str, then: str = "") -> None:
+    """Type something, see its answer, and see the terminal ready for more."""
+
+    def below(text: str) -> str:
+        return text.rpartition(f"❯ {types}\n")[2]
+
+    terminal.type(f"{types}\r")
+    if then:
+        terminal.see(lambda text: shows in below(text))
+        terminal.type(then)
+        terminal.see(lambda text: shows not in below(text))
+    else:  # the next prompt stands below the answer
+        terminal.see(lambda text: shows in below(text).rpartition("\n❯")[0])
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     place = Place(tmp_path)
@@ -72,11 +87,7 @@ def test_what_is_typed_is_answered_and_begins_no_turn(place: Place) -> None:
         terminal.type("hello\r")
         terminal.see("Yes.")
         for habit in habits:
-            typed, shows = habit["types"], habit["shows"]
-            terminal.type(f"{typed}\r")
-            terminal.see(lambda text, t=typed, s=shows: s in text.rpartition(f"❯ {t}\n")[2])
-            terminal.type(habit.get("then", ""))
-            terminal.rest()
+            play(terminal, **habit)
         terminal.type("/quit\r")
         assert terminal.leave() == 0
     assert len(server.requests) == 1
