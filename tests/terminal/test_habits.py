@@ -5,6 +5,7 @@ Each works or is answered with the right way here. `habits.toml` lists them.
 
 import subprocess
 import tomllib
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,7 @@ def test_what_is_typed_is_answered_and_begins_no_turn(place: Place) -> None:
         terminal.type("/quit\r")
         assert terminal.leave() == 0
     assert len(server.requests) == 1
+    assert b"\x1b]52;c;" + b64encode(b"Yes.") + b"\a" in terminal.raw  # what /copy sends
 
 
 @pytest.mark.parametrize("habit", each("leaves"))
