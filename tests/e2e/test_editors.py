@@ -278,9 +278,13 @@ def test_slash_commands_and_compaction(tmp_path: Path) -> None:
         await editor.agent.prompt(new.session_id, [say("/context")])
         assert "tokens" in editor.text
         await editor.agent.prompt(new.session_id, [say("/compact mechanical please")])
-        for unknown in ("/nothing", "/clear"):
-            with pytest.raises(RequestError, match=unknown):
-                await editor.agent.prompt(new.session_id, [say(unknown)])
+        for words, told in (
+            ("/nothing", "no command /nothing"),
+            ("/clear", "/clear is for the terminal"),
+            ("/restore", "/rewind is for the terminal"),  # its name elsewhere
+        ):
+            with pytest.raises(RequestError, match=told):
+                await editor.agent.prompt(new.session_id, [say(words)])
 
     with Server([Say(long)] * 4) as server:
         editor = edit(place, place.server(server.url), act, "-c", "compact.summarizer=mechanical")
