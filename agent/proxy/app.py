@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx2
+from anyio import CancelScope
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -154,18 +155,32 @@ class Proxy:
     async def _read_along(
         self, answer: httpx2.Response, exchange: Exchange
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the body of an answer, and record the reply in it."""
+        """Yield the body of an answer, and record the reply in it, also if the client hangs up."""
         is_read = exchange.session is not None and answer.status_code == 200
         read: list[bytes] = []
-        size = 0
-        async for chunk in _chunks(answer):
-            size += len(chunk)
+        size, ended = 0, False
+        try:
+            async for chunk in _chunks(answer):
+                size += len(chunk)
+                if is_read and size <= MAX_REPLY_BYTES:
+                    read.append(chunk)
+                yield chunk
+            ended = True
+        finally:
             if is_read and size <= MAX_REPLY_BYTES:
-                read.append(chunk)
-            yield chunk
-        if is_read and size <= MAX_REPLY_BYTES:
-            with self.going_on("a reply is not recorded"):
-                await self.exchanges.finish(exchange, b"".join(read), answer.headers)
+                with CancelScope(shield=True):  # some clients hang up at the last event
+                    await self._record(exchange, b"".join(read), answer, is_whole=ended)
+
+    async def _record(
+        self, exchange: Exchange, data: bytes, answer: httpx2.Response, *, is_whole: bool
+    ) -> None:
+        """Record a reply. Ignore one without an end where the answer is not whole."""
+        with self.going_on("a reply is not recorded"):
+            try:
+                await self.exchanges.finish(exchange, data, answer.headers)
+            except ValueError:
+                if is_whole:
+                    raise
 
 
 def format_of(request: Request) -> BodyFormat | None:

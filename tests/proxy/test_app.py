@@ -13,6 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.session.entries import Assistant
 from ctxagent.tests.support.proxy.clients import PATHS, Client, serialized, turns_by_chance
 from ctxagent.tests.support.proxy.recorder import Answer, recorder
 from ctxagent.tests.support.proxy.running import running_proxy
@@ -190,3 +191,30 @@ def test_a_websocket_is_refused_at_once(tmp_path: Path) -> None:
         upgrade = {"connection": "Upgrade", "upgrade": "websocket"}
         assert proxy.send("GET", "/v1/responses", None, upgrade).status == 426
         assert server.requests == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_complete", [True, False])
+@pytest.mark.parametrize("protocol", PATHS)
+def test_a_client_may_hang_up_at_the_last_event(
+    protocol: str, is_complete: bool, tmp_path: Path
+) -> None:
+    client = Client(protocol, turns_by_chance(random.Random(1), 2, "t"))
+    data = client.answer(client.turns[0], 0)
+    sent = data if is_complete else data[: len(data) // 2]
+    answer = Answer((sent, b": still here\n\n"), 200, EVENTS, endless=True)
+    with (
+        recorder(lambda received: answer) as server,
+        running_proxy(tmp_path, server.url, NOTHING_DUE) as proxy,
+    ):
+        first = serialized(random.Random(1), {**next(client.bodies()), "stream": True})
+        with proxy.client.stream("POST", client.path, content=first) as got:
+            seen = b""
+            for piece in got.iter_raw():
+                seen += piece
+                if len(seen) > len(sent):
+                    break
+        assert server.hung_up.wait(60)
+    replies = [entry for entry in proxy.entries() if isinstance(entry, Assistant)]
+    assert [bool(entry.message_id) for entry in replies] == [True] * is_complete
+    assert proxy.reports == []
