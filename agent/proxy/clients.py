@@ -33,7 +33,7 @@ class Client:
     upstreams: Mapping[str, tuple[Sequence[str], str]] = field(default_factory=dict)
 
 
-_MCP_SERVERS = f'{{"mcpServers": {{"{SERVER}": {{"command": $command, "args": $arguments}}}}}}'
+_MCP_SERVERS = f'{{"mcpServers": {{"{SERVER}": {{"command": $command, "args": $arguments$more}}}}}}'
 # `--flag=value` and not `--flag value`, which would take the prompt behind it for a value too.
 CLIENTS = {
     client.name: client
@@ -43,7 +43,8 @@ CLIENTS = {
             "npm install -g @anthropic-ai/claude-code",
             {"ANTHROPIC_BASE_URL": "$url"},
             flags=(
-                f"--mcp-config={_MCP_SERVERS}",
+                # Else the first requests lack its tools, and the cache misses once they come.
+                f"--mcp-config={_MCP_SERVERS}".replace("$more", ', "alwaysLoad": true'),
                 f"--allowedTools=mcp__{SERVER}",
                 "--allowedTools=Read(/$sessions/**)",  # // begins an absolute path
             ),
@@ -56,8 +57,7 @@ CLIENTS = {
                 "-c", f"mcp_servers.{SERVER}.command=$command",
                 "-c", f"mcp_servers.{SERVER}.args=$arguments",
                 "-c", f'mcp_servers.{SERVER}.default_tools_approval_mode="approve"',
-                # Else the first requests lack its tools, and the cache misses once they come.
-                "-c", f"mcp_servers.{SERVER}.required=true",
+                "-c", f"mcp_servers.{SERVER}.required=true",  # as alwaysLoad above
                 "-c", f"mcp_servers.{SERVER}.startup_timeout_sec=60",
             ),
         ),
@@ -85,7 +85,7 @@ CLIENTS = {
             "kimi",
             "uv tool install kimi-cli",
             {"KIMI_BASE_URL": "$url/v1", "OPENAI_BASE_URL": "$url/v1"},
-            flags=("--mcp-config", _MCP_SERVERS),
+            flags=("--mcp-config", _MCP_SERVERS.replace("$more", "")),
             upstreams={OPENAI: (("KIMI_BASE_URL",), "https://api.kimi.com/coding/v1")},
         ),
         Client(

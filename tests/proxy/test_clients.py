@@ -22,10 +22,10 @@ def test_texts_for_clients_are_whole_json_and_toml(tmp_path: Path) -> None:
     server = ["py", "-m", "ctxagent", "--cwd", str(folder), "mcp-server"]
     start = ClientStart("http://127.0.0.1:1", folder, server)
     expected: dict[str, Any] = {"command": server[0], "args": server[1:]}
-    for name in ("claude", "kimi"):
+    for name, more in (("claude", {"alwaysLoad": True}), ("kimi", {})):
         config = next(flag for flag in start.flags(CLIENTS[name]) if "mcpServers" in flag)
         found = json.loads(config.removeprefix("--mcp-config="))["mcpServers"]["ctxagent"]
-        assert found == expected
+        assert found == {**expected, **more}
     settings = [flag for flag in start.flags(CLIENTS["codex"]) if "=" in flag]
     codex = tomllib.loads("\n".join(settings))
     assert codex["openai_base_url"] == "http://127.0.0.1:1"
