@@ -1,6 +1,7 @@
 """The proxy as an ASGI application."""
 
 import asyncio
+import re
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
@@ -29,6 +30,7 @@ MAX_FAULTS = 50
 OUR_PATH = "/.ctxagent/"
 COUNT_TOKENS = "/count_tokens"
 MAY_BE_OURS = (400, 413, 422)  # statuses of refusals that an edit may be the cause of
+_PORT = re.compile(r":\d+$")
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
@@ -192,11 +194,11 @@ def format_of(request: Request) -> BodyFormat | None:
 def refused(request: Request) -> Response | None:
     """Return an answer for a request that did not come from a program of this machine: a page in a
     browser may send requests here, also under a name of its own for this address."""
-    host = request.url.hostname or ""
-    if host not in LOOPBACK_HOSTS:
+    host = request.headers.get("host", "")  # request.url has another one for an invalid header
+    if _PORT.sub("", host.lower()).strip("[]") not in LOOPBACK_HOSTS:
         return _refusal(f"the host {host!r} is not this machine")
     origin = request.headers.get("origin")
-    if origin is not None and origin != f"{request.url.scheme}://{request.url.netloc}":
+    if origin is not None and origin != f"http://{host}":
         return _refusal(f"requests from {origin} are not accepted")
     return None
 

@@ -90,6 +90,8 @@ def reverted(log: Path) -> list[int]:
     "headers",
     [
         {"host": "proxy.example"},
+        {"host": "a{b.proxy.example"},
+        {"host": "127.0.0.1@proxy.example"},
         {"origin": "http://evil.example"},
         {"origin": "null"},
         {"origin": "http://127.0.0.1:9999"},
