@@ -144,7 +144,7 @@ def _start_proxy(options: dict[str, Any], folder: Path, arguments: list[str]) ->
     settings = [word for flag in setting_flags(options) for word in ("-c", flag)]
     command = [*isolated_python(), "-m", "ctxagent", "--cwd", str(cwd_of(options)), *settings]
     with os.fdopen(private_opener(str(path), _APPEND), "wb") as log:
-        begin = log.tell()
+        begin = log.seek(0, os.SEEK_END)  # a file that appends is opened at 0
         child = subprocess.Popen(
             [*command, "proxy", *arguments, WITH_PARENT],
             stdin=subprocess.DEVNULL,
@@ -158,5 +158,5 @@ def _start_proxy(options: dict[str, Any], folder: Path, arguments: list[str]) ->
     if found := ADDRESS.search(line):
         return found[0]
     child.wait()
-    said = path.read_text(errors="replace")[begin:].strip().removeprefix("ctxagent: ")
+    said = path.read_bytes()[begin:].decode(errors="replace").strip().removeprefix("ctxagent: ")
     raise UsageError(said or "the proxy did not start", hint=f"See {path}.")

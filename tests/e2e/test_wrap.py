@@ -146,7 +146,9 @@ def test_a_proxy_that_cannot_start_is_said_before_the_client_starts(place: Place
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = place.run("wrap", "--port", port, "claude", env=environ(place))
+        env = environ(place)
+        first, done = (place.run("wrap", "--port", port, "claude", env=env) for _ in range(2))
     assert done.returncode == 2
     assert port in done.stderr
+    assert done.stderr == first.stderr, "older lines of proxy.log are left out"
     assert done.stdout == ""
