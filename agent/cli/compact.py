@@ -181,7 +181,10 @@ def _take_back(agent: "AgentState") -> None:
     last = agent.engine.uncompact(agent.log.entries())
     tokens = agent.model.current_window().tokens
     say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
-    say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
+    if _is_of_client(agent.log.entries()):
+        say("It counts from the next request of the client.")
+    else:
+        say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
 
 
 async def _learn_window(agent: "AgentState", launch: "LaunchOptions") -> None:

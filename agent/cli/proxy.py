@@ -117,10 +117,13 @@ def _say_table(found: "ProxyStatus") -> None:
     if found.left_out:
         say(f"{count_of(found.left_out, 'older log')} not read", err=True)
     spent, unedited = found.with_dollars, found.without_dollars
+    share = share_saved(spent, unedited)
+    if share is None:
+        say("\nNo price of these models is known: models.toml takes prices.")
+        return
+    change = f"{format_percent(abs(share))} {'saved' if share >= 0 else 'more'}"
     sums = f"${format_dollars(spent)} instead of ${format_dollars(unedited)}"
-    if (share := share_saved(spent, unedited)) is not None:
-        sums += f": {format_percent(abs(share))} {'saved' if share >= 0 else 'more'}"
-    say(f"\n{sums}")
+    say(f"\n{sums}: {change if spent != unedited else 'the same'}")
 
 
 def _row(session: "SessionStatus") -> tuple[str, ...]:

@@ -13,7 +13,8 @@ import uvicorn
 
 from ...tools.system.files import make_private_folder, replace_file
 from ..compaction.policy import Policy
-from ..errors import UsageError
+from ..errors import RequestRejected, UsageError
+from ..models.address import check_address
 from ..session.store import Project
 from .app import Proxy
 from .conversations import Conversations
@@ -72,11 +73,20 @@ def _announced(folder: Path, address: str) -> Iterator[None]:
 
 
 def upstreams_of(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the base URLs: those given, then those of the environment, then the default ones."""
-    return {
-        name: given.get(name) or environ.get(variable) or default
+    """Return the base URLs: those given, then those of the environment, then the default ones.
+    Raises UsageError for one that is no address."""
+    found = {
+        name: given.get(name) or environ.get(variable, "").strip() or default
         for name, (variable, default) in UPSTREAMS.items()
     }
+    for name, url in found.items():
+        variable, _ = UPSTREAMS[name]
+        try:
+            check_address(url, variable)
+        except RequestRejected as error:
+            hint = f"Write {variable} or --upstream {name}= as https://HOST[:PORT]."
+            raise UsageError(error.message, hint=hint) from None
+    return found
 
 
 @asynccontextmanager

@@ -389,7 +389,7 @@ class ProxySession:
             )
             if demoted is not None:
                 content, offloaded = demoted[0].reference, demoted[1]
-                details["tokens_saved"] = demoted[0].saved
+                details |= {"tokens_saved": demoted[0].saved, KEPT_IN: offloaded}
             elif tokens.estimate(text) > self.policy.clear_above:
                 details[KEPT_IN] = f"{OFFLOADED}/result_{seq}.md"
                 path = host.folder / details[KEPT_IN]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +32,8 @@ from ..session.store import Project, locate_log
 MAX_PASSAGES = 8
 MAX_MATCHES = 50
 SEARCH_TIMEOUT_S = 30.0
+IN_USE_S = 3_600.0  # since the newest entry, for which a session counts as in use
+MAX_NAMED = 5  # sessions, in an error
 MAX_SHOWN_CHARS = 80  # of an unknown ID or ref, in an error
 
 SessionId = Annotated[str | None, Field(description="ID; without it the newest session here")]
@@ -63,6 +66,20 @@ class ServedSessions:
                 "The first message to ctxagent, or through its proxy, begins one."
             )
         return logs[0]
+
+    def check_one_in_use(self, ref: str) -> None:
+        """Raise ToolError if a ref without an ID may be meant of several sessions: those that
+        something was recorded in lately."""
+        if self.fixed:
+            return
+        since = time.time() - IN_USE_S
+        used = [log for log in self.project.logs() if log.stat().st_mtime > since]
+        if len(used) > 1:
+            names = ", ".join(f"{locate_log(log)[1]}{ref}" for log in used[:MAX_NAMED])
+            raise ToolError(
+                f"{len(used)} sessions of this project are in use, so {ref} may be of each. Name "
+                f"the session: {names}. `search` shows what is in which."
+            )
 
 
 class RecallEntryParams(Params):
@@ -101,6 +118,8 @@ class RecallEntryTool(Tool[RecallEntryParams]):
     def _find(self, params: RecallEntryParams) -> tuple[str, KeptText | Output]:
         """Return the ref with its session, and its text or image. Raises ToolError."""
         ref = full_ref(str(params.ref), params.session)
+        if ref.startswith("#"):
+            self._sessions.check_one_in_use(ref)
         log = self._sessions.log(ref.rpartition("#")[0] or params.session)
         folder, session = locate_log(log)
         ref = full_ref(ref, session)

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.layers.break_even import DueMask
-from ctxagent.agent.compaction.layers.microcompact import oldest_clearable, plan, plan_all, stub
+from ctxagent.agent.compaction.layers.microcompact import (
+    KEPT_IN,
+    oldest_clearable,
+    plan,
+    plan_all,
+    stub,
+)
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.config.preservation import COMPACTABLE, DEFAULT_PRESERVE_RULES
 from ctxagent.agent.context.view import shown_blocks
@@ -321,6 +327,14 @@ def test_a_stub_names_the_file_of_an_offloaded_result() -> None:
     assert stubbed(history, seq).endswith(inside)
     whole = f"full text: #{seq}, or /state/s1/offloaded/1_Bash_3.md]"
     assert stubbed(history, seq, folder="/state/s1").endswith(whole)
+
+
+def test_a_stub_for_the_model_of_another_agent_names_session_and_file() -> None:
+    history = History()
+    kept = {KEPT_IN: "offloaded/result_3.md", "exit_code": 0}
+    seq = bash(history, "make", details=kept)
+    whole = f"full text: s1#{seq}, or /state/s1/offloaded/result_3.md]"
+    assert whole in stubbed(history, seq, folder="/state/s1")
 
 
 def test_a_stub_is_one_short_clean_line() -> None:

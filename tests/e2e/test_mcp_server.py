@@ -166,10 +166,11 @@ def test_a_pattern_finds_places_in_a_long_text(place: Place) -> None:
 
 
 def test_the_newest_session_is_meant_unless_one_is_named(place: Place) -> None:
-    record(place, "one", said("the first task"))
+    first = record(place, "one", said("the first task"))
 
     async def act(client: Client) -> None:
         assert "the first task" in await client.ask("recall", ref="#2")
+        os.utime(first.path, (0, 0))
         record(place, "two", said("the second task"))
         assert "the second task" in await client.ask("recall", ref="#2")
         assert "the first task" in await client.ask("recall", ref="#2", session="one")

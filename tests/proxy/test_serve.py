@@ -18,6 +18,10 @@ def test_an_upstream_is_given_or_of_the_environment_or_public() -> None:
     environ = {"ANTHROPIC_BASE_URL": "http://a", "OPENAI_BASE_URL": ""}
     assert upstreams_of({}, environ) == {**public, "messages": "http://a"}
     assert upstreams_of({"messages": "http://b"}, environ)["messages"] == "http://b"
+    assert upstreams_of({}, {"ANTHROPIC_BASE_URL": " "}) == public
+    for wrong in ("localhost:99", "http://", "ftp://a"):
+        with pytest.raises(UsageError, match="not an http or https address"):
+            upstreams_of({}, {"OPENAI_BASE_URL": wrong})
 
 
 async def open_and_close(options: ProxyOptions) -> str:

@@ -1,6 +1,7 @@
 """The tools for other agents: which session is meant, what is quoted, and what is refused."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,19 @@ def test_a_passage_names_its_session_also_if_that_is_the_newest(project: Project
     record(project, "one", User(content="hello"))
     for more in ({}, {"session": "one"}):
         assert '(whole: {"ref": "one#2"})' in ask(project, "search", query="hello", **more)
+
+
+def test_a_ref_alone_is_refused_while_several_sessions_are_in_use(project: Project) -> None:
+    first = record(project, "one", User(content="of the first"))
+    assert "of the first" in ask(project, "recall", ref="#2")
+    record(project, "two", User(content="of the second"))
+    with pytest.raises(ToolError, match=r"2 sessions .* (two#2, one#2|one#2, two#2)"):
+        ask(project, "recall", ref="#2")
+    assert "of the first" in ask(project, "recall", ref="one#2")
+    assert "of the first" in ask(project, "recall", ref="#2", session="one")
+    assert "of the first" in ask(ServedSessions(project, first), "recall", ref="#2")
+    os.utime(first, (0, 0))
+    assert "of the second" in ask(project, "recall", ref="#2")
 
 
 @pytest.mark.parametrize("name", ["..", "../x", "", ".", "one/..", "/etc", "a\0b", "x" * 5_000])

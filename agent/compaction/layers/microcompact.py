@@ -104,6 +104,8 @@ def stub(
     stay of a failure; with `brief`, a page of a file that a later entry superseded is named by its
     path, its lines and that entry."""
     where = f"#{result.item.seq}"
+    if KEPT_IN in result.details:  # such a model may ask a server of several sessions
+        where = f"{folder.rpartition('/')[2]}{where}"
     if kept := result.offloaded or result.details.get(KEPT_IN):
         where += f", or {folder}/{kept}" if folder else f", or {kept}"
     name, argument = result.call.name, shorten(result.call.argument, MAX_ARGUMENT_CHARS)
