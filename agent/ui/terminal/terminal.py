@@ -51,7 +51,7 @@ from ..input.history import open_history
 from ..input.keys import key_bindings
 from ..input.pasted import PastedTexts
 from ..input.vi import mode_name, vi_keys
-from ..question import BACK, Choices, OpenQuestion
+from ..question import BACK, ChoiceRow, Choices, OpenQuestion, row_of
 from ..render.theme import Palette, choose_palette, prompt_toolkit_style
 from ..screen import ScreenHost
 from .clipboard import clipboard_sequence
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 
 FRAME_S = 0.04  # between two paints of what streams in
 RESIZE_SETTLE_S = 0.3  # without a change of size until it counts as final; tmux reports it late
+ROWS_BELOW_CHOICES = 2  # the reply and the status line
 MIN_ROOMY_ROWS = 12  # of the terminal, for a blank line above the input
 ESCAPE_TIMEOUT_S = 0.05  # until an escape byte is the Esc key, and again until Esc stands alone
 CHORD_TIMEOUT_S = 1.0  # between two keys that mean something together
@@ -165,9 +166,17 @@ class Terminal:
         return bool(self._instant.strip(BACK)) and not (self.reply.text or self._ready.by_key)
 
     @property
-    def choices(self) -> str:
-        columns = self.output.get_size().columns
-        return self.asked.choices_text(self.reply.text, columns, drafting=self.drafting)
+    def takes_rows(self) -> bool:
+        """Whether the arrows move between the rows of the question: not before a key alone would
+        answer it, so that what was typed ahead moves to no row."""
+        moved = self.asked.row is not None
+        return bool(self.asked.rows) and not self.reply.text and (moved or self._ready.by_key)
+
+    def choices(self) -> StyleAndTextTuples:
+        typed, size = self.reply.text, self.output.get_size()
+        style, room = "dim" if self.waits else "choices", size.rows - ROWS_BELOW_CHOICES
+        asked = self.asked
+        return [*asked.shown(typed, size.columns, room, f"class:{style}", drafting=self.drafting)]
 
     def status(self) -> StyleAndTextTuples:
         if self._hint:
@@ -293,11 +302,13 @@ class Terminal:
 
     rest = touch
 
-    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
-        self.asked = OpenQuestion(choices, keys, texts)
+    async def answer(
+        self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
+    ) -> str:
+        self.asked = OpenQuestion(choices, keys, texts, rows)
         # Words that are being typed must not answer a question that pops up meanwhile: the keys
         # stay with the words until they are sent, or left by Tab.
-        self._instant = "" if self.words.text else keys
+        self._instant = "" if self.words.text else self.asked.instant
         question: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._question = question
         self.reply.reset(Document(self.asked.text))
@@ -367,9 +378,13 @@ class Terminal:
                 self.touch()
 
     def give(self, text: str) -> None:
-        """Answer the open question; keys that follow at once are other words already."""
-        if self._question is not None and not self._question.done():
-            self._question.set_result(text)
+        """Answer the open question; keys that follow at once are other words already. A row that
+        needs a text begins the reply instead."""
+        row = row_of(text, self.asked.rows)
+        if row is not None and row.begins:
+            self.reply.document = Document(row.begins)
+        elif self._question is not None and not self._question.done():
+            self._question.set_result(row.key if row else text)
             self._question = None
             self.app.layout.focus(self.words)
 
@@ -445,8 +460,9 @@ class Terminal:
     def _answered(self, buffer: Buffer) -> bool:
         if not self._ready.seen:  # keep what is typed until it is
             return True
-        self.give(buffer.text)
-        return False
+        row = None if buffer.text else self.asked.row
+        self.give(buffer.text if row is None else str(row + 1))
+        return self.asking
 
     def _paint(self) -> None:
         self._scheduled = None
@@ -585,8 +601,5 @@ def _text_window(terminal: Terminal, control: BufferControl, mark: str) -> Windo
 
 
 def _question(terminal: Terminal) -> Container:
-    def choices() -> StyleAndTextTuples:
-        return [("class:dim" if terminal.waits else "class:choices", terminal.choices)]
-
-    above = Window(FormattedTextControl(choices), wrap_lines=True, dont_extend_height=True)
+    above = Window(FormattedTextControl(terminal.choices), wrap_lines=True, dont_extend_height=True)
     return HSplit([above, _text_window(terminal, BufferControl(terminal.reply), "? ")])
