@@ -31,12 +31,7 @@ from .paths import (
     protected_name,
 )
 from .rule_set import RuleKind, RuleSet
-from .rules import (
-    Rule,
-    allows_text,
-    exact_command,
-    narrowest_subject,
-)
+from .rules import Rule, allows_text, exact_command, narrowest_subject
 from .shell import git
 from .shell.command_table import keeps_history, known_command
 from .shell.parser import Script, SimpleCommand, Word, parse

@@ -58,6 +58,11 @@ class OpenQuestion:
         """The keys that answer at once."""
         return self.keys + _row_keys(self.rows)
 
+    @property
+    def number(self) -> str:
+        """The number of the row that the arrows have moved to, "" for none."""
+        return "" if self.row is None else str(self.row + 1)
+
     def switch_text(self, typed: str, step: int) -> str:
         """Keep what is typed, and return the text `step` places on, as far as there is one."""
         self._edited[self._index] = typed

@@ -72,7 +72,6 @@ if TYPE_CHECKING:
 
 FRAME_S = 0.04  # between two paints of what streams in
 RESIZE_SETTLE_S = 0.3  # without a change of size until it counts as final; tmux reports it late
-ROWS_BELOW_CHOICES = 2  # the reply and the status line
 MIN_ROOMY_ROWS = 12  # of the terminal, for a blank line above the input
 ESCAPE_TIMEOUT_S = 0.05  # until an escape byte is the Esc key, and again until Esc stands alone
 CHORD_TIMEOUT_S = 1.0  # between two keys that mean something together
@@ -167,16 +166,14 @@ class Terminal:
 
     @property
     def takes_rows(self) -> bool:
-        """Whether the arrows move between the rows of the question: not before a key alone would
-        answer it, so that what was typed ahead moves to no row."""
-        moved = self.asked.row is not None
-        return bool(self.asked.rows) and not self.reply.text and (moved or self._ready.by_key)
+        """Whether the arrows move between the rows: not before a key alone would answer."""
+        engaged = bool(self.asked.number) or (bool(self.asked.rows) and self._ready.by_key)
+        return engaged and not self.reply.text
 
     def choices(self) -> StyleAndTextTuples:
-        typed, size = self.reply.text, self.output.get_size()
-        style, room = "dim" if self.waits else "choices", size.rows - ROWS_BELOW_CHOICES
-        asked = self.asked
-        return [*asked.shown(typed, size.columns, room, f"class:{style}", drafting=self.drafting)]
+        size, style = self.output.get_size(), "class:dim" if self.waits else "class:choices"
+        room, typed = size.rows - 2, self.reply.text  # without the reply and the status line
+        return [*self.asked.shown(typed, size.columns, room, style, drafting=self.drafting)]
 
     def status(self) -> StyleAndTextTuples:
         if self._hint:
@@ -378,8 +375,7 @@ class Terminal:
                 self.touch()
 
     def give(self, text: str) -> None:
-        """Answer the open question; keys that follow at once are other words already. A row that
-        needs a text begins the reply instead."""
+        """Answer the open question, or begin the reply; keys that follow are other words."""
         row = row_of(text, self.asked.rows)
         if row is not None and row.begins:
             self.reply.document = Document(row.begins)
@@ -460,8 +456,7 @@ class Terminal:
     def _answered(self, buffer: Buffer) -> bool:
         if not self._ready.seen:  # keep what is typed until it is
             return True
-        row = None if buffer.text else self.asked.row
-        self.give(buffer.text if row is None else str(row + 1))
+        self.give(buffer.text or self.asked.number)
         return self.asking
 
     def _paint(self) -> None:
