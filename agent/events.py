@@ -278,6 +278,9 @@ class Question:
     # rules that may be kept, narrowest first; none where no rule would help
     offers: Sequence[str] = ()
     may_be_sandboxed: bool = False  # whether the sandbox would confine it, so that none need ask
+    may_accept_edits: bool = False  # whether the mode accept-edits would allow it
+    # of a command: the parts that are asked about and why, the dangerous ones first
+    causes: Sequence[tuple[str, str]] = ()
     # what the agent asks, where it does not ask for permission; the answer has `words`
     form: Sequence[FormQuestion] = ()
     plan: str = ""  # that the agent proposes instead, in Markdown

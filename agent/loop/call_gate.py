@@ -211,6 +211,8 @@ class CallGate:
         call: ToolCall,
         verdict: Verdict,
     ) -> Question:
+        approval = self.handle.approval
+
         def settled() -> Answer | None:
             now = self._judged(tool, params)
             if now.action == "ask":
@@ -218,12 +220,18 @@ class CallGate:
             return Answer(now.action == "allow", reason=now.reason, rule=now.rule)
 
         def offers() -> Sequence[str]:
-            return suggestions.suggest(
-                self.handle.approval, tool, params, verdict.rule, self.handle.context.cwd
-            )
+            cwd = self.handle.context.cwd
+            return suggestions.suggest(approval, tool, params, verdict.rule, cwd)
 
         def confines() -> bool:
-            return self.handle.approval.would_confine(tool, params)
+            return approval.would_confine(tool, params)
+
+        def causes() -> Sequence[tuple[str, str]]:
+            return approval.causes(tool.subject(params)) if tool.name == "Bash" else ()
+
+        def accepts_edits() -> bool:
+            edits = tool.effect == "edit" and approval.mode == "ask"
+            return edits and approval.in_mode("accept-edits").judge(tool, params).action == "allow"
 
         anyway = tool.why_ask_anyway(params, self.context_for(tool, verdict))
         return Question(
@@ -235,9 +243,11 @@ class CallGate:
             await self._diff(tool, params, verdict),
             call=call.id,
             may_be_sandboxed=not anyway and await _beside(confines, tool, params),
+            may_accept_edits=not anyway and await _beside(accepts_edits, tool, params),
+            causes=await _beside(causes, tool, params),
             offers=() if anyway else await _beside(offers, tool, params),
             check=lambda rule: suggestions.check_for_call(
-                self.handle.approval, rule, tool, params, self.handle.context.cwd
+                approval, rule, tool, params, self.handle.context.cwd
             ),
             settled=settled,
         )

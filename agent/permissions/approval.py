@@ -18,23 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.settings import PermissionMode
+from .causes import Cause, Judged, causes_of
 from .path_judge import PathJudge
 from .paths import (
     all_path_forms,
     expand_glob,
     home_folders,
+    is_in_project,
     is_plain_name,
     is_within,
     path_forms,
     protected_name,
 )
 from .rule_set import RuleKind, RuleSet
-from .rules import (
-    Rule,
-    allows_text,
-    exact_command,
-    narrowest_subject,
-)
+from .rules import Rule, allows_text, exact_command, narrowest_subject
 from .shell import git
 from .shell.command_table import keeps_history, known_command
 from .shell.parser import Script, SimpleCommand, Word, parse
@@ -43,7 +40,7 @@ from .shell.reach import (
     FILE_WRITING_COMMANDS,
     need_beyond_sandbox,
     paths_read,
-    paths_written,
+    shows_repository,
 )
 from .shell.read_only import (
     changes_no_file,
@@ -143,6 +140,12 @@ class Approval:
         view._sandboxed = [True]
         return not self.sandboxed and view.judge(tool, params).confined
 
+    def in_mode(self, mode: PermissionMode) -> "Approval":
+        """Return a view with the same rules in another mode."""
+        view = copy(self)
+        view._mode = [mode]
+        return view
+
     def read_only_view(self) -> "Approval":
         """Return a view with the same rules and mode that denies all but plain looking."""
         view = copy(self)
@@ -196,9 +199,14 @@ class Approval:
         if self.mode == "bypass" and verdict.action == "ask":
             return replace(verdict, action="allow", reason="bypass mode: no deny rule forbids it")
         if verdict.action == "ask" and tool.name == "Bash":
-            shown = verdict.writes_repository or self._shows_repository(parse(subject))
+            shown = verdict.writes_repository or shows_repository(parse(subject), self._cwd)
             return replace(verdict, writes_repository=shown)
         return verdict
+
+    def causes(self, command: str) -> list[Cause]:
+        """Return the parts of a command that are asked about, the dangerous ones first."""
+        script = parse(command)
+        return causes_of(script, self._judge_parts(script, self._base_folders(script)))
 
     def denies_reading(self, path: str) -> bool:
         """Tell whether a deny rule keeps an absolute path from being read, found or listed."""
@@ -270,14 +278,7 @@ class Approval:
             return Verdict("deny", reason)
         script = parse(text)
         bases = self._base_folders(script)
-        verdicts = [self._judge_part(part, script, bases) for part in script.parts]
-        verdicts += [self._judge_file(w, script, bases, edits=True) for w in script.writes]
-        verdicts += [
-            replace(self._judge_file(w, script, bases, edits=False), looks=True)
-            for w in script.reads
-        ]
-        if script.doubt:
-            verdicts.append(self._doubtful(script.doubt, script))
+        verdicts = [verdict for _, _, verdict in self._judge_parts(script, bases)]
         looks = all(verdict.looks for verdict in verdicts)
         if not looks and any(verdict.handed_names for verdict in verdicts):
             reason = (
@@ -292,6 +293,20 @@ class Approval:
         by_rule = verdict.action == "allow" and not verdict.confined
         writes = (kept or by_rule) and self._is_plain_git(script, bases)
         return replace(verdict, writes_repository=writes)
+
+    def _judge_parts(self, script: Script, bases: Sequence[str]) -> list[Judged]:
+        """Judge all commands in a script, the files that its redirections name, and its doubt."""
+        found: list[Judged] = [
+            (part, part.source, self._judge_part(part, script, bases)) for part in script.parts
+        ]
+        for word in script.writes:
+            found.append((None, word.text, self._judge_file(word, script, bases, edits=True)))
+        for word in script.reads:
+            verdict = self._judge_file(word, script, bases, edits=False)
+            found.append((None, word.text, replace(verdict, looks=True)))
+        if script.doubt:
+            found.append((None, "", self._doubtful(script.doubt, script)))
+        return found
 
     def _by_whole_command(
         self,
@@ -332,12 +347,6 @@ class Approval:
         if need:
             return replace(asked, reason=f"it leaves the sandbox, for {need}")
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
-
-    def _shows_repository(self, script: Script) -> bool:
-        """Tell whether a question about a command shows that it writes the repository: it runs git,
-        or names what it writes there."""
-        runs = any(part.name.rpartition("/")[2] == "git" for part in script.parts)
-        return runs or any(".git" in path.split("/") for path in paths_written(script, self._cwd))
 
     def _is_plain_git(self, script: Script, bases: Sequence[str]) -> bool:
         """Tell whether a command is git, alone or with commands that cannot write its repository.
@@ -418,7 +427,7 @@ class Approval:
             reason = f"`{part.name}` is not the system's: it is found in what commands can change"
             return Verdict("ask", reason, wanted)
         # Where a command goes is a matter of paths, so that what follows is judged from there.
-        inside = partial(self._is_inside, bases=bases)
+        inside = partial(is_in_project, bases=bases, project=self._project)
         if part.name != "cd" and (
             rule := self._rules.matching("Bash", part, "allow", "session", inside=inside)
         ):
@@ -446,15 +455,6 @@ class Approval:
         """Tell whether a command that only looks can open nothing that it may not read, whatever
         names it is handed."""
         return self.looks_confined() and self.guarded_files() is not None
-
-    def _is_inside(self, text: str, bases: Sequence[str]) -> bool:
-        """Tell whether a path in a command, as it is written, lies in the project, and not in what
-        belongs to git."""
-        forms = [form for base in bases for form in path_forms(text, base)]
-        return bool(forms) and all(
-            is_within(form, self._project) and ".git" not in form.casefold().split("/")
-            for form in forms
-        )
 
     def _git_reads(self, bases: Sequence[str], script: Script) -> Verdict | None:
         """Judge what git would read because of where a repository's own files lead; None if all of

@@ -49,6 +49,15 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
     return any(path == root or path.startswith(root.rstrip("/") + "/") for root in roots)
 
 
+def is_in_project(text: str, bases: Iterable[str], project: Iterable[str]) -> bool:
+    """Return True if a path in a command, as it is written, lies in the project, and not in what
+    belongs to git."""
+    forms = [form for base in bases for form in path_forms(text, base)]
+    return bool(forms) and all(
+        is_within(form, project) and ".git" not in form.casefold().split("/") for form in forms
+    )
+
+
 def protected_name(
     path: str, roots: Iterable[str], rule_path: str = "", own: Iterable[str] = ()
 ) -> str:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ...tools.base import Params, Tool
 
 MAX_RULE_CHARS = 1_000  # of a rule that is offered
+EXACTLY = "exactly this command"  # what a rule with the text of a command allows
 _PATH_TOOL_VERBS = {
     "Read": "reading", "Grep": "searching", "Glob": "listing", "Edit": "changing",
     "Write": "writing",
@@ -200,7 +201,7 @@ def _describe_commands(rule: Rule) -> str:
         return f"any `{_plain(subject[:-2])} …` command"
     if UNESCAPED_STAR.search(subject):
         return f"any command like `{_plain(UNESCAPED_STAR.sub('…', subject))}`"
-    return "exactly this command"
+    return EXACTLY
 
 
 def _plain(subject: str) -> str:

@@ -1,16 +1,29 @@
 """A question to the person: what may be answered, and the text that the answer begins with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from prompt_toolkit.utils import get_cwidth
 
-from .cells import wrap_words
+from .cells import cut_to_cells, wrap_words
+from .menu import Styled
 
 BACK = "\x1b"  # Esc, as an answer: go back to the question before
 INSTANT_KEYS = "yaencfbspurwl123456789"  # keys that a question may take for an answer
+ROW_KEYS = "↑↓ and Enter, a number or a letter"  # that take a row
+MIN_WIDE_COLUMNS = 60  # of the terminal, for the whole label of a row
 
 Choices = Callable[[str], str]  # what may be answered, for what is typed so far
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceRow:
+    """A choice on a line of its own, taken by the arrows and Enter, its number or its letter."""
+
+    key: str  # the letter or number that is the answer
+    label: str
+    short: str = ""  # the label for a narrow terminal, if it is another
+    begins: str = ""  # what the reply begins with, where the choice needs a text
 
 
 @dataclass
@@ -20,6 +33,8 @@ class OpenQuestion:
     choices: Choices = lambda typed: ""
     keys: str = ""  # that answer at once; BACK among them lets Esc go back, whatever is typed
     texts: Sequence[str] = ()
+    rows: Sequence[ChoiceRow] = ()
+    row: int | None = field(default=None, init=False)  # that the arrows have moved to
     _edited: list[str] = field(init=False)  # the texts as typed by now, at least one
     _index: int = field(default=0, init=False)
 
@@ -38,30 +53,79 @@ class OpenQuestion:
     def allows_back(self) -> bool:
         return BACK in self.keys
 
+    @property
+    def instant(self) -> str:
+        """The keys that answer at once."""
+        return self.keys + _row_keys(self.rows)
+
+    @property
+    def number(self) -> str:
+        """The number of the row that the arrows have moved to, "" for none."""
+        return "" if self.row is None else str(self.row + 1)
+
     def switch_text(self, typed: str, step: int) -> str:
         """Keep what is typed, and return the text `step` places on, as far as there is one."""
         self._edited[self._index] = typed
         self._index = min(max(self._index + step, 0), len(self._edited) - 1)
         return self.text
 
-    def choices_text(self, typed: str, width: int, *, drafting: bool = False) -> str:
-        """Return the choices and the keys for them, in lines of `width`. With `drafting` the
-        person still types other words, so that the keys are not the question's yet."""
-        accepts = self.texts or (typed and typed in self.keys)
+    def move(self, step: int) -> None:
+        """Move to the next row or the one before; at first to the first row or the last."""
+        start = -1 if step > 0 else len(self.rows)
+        moved = (start if self.row is None else self.row) + step
+        self.row = min(max(moved, 0), len(self.rows) - 1)
+
+    def shown(
+        self, typed: str, width: int, height: int, style: str = "", *, drafting: bool = False
+    ) -> list[Styled]:
+        """Return the choices and the keys for them, in lines of `width`. With rows that fill more
+        than `height` lines, what stands above is cut and the keys are left out. With `drafting`
+        the person still types other words, so that the keys are not the question's yet."""
+        rows = self.rows if not typed or typed in self.instant else ()
+        accepts = self.texts or (typed and typed in self.instant)
         keys = ["Enter: use this rule"] if self.texts else ["Enter: answer"] if accepts else []
+        keys += [ROW_KEYS] if rows and not typed else []
         keys += ["↑↓: others"] if self.has_other_texts else []
         keys += ["Esc: back"] if self.allows_back or typed else []
         keys = ["Tab: answer"] if drafting else keys
-        lines = _with_notes(self.choices(typed), keys, width).split("\n")
-        return "\n".join(wrap_words(line, width, "  ") for line in lines)
+        above = self.choices(typed)
+        if not rows:
+            return [(style, _wrapped(_with_notes(above, keys, width), width))]
+        lines = [*self._row_lines(rows, width, style)]
+        note, above_lines = " · ".join(keys), _wrapped(above, width)
+        used = sum(text.count("\n") + 1 for _, text in lines)
+        if used + above_lines.count("\n") + _wrapped(note, width).count("\n") + 2 > height:
+            above_lines = "\n".join(cut_to_cells(line, width) for line in above.split("\n"))
+            room = used + above_lines.count("\n") + 1 + _wrapped(note, width).count("\n") < height
+            note = note if room else ""
+        lines = [*([(style, above_lines)] if above else []), *lines]
+        lines += [("class:dim", _wrapped(note, width))] if note else []
+        return [piece for line in lines for piece in (line, ("", "\n"))][:-1]
+
+    def _row_lines(self, rows: Sequence[ChoiceRow], width: int, style: str) -> Iterator[Styled]:
+        for place, row in enumerate(rows):
+            label = row.short if row.short and width < MIN_WIDE_COLUMNS else row.label
+            mark, role = ("❯", "class:chosen") if place == self.row else (" ", style)
+            yield role, wrap_words(f"{mark} {place + 1}. {label}", width, "     ")
 
 
-def as_lines(choices: Choices, texts: Sequence[str], *, back: bool) -> str:
-    """Return the question for a screen of lines: the texts to begin with are numbered there."""
+def row_of(text: str, rows: Sequence[ChoiceRow]) -> ChoiceRow | None:
+    """Return the row whose number a text is."""
+    number = int(text) if text.strip().isdecimal() else 0
+    return rows[number - 1] if 0 < number <= len(rows) else None
+
+
+def as_lines(
+    choices: Choices, texts: Sequence[str], rows: Sequence[ChoiceRow], *, back: bool
+) -> str:
+    """Return the question for a screen of lines: rows and the texts to begin with are numbered."""
     notes = ["Enter alone uses the first; or type another"] if texts else []
     notes += ["a number uses that one"] if len(texts) > 1 else []
     notes += ["back goes back"] if back else []
-    lines = [_with_notes(choices(texts[0] if texts else ""), notes)]
+    asked = choices(texts[0] if texts else "")
+    numbered = [f"{number}. {row.label}" for number, row in enumerate(rows, 1)]
+    asked = "\n".join([*filter(None, [asked]), *numbered])
+    lines = [_with_notes(asked, notes)]
     return "\n".join([*lines, *(f"{n}. {text}" for n, text in enumerate(texts, 1))])
 
 
@@ -73,11 +137,20 @@ def answer_from_line(line: str, texts: Sequence[str]) -> str:
     return line
 
 
+def _row_keys(rows: Sequence[ChoiceRow]) -> str:
+    letters = "".join(row.key for row in rows if not row.begins)
+    return letters + "".join(str(number) for number in range(1, len(rows) + 1))
+
+
+def _wrapped(text: str, width: int) -> str:
+    return "\n".join(wrap_words(line, width, "  ") for line in text.split("\n"))
+
+
 def _with_notes(choices: str, notes: Sequence[str], width: int = 0) -> str:
     """Add notes to the choices: beside a single line and note where they fit into the `width` (0:
     any), below anything longer."""
-    if not notes:
-        return choices
+    if not (notes and choices):
+        return choices or " · ".join(notes)
     beside = f"{choices} · {notes[0]}"
     if "\n" not in choices and len(notes) == 1 and (not width or get_cwidth(beside) <= width):
         return beside

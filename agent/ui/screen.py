@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import CtxagentError
-from .question import Choices
+from .question import ChoiceRow, Choices
 from .status import Fragment
 
 if TYPE_CHECKING:
@@ -122,8 +122,10 @@ class Screen(Protocol):
         """Paint again soon: what the host shows live has changed."""
         return
 
-    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
-        """Read one line of answer.
+    async def answer(
+        self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
+    ) -> str:
+        """Read one line of answer, or return the key of one of the `rows`.
 
         It begins with the first of `texts`, which the person may edit or change for another one.
         Where keys are read, a character of `keys` alone answers at once; BACK among them lets the

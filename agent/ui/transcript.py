@@ -280,8 +280,13 @@ class Transcript:
         """Print what permission is asked for, and which subagent asks. `explains`: and what the
         sandbox would spare, if it would."""
         self._wait_line.enter("")
-        name = self.subagents.name(question.agent)
-        self.put("question", tool_calls.question(question, name, explains=explains))
+        name, hint = self.subagents.name(question.agent), ""
+        whole = tool_calls.command_text(question)
+        if self._paints and whole.is_long:
+            hint = " · Ctrl-O shows all of it"
+            self._folds.add(Fold(f"{question.tool}  {question.title}", whole.command, "output"))
+        shown = tool_calls.question(question, name, explains=explains, unfold_hint=hint)
+        self.put("question", shown)
 
     def propose(self, plan: str) -> None:
         """Print a plan that waits for the person's agreement."""

@@ -129,9 +129,9 @@ def test_a_form_with_keys(place: Place) -> None:
         terminal.see("❯")
         terminal.type("go\r")
         terminal.see("Which colour? (1 of 3)")
-        text = terminal.see("[2] green")
-        assert "[1] red — as the" in text
-        terminal.keys("[1]")
+        text = terminal.see("2. green")
+        assert "1. red — as the" in text
+        terminal.keys("1. red")
         terminal.type("1")
         terminal.see("Which animals? (2 of 3)")
         terminal.press("esc")

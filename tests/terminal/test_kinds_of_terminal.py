@@ -121,12 +121,13 @@ def test_lines_that_may_be_read_aloud(place: Place, arguments: list[str], term: 
         terminal = Terminal(*arguments, cwd=place.project, env=env)
         terminal.see(PROMPT)
         terminal.type("look\r")
-        asked = terminal.see("n for no")
+        asked = terminal.see("or n for no")
         assert "Bash wants to run" in asked
-        assert re.search(r"^Type y for yes, [^?]*\band why\.$", asked, re.MULTILINE)
+        assert re.search(r"^1 or y for yes$", asked, re.MULTILINE)
+        assert re.search(r"^\d or n for no, and tell it what to do instead$", asked, re.MULTILINE)
         assert "touch made" in asked
         terminal.type("/help\r")
-        reminder = re.compile(r"^Bash echo out; touch made\nType y for yes, ", re.MULTILINE)
+        reminder = re.compile(r"^Bash echo out; touch made\n1 or y for yes", re.MULTILINE)
         again = terminal.see(lambda text: reminder.search(text) is not None)
         assert "[y]es" not in again
         assert "Ctrl-D" in again

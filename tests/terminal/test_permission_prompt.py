@@ -27,7 +27,7 @@ from ..support.terminal.screen import Terminal
 from ..support.terminal.seat import CTRL_C, ENTER, ESC, SHIFT_TAB, Glass, Seat, drive
 
 UP, DOWN, TAB, CLEAR = "\x1b[A", "\x1b[B", "\t", "\x15"
-CHOICES = "[y]es · [a]lways any `touch …` command · [r]ules … · [n]o, or n and why"
+CHOICES = "[a] yes, and don't ask again for any `touch …` command: Bash(touch:*)"
 Act = Callable[[Seat], Coroutine[Any, Any, None]]
 
 
@@ -95,7 +95,7 @@ def test_all_that_would_run_is_shown(tmp_path: Path, columns: int, rows: int) ->
     desk = Desk(tmp_path, step, Step(text="I see."))
 
     async def answer(seat: Seat) -> None:
-        await seat.until("[y]es · [n]o, or n and why")
+        await seat.until("[n]o, and")
         seat.say("n")
         await seat.until("I see.")
 
@@ -111,7 +111,7 @@ def test_all_that_would_run_is_shown(tmp_path: Path, columns: int, rows: int) ->
         "✗ declined",
     ):
         assert text in seen, text
-    assert "[a]lways" not in glass.raw, "a rule that cannot be read is not offered"
+    assert "[a]" not in glass.raw, "a rule that cannot be read is not offered"
     assert list(desk.cwd.iterdir()) == []
 
 
@@ -309,7 +309,7 @@ def test_a_path_rule_for_the_user_says_how_paths_count(tmp_path: Path) -> None:
     desk = Desk(tmp_path, step, Step(text="Written."))
 
     async def answer(seat: Seat) -> None:
-        await seat.until("[a]lways changing src/a.py · [r]ules …")
+        await seat.until("don't ask again for changing src/a.py: Edit(src/a.py)")
         seat.press("r")
         await seat.until("Always allow changing src/a.py?")
         seat.press(DOWN)
@@ -482,9 +482,9 @@ def test_what_was_asked_before_decides_which_rule_is_useful(tmp_path: Path) -> N
     desk = Desk(tmp_path, *writes, Step(text="Both written."))
 
     async def answer(seat: Seat) -> None:
-        await seat.until("[a]lways changing src/a.py")
+        await seat.until("again for changing src/a.py: Edit(src/a.py)")
         seat.press("y")
-        await seat.until("[a]lways changing files below src/")
+        await seat.until("again for changing files below src/: Edit(src/**)")
         await seat.keys()
         seat.press("a")
         await seat.until("Both written.")

@@ -45,7 +45,7 @@ def shown(terminal: Terminal) -> list[str]:
 def above_the_choices(terminal: Terminal) -> str:
     """The text right above the choices, up to a blank line."""
     lines = shown(terminal)
-    place = next(n for n, line in enumerate(lines) if line.startswith("[y]es"))
+    place = next(n for n, line in enumerate(lines) if line.startswith("  1. [y]es"))
     start = max(n for n in range(place) if not lines[n]) + 1
     return "\n".join(lines[start:place])
 

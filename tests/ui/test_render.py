@@ -129,6 +129,7 @@ def test_a_receipt() -> None:
         ("y", Answer(True)),
         ("Yes", Answer(True)),
         ("a", None),
+        ("e", None),
         ("n", Answer(False)),
         ("n, use make", Answer(False, reason="use make")),
         ("no too slow", Answer(False, reason="too slow")),
@@ -144,8 +145,7 @@ def test_answers(text: str, answer: Answer | None) -> None:
 
 def test_a_question_without_a_rule_cannot_be_remembered() -> None:
     asked = Question("Bash", "t", {}, "", "")
-    assert "always" not in questions.permission_choices(asked)
-    assert questions.permission_keys(asked) == "y"
+    assert [row.key for row in questions.permission_rows(asked)] == ["y", "n"]
 
 
 def test_the_choices_of_a_long_question_say_what_it_is_about() -> None:

@@ -90,7 +90,7 @@ def test_a_rule_is_remembered_for_the_session(tmp_path: Path) -> None:
     async def act(seat: Seat) -> None:
         seat.say("go")
         await seat.keys()
-        await seat.until("[a]lways exactly this command")
+        await seat.until("don't ask again for exactly this command")
         seat.press("a")
         await seat.until("Both ran.")
 

@@ -101,6 +101,13 @@ def paths_read(script: Script, bases: Sequence[str]) -> list[str]:
     return [path for path in dict.fromkeys(found) if _is_kept_elsewhere(path)]
 
 
+def shows_repository(script: Script, cwd: str) -> bool:
+    """Return True if a question about a command shows that it writes the repository: it runs git,
+    or names what it writes there."""
+    runs = any(part.name.rpartition("/")[2] == "git" for part in script.parts)
+    return runs or any(".git" in path.split("/") for path in paths_written(script, cwd))
+
+
 def paths_written(script: Script, cwd: str) -> frozenset[str]:
     """Return the absolute paths that a command visibly writes, removes or moves, with links
     followed. Where the folder is not certain that its words are relative to, there are none."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ....tools.system.unicode import clean
 from ...errors import CtxagentError
-from ..question import Choices
+from ..question import ChoiceRow, Choices
 from ..screen import Screen
 
 if TYPE_CHECKING:
@@ -45,11 +45,14 @@ class CommandScreen(Screen):
         self._printed.append(renderable)
         self.printed += 1
 
-    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
+    async def answer(
+        self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
+    ) -> str:
         asked = choices("")
         options = [(key, f"{key}{rest}".strip()) for key, rest in _CHOICE.findall(asked)]
         text = "\n\n".join(filter(None, [self.take(), _CHOICE.sub("", asked).strip(" ·\n")]))
         offered = [(key, name) for key, name in options if key in keys]
+        offered += [(row.key, row.label) for row in rows]
         return await self._choose(text, offered) or NOBODY_ANSWERS
 
     async def pick(self, menu: "Menu") -> "Option | None":

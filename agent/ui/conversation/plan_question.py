@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import CtxagentError
 from ...events import Answer, Question
+from ..question import ChoiceRow
 from ..screen import Screen
 
 if TYPE_CHECKING:
@@ -26,11 +27,14 @@ async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Ques
 
     plan, problem = question.plan, ""
     offered = {word: each for word, each in MODES.items() if each[0] in question.modes}
-    labels = [*(label for _, label in offered.values()), "[e]dit", "[n]o, or n and why"]
-    keys = "e" + "".join(word[0] for word in offered)
+    rows = [ChoiceRow(word[0], label) for word, (_, label) in offered.items()]
+    rows += [
+        ChoiceRow("e", "[e]dit the plan"),
+        ChoiceRow("n", "[n]o, and say what to change", begins="n "),
+    ]
     transcript.propose(plan)
     while True:
-        said = (await screen.answer(partial(_choices, problem, labels), keys)).strip()
+        said = (await screen.answer(partial(_choices, problem), "", rows=rows)).strip()
         word, problem = said.lower().rstrip(",.:;"), ""
         chosen = next((m for full, (m, _) in offered.items() if word in (full, full[0])), None)
         try:
@@ -50,8 +54,6 @@ async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Ques
             return Answer(False, reason=rest.strip() if is_no else said)
 
 
-def _choices(problem: str, labels: list[str], typed: str) -> str:
-    """Return what may be answered, or, while a refusal is typed, what becomes of it."""
-    if typed.strip():
-        return "no; the model gets these words"
-    return "\n".join([*filter(None, [problem]), " · ".join(labels)])
+def _choices(problem: str, typed: str) -> str:
+    """Return what went wrong with the answer before, or what becomes of a refusal being typed."""
+    return "no; the model gets these words" if typed.strip() else problem

@@ -6,11 +6,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ....tools.system.plural import count_of
 from ....tools.system.shorten import cut_after
 from ....tools.system.unicode import clean, reveal_invisible
 from ...errors import CtxagentError, UsageError
 from ...events import Answer, FormQuestion, Notice, Question
-from ..question import BACK
+from ..question import BACK, ChoiceRow
 from ..screen import Screen
 from .plan_question import agree_to_plan
 
@@ -26,6 +27,7 @@ MAX_TITLE_CHARS = 60  # in a line, to tell how many lines a question has
 PERSON_MARKS = ("!", "#")  # which a command of the person's or a note begins with
 MAX_REMINDER_CHARS = 200  # of what is asked, beside the choices
 MAX_ONE_KEY_CHARS = 48  # of a rule in words that one key takes
+MAX_ONE_KEY_RULE_CHARS = 120  # of the rule itself
 BUSY_CHOICES = "[r]ead only · [f]ork: continue in a copy · [w]ait · [l]eave"
 JOBS_CHOICES = "[y]es, leave and end {them} · [n]o, stay"
 MAX_LISTED_JOBS = 5
@@ -96,9 +98,11 @@ async def _choose_place(
     """Ask for a place, write there, and return it; "" to go back."""
     problem = ""
     while True:
-        keys = "".join(place[0] for place in places)
-        prompt = partial(_place_prompt, title, problem, places)
-        answer = (await screen.answer(prompt, keys + BACK)).lower()
+        rows = [
+            ChoiceRow(name[0], f"[{name[0]}]{name[1:]:<7} {what}") for name, what in places.items()
+        ]
+        prompt = partial(_place_prompt, title, problem)
+        answer = (await screen.answer(prompt, BACK, rows=rows)).lower()
         if answer == BACK:
             return ""
         place = next((p for p in places if answer.strip() in (p, p[0])), "")
@@ -124,11 +128,8 @@ def _rule_prompt(problem: str, typed: str) -> str:
     return "\n".join(lines)
 
 
-def _place_prompt(title: str, problem: str, places: dict[str, str], typed: str) -> str:
-    lines = [problem] if problem else []
-    lines.append(title)
-    lines += [f"[{place[0]}]{place[1:]:<7} {what}" for place, what in places.items()]
-    return "\n".join(lines)
+def _place_prompt(title: str, problem: str, typed: str) -> str:
+    return "\n".join(filter(None, [problem, title]))
 
 
 def _describe(where: str, path: str, rule: str) -> str:
@@ -232,10 +233,9 @@ class Questions:
         while len(answers) < len(question.form):
             place, asked = len(answers), question.form[len(answers)]
             several = f" ({place + 1} of {len(question.form)})" if len(question.form) > 1 else ""
-            digits = "".join(str(n) for n in range(1, len(asked.choices) + 1))
-            keys = BACK + ("" if asked.multiple else digits)
+            rows = [] if asked.multiple else _form_rows(asked)
             prompt = partial(_form_prompt, asked, several)
-            said = (await self._screen.answer(prompt, keys)).strip(" \t\n")
+            said = (await self._screen.answer(prompt, BACK, rows=rows)).strip(" \t\n")
             if said == BACK:
                 if not answers:
                     return Answer(False)
@@ -258,10 +258,11 @@ class Questions:
 
     async def _put(self, question: Question) -> Answer:
         shown_at = self._screen.printed
-        keys, self.asks_permission = permission_keys(question), True
+        rows, self.asks_permission = permission_rows(question), True
+        choices, keys = partial(self._choices, question, shown_at), "r" * bool(question.offers)
         try:
             while True:
-                line = await self._screen.answer(partial(self._choices, question, shown_at), keys)
+                line = await self._screen.answer(choices, keys, rows=rows)
                 answer = await self._answer(question, line)
                 if answer is not None:
                     return answer
@@ -278,8 +279,11 @@ class Questions:
         if line.strip().startswith("/") and self._at_once(line):
             await asyncio.sleep(0)  # what it prints stands above the question
             return question.settled()
-        if not word and self.offered_mode is not None:
-            self._set_mode(self.offered_mode)
+        mode = self.offered_mode if not word else None
+        if word in ("e", "edits") and question.may_accept_edits:
+            mode = "accept-edits"
+        if mode is not None:
+            self._set_mode(mode)
             self.offered_mode = None
             return question.settled()
         if word in ("s", "sandbox", "sandboxed") and question.may_be_sandboxed:
@@ -292,10 +296,8 @@ class Questions:
 
     def _choices(self, question: Question, shown_at: int, typed: str) -> str:
         """Return what may be answered, below what is asked where that may have left its place."""
-        lines = [permission_choices(question, typed)]
         moved = self._screen.printed > shown_at or self._screen.unfinished
-        if reminder := reminder_of(question, always=moved):
-            lines.insert(0, reminder)
+        lines = [*filter(None, [reminder_of(question, always=moved), permission_choices(typed)])]
         if self.offered_mode is not None:
             lines.append(
                 f"mode {self.offered_mode}? Enter: use it, here too · Shift-Tab: next mode"
@@ -308,38 +310,53 @@ def _job_line(job: "BackgroundJob") -> str:
     return f"{job.id} has been running for {job.seconds:.0f} s: {cut_after(title, MAX_TITLE_CHARS)}"
 
 
-def permission_keys(question: Question) -> str:
-    """Return the keys that answer this question at once."""
-    return "y" + "ar" * bool(question.offers) + "s" * question.may_be_sandboxed
-
-
 def _one_key_rule(question: Question) -> str:
-    """Return in words the first rule that is offered, if one key may take it: one that is short to
-    say, and not wide."""
-    from ...permissions.suggestions import describe_rule
+    """Return in words the first rule that is offered, with the rule itself, if one key may take it:
+    a rule that is short to say, and not wide."""
+    from ...permissions.suggestions import EXACTLY, describe_rule
 
     if not question.offers:
         return ""
+    rule = question.offers[0]
     with suppress(UsageError):
-        if not question.check(question.offers[0]):
-            meaning = describe_rule(question.offers[0])
-            return meaning if len(meaning) <= MAX_ONE_KEY_CHARS else ""
+        meaning = describe_rule(rule)
+        if question.check(rule) or len(meaning) > MAX_ONE_KEY_CHARS:
+            return ""
+        if meaning == EXACTLY:
+            return meaning
+        return f"{meaning}: {rule}" if len(rule) <= MAX_ONE_KEY_RULE_CHARS else ""
     return ""
 
 
-def permission_choices(question: Question, typed: str = "") -> str:
-    """Return the choices in one line, or, while a refusal is typed, what becomes of it."""
-    answer = None if typed.strip()[:1] in ("/", *PERSON_MARKS) else parse_answer(typed)
-    if answer is not None and not answer.allow:
-        return "no; the model gets these words" if answer.reason else "no · say why, or press Enter"
-    choices = ["[y]es"]
-    if always := _one_key_rule(question):
-        choices += [f"[a]lways {always}", "[r]ules …"]
+def permission_rows(question: Question) -> list[ChoiceRow]:
+    """Return the choices, each on a row."""
+    rows = [ChoiceRow("y", "[y]es")]
+    always = _one_key_rule(question)
+    if always:
+        again = f"don't ask again for {always}"
+        rows.append(ChoiceRow("a", f"[a] yes, and {again}", short=f"[a] {again}"))
     elif question.offers:
-        choices.append("[a]lways …")
+        rows.append(ChoiceRow("a", "[a] yes, and don't ask again: choose a rule"))
+    if question.may_accept_edits:
+        edits = "allow all edits in this session"
+        rows.append(ChoiceRow("e", f"[e] yes, and {edits}", short=f"[e] {edits}"))
     if question.may_be_sandboxed:
-        choices.append("[s]andboxed")
-    return " · ".join([*choices, "[n]o, or n and why"])
+        sandboxed = "don't ask again for what the sandbox confines"
+        rows.append(
+            ChoiceRow("s", f"[s] yes, and {sandboxed}", short="[s] don't ask where sandboxed")
+        )
+    if always:
+        rows.append(ChoiceRow("r", "[r] choose another rule, or save it"))
+    short = "[n]o, and say what to do instead"
+    return [*rows, ChoiceRow("n", "[n]o, and tell it what to do instead", short, begins="n ")]
+
+
+def permission_choices(typed: str) -> str:
+    """Return, while a refusal is typed, what becomes of it; "" for anything else."""
+    answer = None if typed.strip()[:1] in ("/", *PERSON_MARKS) else parse_answer(typed)
+    if answer is None or answer.allow:
+        return ""
+    return "no; the model gets these words" if answer.reason else "no · say why, or press Enter"
 
 
 def reminder_of(question: Question, *, always: bool = False) -> str:
@@ -348,24 +365,37 @@ def reminder_of(question: Question, *, always: bool = False) -> str:
     lines = (question.diff or "\n".join(map(str, question.input.values()))).split("\n")
     if not always and sum(1 + len(line) // MAX_TITLE_CHARS for line in lines) < MIN_REPEATED_LINES:
         return ""
-    text = question.title if question.diff else str(question.input.get("command", question.title))
+    command = str(question.input.get("command", question.title))
+    named = question.causes[0][0] if question.causes else ""
+    several = "\n" in command.strip() or len(command) > MAX_REMINDER_CHARS
+    of_several = several and bool(named)
+    text = question.title if question.diff else named if of_several else command
     subject = cut_after(clean(reveal_invisible(" ".join(text.split()))), MAX_REMINDER_CHARS)
     if not question.diff:
-        return f"{question.tool} {subject}"
+        size = f" (in {count_of(len(lines), 'line')})" if of_several else ""
+        return f"{question.tool} {subject}{size}"
     body = lines[2:]  # below the names of the two files
     added, removed = (sum(line.startswith(mark) for line in body) for mark in "+-")
     return f"{question.tool} {subject} (+{added:,} −{removed:,})"
 
 
 def _form_prompt(asked: FormQuestion, several: str, typed: str) -> str:
-    """Return a question with its choices, numbered."""
+    """Return a question; with its choices, numbered, where several may be taken."""
     lines = [f"{clean(reveal_invisible(asked.text))}{several}"]
-    for number, (label, means) in enumerate(asked.choices, 1):
-        about = f" — {means}" if means else ""
-        lines.append(clean(reveal_invisible(f"[{number}] {label}{about}")))
-    how = "numbers such as 1 3" if asked.multiple else "a number" if asked.choices else ""
-    lines.append(f"{how}, or other words" if how else "your words")
+    if asked.multiple:
+        lines += [f"[{row.key}] {row.label}" for row in _form_rows(asked)]
+        lines.append("numbers such as 1 3, or other words" if asked.choices else "your words")
+    elif not typed:
+        lines.append("choose, or type other words" if asked.choices else "your words")
     return "\n".join(lines)
+
+
+def _form_rows(asked: FormQuestion) -> list[ChoiceRow]:
+    rows = []
+    for number, (label, means) in enumerate(asked.choices, 1):
+        text = f"{label} — {means}" if means else label
+        rows.append(ChoiceRow(str(number), clean(reveal_invisible(" ".join(text.split())))))
+    return rows
 
 
 def _chosen(asked: FormQuestion, said: str) -> str:
@@ -385,7 +415,7 @@ def parse_answer(text: str) -> Answer | None:
     """
     first, _, rest = text.strip().partition(" ")
     word = first.lower().rstrip(",.:;")
-    if not word or _only_word(text) in ("a", "always", "r", "s"):
+    if not word or _only_word(text) in ("a", "always", "e", "r", "s"):
         return None
     if word in ("n", "no"):
         return Answer(False, reason=rest.strip())

@@ -64,6 +64,10 @@ class KeyTarget(Protocol):
     def instant(self) -> str:
         """The keys that answer the open question at once."""
 
+    @property
+    def takes_rows(self) -> bool:
+        """Whether the arrows move between the rows of the open question."""
+
     def give(self, text: str) -> None:
         """Answer the open question."""
 
@@ -249,6 +253,10 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
             target.reply.reset()
 
     keys.add("c-d", filter=replying & empty & leaving)(lambda _: target.host.leave())
+
+    takes_rows = Condition(lambda: target.takes_rows)
+    keys.add("up", filter=replying & takes_rows)(lambda _: target.asked.move(-1))
+    keys.add("down", filter=replying & takes_rows)(lambda _: target.asked.move(1))
 
     @keys.add("up", filter=replying & has_others)
     def _(event: KeyPressEvent) -> None:

@@ -46,6 +46,7 @@ ROLES = {
     "error": "red",
     "compaction": "cyan",
     "question": "yellow bold",
+    "cause": "red bold underline",
     "allowed": "green",
     "declined": "red",
     "added": "green",

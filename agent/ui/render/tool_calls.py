@@ -17,6 +17,7 @@ from ...events import Answer, Question, ToolFinished
 from ...session.searches import SEARCH_TOOL
 from ..status import short_path
 from ..subagent_progress import Subagent
+from .command_text import MAX_PARTS, CommandText
 from .diffs import diff
 from .markdown import report
 from .render import Either, Headline, duration, indented, one_line
@@ -144,23 +145,47 @@ def todos(items: Sequence[Mapping[str, Any]]) -> RenderableType:
     return Group(*out)
 
 
-def question(asked: Question, agent: str = "", *, explains: bool = False) -> RenderableType:
-    """Show exactly what would run or change, never cut. `agent` names the subagent that asks;
-    `explains` tells what the sandbox would spare, where it confines the call."""
+def question(
+    asked: Question, agent: str = "", *, explains: bool = False, unfold_hint: str = ""
+) -> RenderableType:
+    """Show what would run or change. `agent` names the subagent that asks; `explains` tells what
+    the sandbox would spare, where it confines the call. With an `unfold_hint` a long command is
+    shown in part; all else is never cut."""
     who = f"{agent}: {asked.tool}" if agent else asked.tool
     verb = _VERBS.get(asked.tool, "run with")
     head = Text.assemble(("? ", "question"), (f"{_whole(who)} wants to ", "bold"), verb)
-    parts: list[RenderableType] = [head]
+    parts: list[RenderableType] = []
     if asked.diff:
         parts.append(indented(Text(_whole(asked.title), style="bold")))
         parts.append(diff(reveal_invisible(asked.diff.replace("\r\n", "\n")), path=asked.title))
     else:
-        parts += [indented(line) for line in _arguments(asked)]
-    if asked.reason:
-        parts.append(indented(Text(f"why: {_whole(asked.reason)}", style="dim")))
+        parts += _arguments(asked, unfold_hint)
+    why = [indented(line) for line in _reasons(asked)]
+    parts = [head, *why, *parts] if command_text(asked).parts else [head, *parts, *why]
     if explains and asked.may_be_sandboxed:
         parts.append(indented(Text(SANDBOXED_MEANS, style="dim")))
     return Group(*parts)
+
+
+def command_text(asked: Question, unfold_hint: str = "") -> CommandText:
+    """Return the command that is asked about, with its parts marked if it has several."""
+    command = _whole(asked.input.get("command", ""))
+    sources = [_whole(source) for source, _ in asked.causes]
+    return CommandText(command, [each for each in sources if each != command], unfold_hint)
+
+
+def _reasons(asked: Question) -> Iterator[Text]:
+    """Yield why it is asked: for each part of a command, the dangerous ones first."""
+    found = [reason for _, reason in asked.causes]
+    if asked.reason and asked.reason not in found:
+        found.insert(0, asked.reason)
+    for place, reason in enumerate(found[:MAX_PARTS]):
+        line = Text(f"{'     ' if place else 'why: '}{_whole(reason)}", style="dim")
+        if len(found) > 1 and place == 0:
+            line.highlight_regex(r"`[^`]+`", "cause")
+        yield line
+    if len(found) > MAX_PARTS:
+        yield Text(f"     and {count_of(len(found) - MAX_PARTS, 'more part')}", style="dim")
 
 
 def plan(text: str) -> list[RenderableType]:
@@ -184,11 +209,16 @@ def answer(given: Answer) -> RenderableType:
     return indented(Text(f"✓ allowed{why}", style="allowed"))
 
 
-def _arguments(asked: Question) -> Iterator[Text]:
+def _arguments(asked: Question, unfold_hint: str) -> Iterator[RenderableType]:
     """Yield all arguments of the tool; of a command first the command."""
     given = dict(asked.input)
+    if asked.tool == "Bash" and given.pop("command", None) is not None:
+        yield command_text(asked, unfold_hint)
+    yield from map(indented, _other_arguments(asked, given))
+
+
+def _other_arguments(asked: Question, given: dict[str, Any]) -> Iterator[Text]:
     if asked.tool == "Bash":
-        yield Text(_whole(given.pop("command", "")), style="bold")
         if given.get("run_in_background") is True:
             yield Text("in the background: the agent goes on meanwhile")
             del given["run_in_background"]

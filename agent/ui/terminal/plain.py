@@ -19,7 +19,7 @@ from ....tools.system.files import read_next
 from ....tools.system.unicode import clean, to_ascii_marks
 from ...errors import CtxagentError
 from ..cells import wrap_words
-from ..question import BACK, Choices, answer_from_line, as_lines
+from ..question import BACK, ChoiceRow, Choices, answer_from_line, as_lines, row_of
 from ..screen import LEAVE_WINDOW_S, Screen
 from ..signals import call_on_signals
 from .writer import NonBlockingWriter
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..render.render import Depth
     from ..screen import ScreenHost
 
-_CHOICE = re.compile(r"^\[(\w)\](\w*) *")
+_CHOICE = re.compile(r"^(\d+\. )?\[(\w)\](\w*) *")
 MAX_LISTED_OPTIONS = 20
 NOBODY_ANSWER = "n nobody is there to answer"
 
@@ -90,12 +90,14 @@ class PlainScreen(Screen):
         if self._question is not None and self._asking_again is None:
             self._asking_again = asyncio.get_running_loop().call_soon(self._ask_again)
 
-    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
+    async def answer(
+        self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
+    ) -> str:
         back = BACK in keys
 
         def ask() -> None:
             self._asking_again = None
-            asked = clean(as_lines(choices, texts, back=back))
+            asked = clean(as_lines(choices, texts, rows, back=back))
             self._write((_spoken(asked) if self.speaks else asked) + "\n? ")
 
         ask()
@@ -112,7 +114,11 @@ class PlainScreen(Screen):
                 self._asking_again = None
         if line == NOBODY_ANSWER or (back and line.strip().lower() == "back"):
             return nobody
-        return answer_from_line(line, texts)
+        row = row_of(line, rows)
+        if row and row.begins:
+            more = await self.answer(lambda typed: choices(row.begins), keys)
+            return more if more == nobody else row.begins + more
+        return row.key if row else answer_from_line(line, texts)
 
     async def pick(self, menu: "Menu") -> "Option | None":
         from ..render.render import dim, table
@@ -235,8 +241,10 @@ def _spoken_line(line: str) -> str:
 
 
 def _spoken_choice(found: re.Match[str]) -> str:
-    key, rest = found.groups()
-    return f"{key} for {key}{rest}{' ' * found[0].endswith(' ')}"
+    number, key, rest = found.groups("")
+    keys = f"{number.rstrip('. ')} or {key}" if number else key
+    word = f"{key}{rest}{' ' * found[0].endswith(' ')}" if rest else ""
+    return f"{keys} for {word}"
 
 
 def _lines(source: int) -> Iterator[str]:

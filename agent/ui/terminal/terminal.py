@@ -51,7 +51,7 @@ from ..input.history import open_history
 from ..input.keys import key_bindings
 from ..input.pasted import PastedTexts
 from ..input.vi import mode_name, vi_keys
-from ..question import BACK, Choices, OpenQuestion
+from ..question import BACK, ChoiceRow, Choices, OpenQuestion, row_of
 from ..render.theme import Palette, choose_palette, prompt_toolkit_style
 from ..screen import ScreenHost
 from .clipboard import clipboard_sequence
@@ -165,9 +165,15 @@ class Terminal:
         return bool(self._instant.strip(BACK)) and not (self.reply.text or self._ready.by_key)
 
     @property
-    def choices(self) -> str:
-        columns = self.output.get_size().columns
-        return self.asked.choices_text(self.reply.text, columns, drafting=self.drafting)
+    def takes_rows(self) -> bool:
+        """Whether the arrows move between the rows: not before a key alone would answer."""
+        engaged = bool(self.asked.number) or (bool(self.asked.rows) and self._ready.by_key)
+        return engaged and not self.reply.text
+
+    def choices(self) -> StyleAndTextTuples:
+        size, style = self.output.get_size(), "class:dim" if self.waits else "class:choices"
+        room, typed = size.rows - 2, self.reply.text  # without the reply and the status line
+        return [*self.asked.shown(typed, size.columns, room, style, drafting=self.drafting)]
 
     def status(self) -> StyleAndTextTuples:
         if self._hint:
@@ -293,11 +299,13 @@ class Terminal:
 
     rest = touch
 
-    async def answer(self, choices: Choices, keys: str, texts: Sequence[str] = ()) -> str:
-        self.asked = OpenQuestion(choices, keys, texts)
+    async def answer(
+        self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
+    ) -> str:
+        self.asked = OpenQuestion(choices, keys, texts, rows)
         # Words that are being typed must not answer a question that pops up meanwhile: the keys
         # stay with the words until they are sent, or left by Tab.
-        self._instant = "" if self.words.text else keys
+        self._instant = "" if self.words.text else self.asked.instant
         question: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._question = question
         self.reply.reset(Document(self.asked.text))
@@ -367,9 +375,12 @@ class Terminal:
                 self.touch()
 
     def give(self, text: str) -> None:
-        """Answer the open question; keys that follow at once are other words already."""
-        if self._question is not None and not self._question.done():
-            self._question.set_result(text)
+        """Answer the open question, or begin the reply; keys that follow are other words."""
+        row = row_of(text, self.asked.rows)
+        if row is not None and row.begins:
+            self.reply.document = Document(row.begins)
+        elif self._question is not None and not self._question.done():
+            self._question.set_result(row.key if row else text)
             self._question = None
             self.app.layout.focus(self.words)
 
@@ -445,8 +456,8 @@ class Terminal:
     def _answered(self, buffer: Buffer) -> bool:
         if not self._ready.seen:  # keep what is typed until it is
             return True
-        self.give(buffer.text)
-        return False
+        self.give(buffer.text or self.asked.number)
+        return self.asking
 
     def _paint(self) -> None:
         self._scheduled = None
@@ -585,8 +596,5 @@ def _text_window(terminal: Terminal, control: BufferControl, mark: str) -> Windo
 
 
 def _question(terminal: Terminal) -> Container:
-    def choices() -> StyleAndTextTuples:
-        return [("class:dim" if terminal.waits else "class:choices", terminal.choices)]
-
-    above = Window(FormattedTextControl(choices), wrap_lines=True, dont_extend_height=True)
+    above = Window(FormattedTextControl(terminal.choices), wrap_lines=True, dont_extend_height=True)
     return HSplit([above, _text_window(terminal, BufferControl(terminal.reply), "? ")])

@@ -265,9 +265,23 @@ def permission(it: Stage, take: Take) -> None:
         terminal.type("y\r")
         terminal.see("npm test -- --watch=false")
         terminal.see(lambda text: text.rstrip().count("[y]es") == 1)
-        terminal.type("r\r")
+        terminal.keys()
+        terminal.type("r")
         terminal.see("? Bash(npm test:*)")
         take("always", terminal, DARK)
+
+
+def dangerous(it: Stage, take: Take) -> None:
+    """A long command that deletes at its end."""
+    body = "".join(f"load('prices-{n}.csv')\n" for n in range(58))
+    command = f"python3 - <<'END'\n{body}END\nrm -rf $HOME/.cache/prices"
+    say = Say("I import the lists.", tools=[call("Bash", command=command)], usage=used(9_400, 90))
+    with it.terminal(steps=[say], rows=24) as terminal:
+        terminal.type("Import the price lists again.\r")
+        terminal.keys()
+        terminal.type("\x1b[B")
+        terminal.see("❯ 1. [y]es")
+        take("dangerous", terminal, DARK)
 
 
 def plan(it: Stage, take: Take) -> None:
@@ -280,7 +294,7 @@ def plan(it: Stage, take: Take) -> None:
     say = Say(tools=[call("Plan", plan=text, steps=steps)], usage=used(9_400, 90))
     with it.terminal("--permission-mode", "plan", steps=[say]) as terminal:
         terminal.type("half() must give prices that can be paid.\r")
-        terminal.keys("[e]dit")
+        terminal.keys("[e]dit the plan")
         take("plan", terminal, DARK)
 
 
@@ -294,7 +308,7 @@ def form(it: Stage, take: Take) -> None:
     say = Say(tools=[call("AskUser", questions=[asked, names])], usage=used(9_400, 90))
     with it.terminal(steps=[say], rows=12) as terminal:
         terminal.type("half() must give prices that can be paid.\r")
-        terminal.keys("[1]")
+        terminal.keys("1. half up")
         take("form", terminal, DARK)
 
 
@@ -427,8 +441,8 @@ def context(it: Stage, take: Take) -> None:
 
 
 SCENES = (
-    turn, light, narrow, completion, statusline, permission, plan, form, search, image, queue,
-    sessions, context,
+    turn, light, narrow, completion, statusline, permission, dangerous, plan, form, search, image,
+    queue, sessions, context,
 )  # fmt: skip
 
 
