@@ -110,13 +110,13 @@ def test_the_user_is_asked_in_a_terminal(place: Place) -> None:
         terminal.see("❯")
         terminal.type("go\r")
         terminal.see("The model repeats itself: Bash ls nothing-there, 6 times")
-        terminal.see("[2] Go on")
+        terminal.see("2. Go on")
         terminal.type("2\r")
         terminal.see(
             lambda text: (
                 "The model repeats itself: Bash ls nothing-there, 6 times" in text
                 and text.count("● Bash") == 12
-                and "[1] Stop" in text
+                and "1. Stop" in text
             )
         )
         terminal.type("1\r")

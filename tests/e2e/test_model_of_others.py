@@ -104,7 +104,7 @@ def test_a_plan_and_a_form_in_the_repl(place: Place, programs: Path) -> None:
         terminal.type("Build a pool\r")
         terminal.keys("[e]dit")
         terminal.type("y")
-        terminal.keys("[1]")
+        terminal.keys("1. two metres")
         terminal.type("2")
         terminal.see("It is dug.")
         said = server.told()

@@ -36,6 +36,7 @@ from ..support.disk import Disk, shimmed, small_disk
 from ..support.server.loopback import Say, Server
 from ..support.server.validator import validate
 from ..support.sessions.conversation import Conversation
+from ..support.sessions.setup import long_text
 from ..support.terminal.seat import ESC, Desk, Seat, drive
 from ..worktree.test_snapshots import repository, tree_of
 from ..worktree.test_snapshots_lasting import full_disk
@@ -244,7 +245,7 @@ def test_a_background_summary_that_cannot_be_recorded_stops_the_turn(disk: Disk)
 
     def record(request: Request) -> Step:
         disk.fill(but=200 << 10)  # room for all but this
-        return Step(text=f"{RECORD}\n{'x' * 300_000}")
+        return Step(text=f"{RECORD}\n{long_text(60_000)}")
 
     talk, player = prepared(project, record)
 

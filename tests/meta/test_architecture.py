@@ -46,7 +46,7 @@ LIBRARY_USERS = {
     "mcp": ("agent.extensions.mcp", "agent.ui.mcp_server"),
     "acp": ("agent.ui.acp",),
     "mcp_types": ("agent.extensions.mcp", "agent.ui.mcp_server"),
-    "anyio": ("agent.extensions.mcp",),
+    "anyio": ("agent.extensions.mcp", "agent.proxy.app"),
     "git": ("agent.worktree",),
     "tree_sitter": ("agent.permissions.shell.parser",),
     "tree_sitter_bash": ("agent.permissions.shell.parser",),
