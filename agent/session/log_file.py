@@ -40,14 +40,18 @@ class LogFile:
     """The file at `path`, which is made when it is first written. A read-only one needs no lock."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        self.path = path
-        self._size = 0  # bytes that are known
         self._fd: int | None = None
         self._lock: int | None = None
+        self.path = path
+        self._size = 0  # bytes that are known
         self._torn_size: int | None = None  # bytes of the file while it ends with a part of a line
         self._refusal = READ_ONLY_REFUSAL if read_only else ("", "")
         self._last_state: FileState | None = None  # of the file after the newest line
         self._was_touched = False  # whether something else has changed it, if only in place
+
+    def __del__(self) -> None:
+        """Free the lock of a log that nobody has any more."""
+        self._release()
 
     @property
     def refusal(self) -> str:

@@ -1,6 +1,7 @@
 """The file of a log: what is written under the lock, and what stops it."""
 
 import errno
+import gc
 import os
 from pathlib import Path
 
@@ -192,3 +193,13 @@ def test_the_error_names_the_file_and_the_way_out(tmp_path: Path) -> None:
     named = locks.unwritable(tmp_path, OSError(errno.ENOSPC, "full", "/other"))
     assert "/other: full" in str(named)
     assert "CTXAGENT_STATE_DIR" in error.hint
+
+
+def test_a_log_that_nobody_has_any_more_frees_its_lock(path: Path) -> None:
+    log = opened(path)
+    log.write_line(b"one\n")
+    with pytest.raises(SessionBusy):
+        opened(path)
+    del log
+    gc.collect()
+    opened(path).close()
