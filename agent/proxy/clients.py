@@ -106,7 +106,7 @@ CLIENTS = {
 
 @dataclass(frozen=True, slots=True)
 class ClientStart:
-    """What a client is told."""
+    """The values of one start of a client."""
 
     url: str  # the proxy's address
     sessions: Path

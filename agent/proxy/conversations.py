@@ -98,7 +98,7 @@ class Conversations:
 
     @asynccontextmanager
     async def consistent(self, session: ProxySession) -> AsyncIterator[None]:
-        """Let go of a session when the block fails: the log alone says then what was recorded."""
+        """Close a session if the block fails. Its log then says what was recorded."""
         with ExitStack() as undo:
             undo.callback(self._forget, session)
             yield
@@ -230,7 +230,7 @@ class Conversations:
         return self.window or (known_limits(model) or DEFAULT_LIMITS).window
 
     def _forget(self, session: ProxySession) -> None:
-        """Let go of a session, which may be opened again."""
+        """Close a session. A later request may open it again."""
         if session in self.open:
             self.open.remove(session)
         session.host.log.close()

@@ -22,7 +22,7 @@ NO_CACHE = CacheTerms(1.0, 1.0, 0.0)
 
 
 class EngineQuestion:
-    """A request of the engine's own, in the words of no protocol."""
+    """A request that the engine makes by itself, in a form for any protocol."""
 
     def __init__(self, asked: str, texts: Sequence[str], max_tokens: int) -> None:
         """`texts` are sent alone, without the conversation; with none of them `asked` goes behind

@@ -296,7 +296,7 @@ class _Folding:
             self._is_cached = self._is_cached or bool(usage.cache_read + usage.cache_creation)
 
     def _usage_without(self, entry: Assistant, usage: Usage, unedited: int) -> Usage:
-        """Return the usage of a request that nothing was taken out of.
+        """Return the usage of the whole request.
 
         After an edit the server had the unedited prompt before in its cache, unless that has
         expired. Without one since the request before, the server says by itself how much of that

@@ -131,7 +131,12 @@ def test_resizing_with_a_question_open(place: Place) -> None:
             seen.resize(columns, rows)
             seen.still(holds)
         seen.resize(30, 10)
-        seen.still()
+
+        def shows(text: str) -> None:
+            whole(text, 3)
+            once("\n".join(seen.rows()), "[y]es")
+
+        seen.still(shows)
         seen.type("y\r")
         seen.see("As you like.")
     assert (place.project / "made").exists()
