@@ -215,6 +215,10 @@ class Seat:
         await self.until(seen)
         await self.until(lambda: bool(self.repl.screen.instant))  # type: ignore[attr-defined]
 
+    async def menu(self) -> None:
+        """Wait until a menu takes the keys (its text may be there from before)."""
+        await self.until(lambda: self.repl.screen.picker.is_open)  # type: ignore[attr-defined]
+
     async def idle(self) -> None:
         await self.until(lambda: self.repl._waiting.is_idle and not self.repl.working)
 
