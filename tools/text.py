@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
 CONTEXT_LINES = 3  # lines shown on either side of a change
 MAX_DIFF_LINES = 400
@@ -253,3 +254,12 @@ def _mostly_utf8(data: bytes) -> bool:
     text = data.decode("utf-8", "surrogateescape")
     invalid = len(_ESCAPED.findall(text))
     return invalid < len(_NOT_ASCII.findall(text)) - invalid
+
+
+def strings_in(given: Any) -> Iterator[str]:
+    """Yield the strings in arguments, also those in lists and objects."""
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, dict | list):
+        for each in given.values() if isinstance(given, dict) else given:
+            yield from strings_in(each)

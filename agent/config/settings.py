@@ -242,8 +242,8 @@ class TruncateSettings:
 
     at: Threshold = _by_preset(
         THRESHOLD_OR_OFF,
-        "The context size from which inputs of old edits that are on disk may be cut short. "
-        '"off": never.',
+        "The context size from which long inputs of old calls may be cut short; in the presets "
+        'ctx-001, anchored and ledger those of edits that are on disk. "off": never.',
     )
 
 
