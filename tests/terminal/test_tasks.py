@@ -128,6 +128,33 @@ def test_a_question_between_turns_and_leaving(tmp_path: Path) -> None:
     assert [run.status for run in runs] == ["running", "interrupted"]
 
 
+def test_a_headless_run_ends_them(tmp_path: Path) -> None:
+    """And counts what they have cost."""
+    place = Place(tmp_path)
+
+    def step(body: dict[str, Any]) -> Say:
+        if not is_parent(body):
+            return Say(tools=[("Bash", {"command": f"touch begun; {SLEEP}"})])
+        if "tool_result" not in said(body):
+            return Say(tools=begin("look"))
+        if "begun" not in said(body):
+            wait = "until test -e begun; do sleep 0.02; done"
+            return Say(tools=[("Bash", {"command": wait})])
+        return Say("Done.")
+
+    with Server(step) as server:
+        options = (*FREELY, "-p", "go", "--output-format", "json")
+        done = place.run(*options, env=place.server(server.url))
+    assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    result = json.loads(done.stdout)
+    assert result["result"] == "Done."
+    (agent,) = result["agents"]
+    assert (agent["status"], agent["calls"], agent["tool_calls"]) == ("interrupted", 1, 1)
+    assert result["calls"] == 4
+    assert running(SLEEP) == []
+
+
 def test_a_kill_loses_no_task(tmp_path: Path) -> None:
     """Eight subagents and three jobs: each is listed as it is, none runs twice, and the model is
     told once."""
