@@ -122,7 +122,8 @@ class SubagentTask:
     prompt: str  # the work in full
     type: str | None = None  # which kind of subagent
     model: str | None = None  # where it is not that of the type
-    resume: str | None = None  # id of an earlier subagent that goes on
+    resume: str | None = None  # id of an earlier subagent that goes on, or of one at work
+    background: bool = False  # whether the call answers at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +208,8 @@ class Context:
     seen: Seen = field(default_factory=Seen)
     todos: list[dict[str, str]] = field(default_factory=list)
     jobs: dict[str, Any] = field(default_factory=dict)
-    # commands that are waited for, each with a way to let it go on in the background; raises
-    # ToolError when that cannot be done
+    # commands and subagents that are waited for, each with a way to let it go on in the
+    # background; raises ToolError when that cannot be done
     foreground: set[Callable[[], None]] = field(default_factory=set)
     # takes text for people while a tool runs; set for each call
     progress: Callable[[str], None] = lambda text: None
@@ -226,8 +227,8 @@ class Context:
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
     # Tells whether a rule names a host, so that a tool may reach it where it is not public.
     reaches_private: Callable[[str, str], bool] = lambda tool, host: False
-    # running subagents by id, each with a way to interrupt it alone
-    agents: dict[str, Callable[[], object]] = field(default_factory=dict)
+    # subagents by id that work or wait for a place; `stop` interrupts one, `work` is its task
+    agents: dict[str, Any] = field(default_factory=dict)
     sandbox: Confinement | None = None
     # for commands that only look; None where nothing confines them
     looking: Confinement | None = None
