@@ -219,9 +219,8 @@ class Context:
     # The whole text of a ref (42, "#42", "SESSION#42", or a file of the session's folder), or
     # None.
     recall: Callable[[int | str], KeptText | None] = lambda ref: None
-    # The bytes of the image that a ref names, as they were before anything was made of them, or
-    # None.
-    recall_image: Callable[[int | str], bytes | None] = lambda ref: None
+    # The bytes of the images that a ref names, as they were before anything was made of them.
+    recall_images: Callable[[int | str], Sequence[bytes]] = lambda ref: ()
     # Finds words in what a scope recorded: "session", "project" or a session's id.
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
     # Tells whether a rule names a host, so that a tool may reach it where it is not public.
