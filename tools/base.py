@@ -133,6 +133,7 @@ class CommandLimits:
     # It only looks: it writes nothing, has no network, and reads only the project, its repository,
     # the session's readable folders and the system's.
     looks: bool = False
+    offline: bool = False  # it reaches no host, not even by name
     writes_repository: bool = True  # else the project's repository (.git) is read-only
     hide: Sequence[str] = ()  # not seen
     keep: Sequence[str] = ()  # read-only
