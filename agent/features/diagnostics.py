@@ -119,12 +119,7 @@ class DiagnosticsFeature(Feature):
                     keep=[*keep, *(planted.closed() if planted else ())],
                 )
             )
-            env = confined.environment(env)
-
-            def enclose_server(command: Any) -> Any:
-                return confined.enclose(command, lasting=True)
-
-            enclose = enclose_server
+            env, enclose = confined.environment(env), confined.enclose
         return LanguageServers(
             context.cwd.resolve(),
             env,
