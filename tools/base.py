@@ -134,6 +134,7 @@ class CommandLimits:
     # It only looks: it writes nothing, has no network, and reads only the project, its repository,
     # the session's readable folders and the system's.
     looks: bool = False
+    offline: bool = False  # it reaches no host, not even by name
     writes_repository: bool = True  # else the project's repository (.git) is read-only
     hide: Sequence[str] = ()  # not seen
     keep: Sequence[str] = ()  # read-only
@@ -220,9 +221,8 @@ class Context:
     # The whole text of a ref (42, "#42", "SESSION#42", or a file of the session's folder), or
     # None.
     recall: Callable[[int | str], KeptText | None] = lambda ref: None
-    # The bytes of the image that a ref names, as they were before anything was made of them, or
-    # None.
-    recall_image: Callable[[int | str], bytes | None] = lambda ref: None
+    # The bytes of the images that a ref names, as they were before anything was made of them.
+    recall_images: Callable[[int | str], Sequence[bytes]] = lambda ref: ()
     # Finds words in what a scope recorded: "session", "project" or a session's id.
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
     # Tells whether a rule names a host, so that a tool may reach it where it is not public.

@@ -278,6 +278,8 @@ def _facts(event: ToolFinished) -> str:
         parts.append(count_of(event.text.count("\n") + 1, "line"))
     elif event.name == SEARCH_TOOL and not event.is_error:
         parts.append(count_of(details.get("results", 0), "result"))
+    if errors := details.get("new_errors"):
+        parts.append(count_of(errors, "new error"))
     if details.get("backgrounded"):
         parts.append(f"goes on in the background as {details.get('job') or details.get('agent')}")
     elif details.get("interrupted") and not details.get("not_run"):
