@@ -15,7 +15,7 @@ MIN_ONE_ROW_COLUMNS = (
     100  # columns from which on an option is one row, however much there is to say of it
 )
 MIN_FACTS_COLUMNS = 60  # columns below which one fact stands beside it
-MAX_FACT_CELLS = 18  # cells of a fact
+MAX_FACT_CELLS = 20  # cells of a fact
 GAP = "  "
 
 
