@@ -44,9 +44,9 @@ soak: $(STAMP)
 	SEARCHES=2000 $(BIN)/pytest -n 2 tests/security/attacks/test_exchanged_folders.py
 
 # A small real model plays small tasks; it is installed into .real (200 MB). SESSIONS=FOLDER has
-# recorded sessions to summarise, THREADS=1 is for a busy machine, PRESET=small is for small models.
+# recorded sessions to summarise, THREADS=1 is for a busy machine, PRESET=default asks more of it.
 THREADS ?= 2
-PRESET ?= default
+PRESET ?= small
 PROTOCOL ?= chat
 REAL_OPTIONS = --threads $(THREADS) --preset $(PRESET) --protocol $(PROTOCOL)
 real: $(STAMP) .real/.installed

@@ -178,6 +178,9 @@ def test_an_unusable_answer_is_asked_for_again(project: Path) -> None:
     assert draft.cost_usd == pytest.approx(sum(costs))
     assert told(talk) == []
     assert [event.what for event in talk.seen(Waiting)][-2:] == ["writing a summary", ""]
+    first, again = (str(each.messages[-1]["content"]) for each in talk.model.requests[-2:])  # type: ignore[attr-defined]
+    assert "could not be used" not in first
+    assert "could not be used: it lacks" in again
 
 
 @pytest.mark.parametrize(

@@ -41,9 +41,10 @@ WINDOW = 8_192  # of the model
 RUN_S = 400.0  # bound of one run; on idle cores the slowest takes a quarter
 MAX_REPEATS = 6  # identical calls with identical results in a row, before the turn ends
 MAX_SUMMARY_CALLS = 2  # of the model, for one compaction
-RECORDED_TOKENS = 3_300  # of a recorded session, before its summary
-MIN_STEPS = 8  # of it, messages and replies
+RECORDED_TOKENS = 1_800  # of a recorded session, before its summary
+MIN_STEPS = 6  # of it, messages and replies
 SESSIONS = 5
+BY_MODEL = 2  # of their summaries; the others are made as the preset says
 TASKS = {
     "list": "List the files in this directory.",
     "read": "What is the content of the file version.txt?",
@@ -253,35 +254,44 @@ def play_errors(desk: Desk) -> None:
 
 
 def play_summaries(desk: Desk, folder: Path | None) -> None:
-    """Compact five sessions: the beginnings of recorded ones, or the newest that were played."""
+    """Compact five sessions: the beginnings of recorded ones, or the newest that were played.
+
+    The model is asked for the first summaries, also where the preset has the ledger write them. A
+    session that a summary would not make smaller is passed over.
+    """
     desk.reset()
-    if folder is None:
-        logs = [log for log in desk.place.logs() if log.read_text().count('"tool_result"') > 2]
-        logs = logs[-SESSIONS:]
-    else:
-        files = sorted(path for path in folder.rglob("*.gz"))
-        files = [file for file in files if _fitting(load_recording(file).steps) > MIN_STEPS]
-        logs = [_beginning(desk, file) for file in files[:SESSIONS]]
-    for number, log in enumerate(logs[:SESSIONS], 1):
+    made = 0
+    for number, log in enumerate(_sessions(desk, folder), 1):
+        asked = ("-c", "compact.summarizer=model") if made < BY_MODEL else ()
         run = desk.run(
-            f"summary {number}",
-            "compact",
-            log.parent.name,
-            "--apply",
-            "--instructions",
-            "Be brief.",
-        )
-        made = ("summary", "verify")  # purposes of calls that are not those of the recording
+            f"summary {number}", *asked, "compact", log.parent.name, "--apply",
+            "--instructions", "Be brief.",
+        )  # fmt: skip
+        purposes = ("summary", "verify")  # of calls that are not those of the recording
         run.entries = [
             entry
             for entry in _entries(log)
-            if entry["kind"] == "summary" or entry.get("purpose") in made
+            if entry["kind"] == "summary" or entry.get("purpose") in purposes
         ]
         run.wrong += _summary_faults(run.entries)
         for entry in run.entries:
             if entry["kind"] == "summary":
-                asked, before, after = (_probes(entry, c) for c in ("asked", "before", "after"))
-                run.status = f"{before} of {asked} probes answered, {after} after repair"
+                made += 1
+                wanted, before, after = (_probes(entry, c) for c in ("asked", "before", "after"))
+                run.status = f"{before} of {wanted} probes answered, {after} after repair"
+        if made == SESSIONS:
+            return
+
+
+def _sessions(desk: Desk, folder: Path | None) -> Iterator[Path]:
+    """Yield the logs of sessions to compact."""
+    if folder is None:
+        logs = [log for log in desk.place.logs() if log.read_text().count('"tool_result"') > 2]
+        yield from reversed(logs)
+        return
+    for file in sorted(folder.rglob("*.gz")):
+        if _fitting(load_recording(file).steps) > MIN_STEPS:
+            yield _beginning(desk, file)
 
 
 def _beginning(desk: Desk, file: Path) -> Path:
@@ -366,7 +376,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="real", description="Play tasks with a real small model.")
     parser.add_argument("--sessions", type=Path, help="a folder with recorded sessions (*.gz)")
     parser.add_argument("--threads", type=int, default=2, help="of the server")
-    parser.add_argument("--preset", default="default")
+    parser.add_argument("--preset", default="small")
     parser.add_argument("--protocol", choices=PROTOCOLS, default="chat")
     given, began = parser.parse_args(), time.monotonic()
     with (

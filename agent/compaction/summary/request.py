@@ -33,6 +33,10 @@ PINNED_HEADING = "\n\n## Pinned"  # begins what the user pinned, at the end of a
 QUESTION_START = "The context of this session is about to be compressed."  # see prompts/summary.md
 MAX_SHARE_AFTER = 0.50  # of the window: what the context may fill after a summary
 MAX_SHARE_OF_BEFORE = 0.50  # S3: of the context before, that a summary nobody asked for may leave
+_AGAIN = (
+    "\n\nYour last answer to this could not be used: {problem}. Answer anew, with every section, "
+    "in {cap:,} tokens at most."
+)
 SUMMARY_SHARE = 0.05  # of the window: what a summary may have, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
 MAX_SUMMARY_CAP_TOKENS = 8_000
@@ -170,11 +174,16 @@ def tokens_after_summary(view: View, cut: Cut, summary: int) -> int:
 
 
 def summary_question(
-    window: Window, instructions: str = "", failures: str = "", *, is_merged: bool = True
+    window: Window,
+    instructions: str = "",
+    failures: str = "",
+    *,
+    is_merged: bool = True,
+    problem: str = "",
 ) -> str:
     """Return what the model is asked. `instructions` are the user's, for this summary alone;
     `failures` lists what counts as failing; `is_merged` says whether the answer will be merged with
-    the record before it."""
+    the record before it; `problem` is why its answer to the same question could not be used."""
     text = prompt_text("summary").strip().replace("{cap}", f"{max_summary_tokens(window):,}")
     for part, (merged, alone) in _SCOPE.items():
         text = text.replace(part, merged if is_merged else alone)
@@ -182,6 +191,8 @@ def summary_question(
         text += f"\n\n{failures}"
     if instructions.strip():
         text += f"\n\nThe user adds, for this record only: {instructions.strip()}"
+    if problem:
+        text += _AGAIN.format(problem=problem, cap=max_summary_tokens(window))
     return text
 
 

@@ -1,9 +1,9 @@
 """Get a summary document written: by the model, or from the ledger when that fails.
 
 The model is asked with the session's own prefix, or in chunks where that no longer fits. Its answer
-is checked, asked for once more if it falls short, and merged with the summary before it. Facts are
-put right from the ledger when the summary is applied. Where the policy says so, the API is first
-asked for a summary of its own (`block`). Cancelling changes nothing.
+is checked, asked for once more with what was wrong if it falls short, and merged with the summary
+before it. Facts are put right from the ledger when the summary is applied. Where the policy says
+so, the API is first asked for a summary of its own (`block`). Cancelling changes nothing.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class SummaryWriter:
                 ledger = self.host.ledger
                 failures = ledger.unresolved()
                 try:
-                    replies = await self._ask(cut, instructions, window, emit)
+                    replies = await self._ask(cut, instructions, problem, window, emit)
                 except ModelError as error:
                     problem = error.message
                     break
@@ -198,11 +198,15 @@ class SummaryWriter:
         document = document_from_ledger(self.host.ledger, previous)
         return SummaryDraft(document, 0.0, "ledger", render(document))
 
-    async def _ask(self, cut: Cut, instructions: str, window: Window, emit: Emit) -> list[Reply]:
-        """Return the model's answer, or its answers about chunks up to one that is not usable."""
+    async def _ask(
+        self, cut: Cut, instructions: str, problem: str, window: Window, emit: Emit
+    ) -> list[Reply]:
+        """Return the model's answer, or its answers about chunks up to one that is not usable.
+        `problem` is what was wrong with its answer before."""
         host = self.host
         failures = open_failures_text(host.ledger.unresolved())
-        question = summary_question(window, host.redact(instructions), failures)
+        asked = host.redact(instructions)
+        question = summary_question(window, asked, failures, problem=problem)
         view, model, effort = host.view, host.model_id, host.effort
         # Another model cannot take this one's thinking, so it is asked in chunks.
         is_own_model = self.policy.model in (None, model)
