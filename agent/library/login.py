@@ -91,8 +91,9 @@ class Logins:
         finally:
             await client.close()
 
-    def keep(self, provider: Provider, key: str) -> str:
-        """Keep a key and use it from now on; return where it is kept. Raises RecordError."""
+    def keep(self, provider: Provider, key: str) -> Path | None:
+        """Keep a key and use it from now on; return the file that has it, None for the keyring.
+        Raises RecordError."""
         name = provider.keys[0]
         where = self.store.keep(name, key)
         self.environ[name] = key

@@ -45,12 +45,12 @@ class KeyStore:
             if name not in environ and (found := value or self._keyring("lookup", name)):
                 environ[name] = found
 
-    def keep(self, name: str, value: str) -> str:
-        """Keep a key, and return where. Raises RecordError."""
+    def keep(self, name: str, value: str) -> Path | None:
+        """Keep a key, and return the file that has it, None for the keyring. Raises RecordError."""
         self._keyring("store", name, value)
         is_in_keyring = self._keyring("lookup", name) == value
         self._write({**(self._read() or {}), name: None if is_in_keyring else value})
-        return "in the keyring of the system" if is_in_keyring else f"in {self.path}, for you alone"
+        return None if is_in_keyring else self.path
 
     def forget(self, name: str) -> bool:
         """Remove a kept key; return whether there was one. Raises RecordError."""

@@ -47,7 +47,7 @@ def test_what_a_key_is_enough_for(logins: Logins) -> None:
 def test_a_key_is_used_at_once_and_kept_until_it_is_forgotten(logins: Logins) -> None:
     openai = providers()["openai"]
     assert not logins.has_kept(openai)
-    assert "keys.json" in logins.keep(openai, "test-key-1")
+    assert logins.keep(openai, "test-key-1") == logins.store.path
     assert logins.environ["OPENAI_API_KEY"] == "test-key-1"
     assert logins.has_kept(openai)
     environ: dict[str, str] = {}

@@ -150,7 +150,7 @@ def test_a_kept_key_that_is_refused_later_is_asked_for_again(place: Place) -> No
         with begun(place, env) as terminal:
             terminal.see("sonnet-5-5")
             terminal.type("hello\r")
-            terminal.see("the key for anthropic")
+            terminal.see("the anthropic key")
             terminal.type(f"{KEY}\r")
             terminal.see("the key is accepted")
             terminal.type("again\r")
@@ -169,7 +169,7 @@ def test_the_key_is_not_echoed_in_plain_lines(place: Place) -> None:
         with begun(place, env, "--plain") as terminal:
             terminal.see("No key for the model")
             terminal.type("/login anthropic\r")
-            terminal.see("the key for anthropic")
+            terminal.see("the anthropic key")
             terminal.type(f"{KEY}\r")
             terminal.see("the key is accepted")
             assert KEY not in terminal.raw.decode()

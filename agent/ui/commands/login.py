@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from ...errors import CtxagentError, KeyRefused, ModelError, UsageError
 from ..menu import Menu, Option
 from ..question import BACK, ChoiceRow
+from ..status import short_path
 from . import completions
 from .command_context import CommandContext
 from .models import PRICES
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from ...models.overview import ProviderState, ServedModel
     from ...models.providers import Provider
 
-OWN_TASK = "t"  # of FIRST_TASKS, with words of the user's own
+OWN_TASK = "w"  # of FIRST_TASKS, with words of the user's own
 FIRST_TASKS = (
     ChoiceRow("1", "explain this project to me"),
     ChoiceRow("2", "write an AGENTS.md that tells you how to work here (/init)"),
-    ChoiceRow(OWN_TASK, "[t]ype a task of my own"),
+    ChoiceRow(OWN_TASK, "[w]rite a task of my own"),
 )
 SKIPPED = "no key yet: /login asks again, and `ctxagent demo` needs none"
 
@@ -125,7 +126,7 @@ async def _give_key(
     while True:
         key = ""
         if asks:
-            lines = [problem, f"{step}the key for {provider.name} (it is not shown)"]
+            lines = [problem, f"{step}the {provider.name} key (hidden)"]
             key = (await repl.questions.secret("\n".join(filter(None, lines)))).strip()
             if key == BACK:
                 return False
@@ -135,7 +136,7 @@ async def _give_key(
             model = await _tried_model(repl, logins, provider, key, step)
             if not model:
                 return False
-            where = await asyncio.to_thread(logins.keep, provider, key) if key else ""
+            file = await asyncio.to_thread(logins.keep, provider, key) if key else None
         except CtxagentError as error:
             asks = asks or isinstance(error, KeyRefused)
             if not asks:
@@ -144,7 +145,8 @@ async def _give_key(
             continue
         finally:
             repl.doing("")
-        if where:
+        if key:
+            where = f"in {short_path(file)}" if file else "in the system's keyring"
             repl.say(f"the key is accepted, and kept {where}")
         repl.conversation.set_model(model)
         if repl.services.rules and model != logins.chosen_model:

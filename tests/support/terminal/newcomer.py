@@ -18,13 +18,15 @@ TASK = "half() is wrong. Mend it and commit."
 
 
 def newcomer(it: "Stage", take: "Take", columns: int, rows: int) -> None:
+    from .scenes import used
+
     edit = {"path": "prices.py", "old_string": "price - 0.5", "new_string": "price / 2"}
     steps = [
         Say("walrus"),
-        Say(tools=[("Read", {"path": "prices.py"})]),
-        Say("It takes off fifty cents.", tools=[("Edit", edit)]),
-        Say(tools=[("Bash", {"command": COMMIT})]),
-        Say("`half` divides now, and that is committed."),
+        Say(tools=[("Read", {"path": "prices.py"})], usage=used(9_310, 61, 9_310)),
+        Say("It takes off fifty cents.", tools=[("Edit", edit)], usage=used(9_520, 118)),
+        Say(tools=[("Bash", {"command": COMMIT})], usage=used(9_760, 84)),
+        Say("`half` divides now, and that is committed.", usage=used(9_990, 22)),
     ]
     number = 0
 
@@ -44,7 +46,7 @@ def newcomer(it: "Stage", take: "Take", columns: int, rows: int) -> None:
         terminal.type("\r")
         terminal.keys("1. explain")
         shoot(terminal)
-        terminal.type("t")
+        terminal.type("w")
         terminal.see(lambda text: "Step 3" not in text.rpartition("answers from now on")[2])
         terminal.type(f"{TASK}\r")
         terminal.keys()
@@ -59,10 +61,8 @@ def newcomer(it: "Stage", take: "Take", columns: int, rows: int) -> None:
 
 
 @contextmanager
-def _first_start(
-    it: "Stage", steps: list[Say], columns: int, rows: int
-) -> "Iterator[Filmed]":
-    """The command at its first start, without a key, where the default provider is a server here."""
+def _first_start(it: "Stage", steps: list[Say], columns: int, rows: int) -> "Iterator[Filmed]":
+    """The command at its first start without a key, where the default provider is a server here."""
     from .scenes import NO_SANDBOX, Filmed
 
     folder = it.place.root / "home" / ".config" / "ctxagent"
@@ -73,6 +73,7 @@ def _first_start(
         )
         more: dict[str, Any] = {"columns": columns, "rows": rows}
         env = it.place.environ({"TIKTOKEN_CACHE_DIR": ""})
+        del env["CTXAGENT_STATE_DIR"]  # the screen says where the key is
         theme = ("-c", "ui.theme=dark")
         terminal = Filmed(*theme, *NO_SANDBOX, cwd=it.cwd, env=env, **more)
         try:
