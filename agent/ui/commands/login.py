@@ -60,7 +60,8 @@ async def _logout(repl: CommandContext, argument: str) -> None:
     from ...models.providers import providers
 
     if (provider := providers().get(argument)) is None:
-        raise UsageError(f"{argument!r} is no provider", hint="/login lists them.")
+        what = f"{argument!r} is no provider" if argument else "/logout needs a provider"
+        raise UsageError(what, hint="/logout PROVIDER forgets its key; /login lists them.")
     logins = repl.services.logins
     if logins is not None and await asyncio.to_thread(logins.forget, provider):
         repl.say(f"the key of {argument} is forgotten")
