@@ -42,7 +42,9 @@ def option_row(
     style = "class:chosen" if chosen else ""
     width = space.columns - 2
     facts: StyleAndTextTuples = []
-    sizes = columns[:1] if space.columns < MIN_FACTS_COLUMNS else columns
+    # On a narrow terminal the room beside a short fact is for the title.
+    narrow = space.columns < MIN_FACTS_COLUMNS
+    sizes = [*map(get_cwidth, option.facts[:1])] if narrow else columns
     for fact, size in zip(option.facts, sizes, strict=False):
         if size:
             text = GAP + _padded(fact, min(size, MAX_FACT_CELLS), None)
