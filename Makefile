@@ -79,6 +79,7 @@ container-check: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.install.container $(if $(ENGINE),--engine $(ENGINE))
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo "Installing ctxagent and what it needs into $(VENV), once; this takes a minute or two."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .assembly import SessionParts, assemble
+from .assembly import SessionParts, assemble, check_budget, other_model
 from .compaction.policy import policy_of
 from .context import tokens
 from .events import Ask, Emit, Notice, SessionOpened
@@ -21,7 +21,7 @@ from .loop.budget import BudgetMeter
 from .loop.open_log import open_log, warnings_on_resume
 from .loop.resume import OpenedLog, create_session, resume_session
 from .models.base import Model
-from .models.catalog import check_price, model_of_family
+from .models.catalog import model_of_family
 from .models.factory import unencrypted_warnings, with_model
 from .models.providers import canonical_id
 from .permissions.approval import Approval
@@ -40,7 +40,7 @@ def open_agent(
     """
     tokens.use_vocabulary()
     model = launch.model or model_of(launch, launch.settings)
-    _check_price(launch, model)
+    check_budget(launch, model)
     opened = open_log(Project(launch.state, launch.cwd), choice)
     log, state = opened.log, opened.state
     with log.closed_on_error():
@@ -158,19 +158,13 @@ def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, bef
     wanted = canonical_id(model_of_family(spec.model or before or own, own))
     if wanted == parent.model.id:
         return parent.model.client
-    chosen = replace(with_model(launch.settings.model, wanted), context_window=None)
-    model = model_of(launch, replace(launch.settings, model=chosen))
-    _check_price(launch, model)
-    return model
-
-
-def _check_price(launch: LaunchOptions, model: Model) -> None:
-    if launch.budget.dollars is not None:
-        check_price(model.id)
+    return other_model(launch, wanted)
 
 
 def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:
     """Continue with another model. Raises UsageError for a script that cannot be read."""
     settings = replace(launch.settings, model=with_model(launch.settings.model, id))
-    agent.model.change(model_of(launch, settings))
+    own = model_of(launch, settings)
+    agent.model.roles.choose(own, planning=agent.approval.mode == "plan")
+    agent.model.change(own)
     agent.handle.record_model()

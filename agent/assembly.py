@@ -1,7 +1,7 @@
 """Assemble one conversation: its record, model, tools and features become an `AgentState`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,11 @@ from ..tools.todo import TodoTool
 from ..tools.web_fetch import WebFetchTool
 from ..tools.write import WriteTool
 from .compaction.policy import policy_of
+from .config.keys import SCRIPTED
 from .events import Ask, Emit
 from .features import FeatureSources, built_in_features
 from .features.environment import Surroundings
-from .features.from_outside import add_extensions, without_clashes
+from .features.from_outside import add_extensions, model_of, without_clashes
 from .features.skills import SkillSource
 from .features.subagent_types import AgentType
 from .features.subagents import SubagentSpec
@@ -32,6 +33,7 @@ from .loop.budget import BudgetMeter
 from .loop.compaction_host import attach_engine
 from .loop.features import Features
 from .loop.file_changes import ChangeTracker
+from .loop.model_roles import ModelRoles
 from .loop.model_session import ModelSession
 from .loop.open_log import fork_origin
 from .loop.opening import SessionOpening
@@ -41,6 +43,8 @@ from .loop.session_handle import SessionHandle
 from .loop.session_record import SessionRecord
 from .loop.tool_calls import ToolRunner
 from .models.base import Model
+from .models.catalog import check_price
+from .models.factory import with_model
 from .permissions.approval import Approval
 from .security.planted import PlantedWatch
 from .security.redaction import Redaction, redaction_for
@@ -174,7 +178,7 @@ def _handle(
     chosen, log, state = launch.settings.model, record.log, parts.opened.state
     wait = WATCHED_OVERLOAD_WAIT_S if ask is not None else OVERLOAD_WAIT_S
     model = ModelSession(
-        parts.model,
+        _roles(launch, parts),
         record,
         parts.budget_meter,
         emit,
@@ -199,6 +203,32 @@ def _handle(
         extension_settings=launch.settings.extensions,
         budget_meter=parts.budget_meter,
     )
+
+
+def _roles(launch: LaunchOptions, parts: SessionParts) -> ModelRoles:
+    """Return the models of a conversation. A scripted one, and that of a program, are alone."""
+    chosen = launch.settings.model
+    if launch.model is not None:
+        return ModelRoles(parts.model)
+    named = "" if parts.parent else chosen.plan or "", chosen.fallback or ""
+    plan, fallback = (id * (id.startswith(SCRIPTED) or not launch.is_scripted) for id in named)
+    makes = not launch.is_scripted or plan or fallback
+    return ModelRoles(parts.model, partial(other_model, launch) if makes else None, plan, fallback)
+
+
+def other_model(launch: LaunchOptions, id: str) -> Model:
+    """Return another model than that of the settings, with the window that is its own. Raises
+    UsageError for a script that cannot be read, and for a budget that cannot be kept."""
+    chosen = replace(with_model(launch.settings.model, id), context_window=None)
+    model = model_of(launch, replace(launch.settings, model=chosen))
+    check_budget(launch, model)
+    return model
+
+
+def check_budget(launch: LaunchOptions, model: Model) -> None:
+    """Raise UsageError if a budget in dollars cannot be kept with a model."""
+    if launch.budget.dollars is not None:
+        check_price(model.id)
 
 
 def base_tools(*, brief: bool = False) -> list[Tool[Any]]:

@@ -148,7 +148,15 @@ class PromptTooLong(RequestRejected):
 
 
 class ModelUnavailable(ModelError):
-    pass
+    """`is_overload`: the server has too much to do (529, 503, 429), which passes; `reason` is what
+    the last attempt failed of."""
+
+    def __init__(
+        self, message: str, *, reason: str = "", is_overload: bool = False, **more: Any
+    ) -> None:
+        super().__init__(message, **more)
+        self.reason = reason or message
+        self.is_overload = is_overload
 
 
 class ScriptExhausted(ModelError):

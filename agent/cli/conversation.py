@@ -13,6 +13,7 @@ from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
 from ..library.command_files import command_files_of
 from ..library.launching import check_key, warm
+from ..library.login import Logins
 from ..library.mcp_servers import RunServers
 from ..permissions.rule_files import RuleFiles
 from ..session.store import all_logs
@@ -77,6 +78,7 @@ def conversation_place(
         listed_models=lambda: _listed_models(launch),
         providers=lambda: _providers(launch),
         set_model=set_model,
+        logins=Logins(launch, os.environ),
         rules=rules,
         wait=options["wait"],
         choice=choice_of(options),
@@ -128,20 +130,20 @@ async def _reload_extensions(
     return await reload_extensions(launch, agent)
 
 
-def _models() -> list[tuple[str, str, str]]:
-    """Return the models of the table, each with its window and its prices."""
+def _models() -> list[tuple[str, str, str, str]]:
+    """Return the models of the table, each with prices, window and provider."""
     from ..models.catalog import known_models
-    from ..models.overview import facts_of
+    from ..models.overview import described
 
-    return [(id, *facts_of(row.limits, row.price)) for id, row in known_models().items()]
+    return [described(id, row.limits, row.price) for id, row in known_models().items()]
 
 
-def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str]]:
+def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str, str]]:
     """Return what the other providers list that can be used."""
-    from ..models.overview import facts_of, models_of_others
+    from ..models.overview import described, models_of_others
 
     found = asyncio.run(models_of_others(launch.settings, launch.environ, launch.state))
-    return [(each.id, *facts_of(each.limits, each.price)) for each in found]
+    return [described(*each) for each in found]
 
 
 def _providers(launch: LaunchOptions) -> list[tuple[str, str, str]]:

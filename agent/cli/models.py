@@ -82,6 +82,7 @@ def _say_models(found: "Sequence[ServedModel]", *, as_json: bool) -> None:
                 "window": each.limits.window if each.limits else None,
                 "input_price": each.price.input if each.price else None,
                 "output_price": each.price.output if each.price else None,
+                "cached_price": each.price.cache_read if each.price else None,
             }
             for each in found
         ]
@@ -89,5 +90,6 @@ def _say_models(found: "Sequence[ServedModel]", *, as_json: bool) -> None:
         return
     width = max(len(each.id) for each in found)
     for each in found:
-        window, prices = facts_of(each.limits, each.price)
-        say(clean(f"{each.id:<{width}}  {window:>16}  {prices}").rstrip())
+        prices, window = facts_of(each.limits, each.price)
+        say(clean(f"{each.id:<{width}}  {window:>5}  {prices}").rstrip())
+    say("\nPrices are dollars per million tokens: in/out/cached.", err=True)

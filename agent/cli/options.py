@@ -311,8 +311,14 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
 
 
 def load(options: dict[str, Any]) -> "LoadedSettings":
-    """Load all settings. Raises ConfigError."""
-    return load_settings(cwd_of(options), os.environ, setting_flags(options), safe=options["safe"])
+    """Load all settings, and the keys that `/login` kept. Raises ConfigError."""
+    from ..config.places import state_dir
+    from ..library.login import add_kept_keys
+
+    flags = setting_flags(options)
+    loaded = load_settings(cwd_of(options), os.environ, flags, safe=options["safe"])
+    add_kept_keys(os.environ, state_dir(loaded.settings, os.environ))
+    return loaded
 
 
 def setting_flags(options: dict[str, Any]) -> list[str]:

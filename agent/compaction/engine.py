@@ -250,7 +250,7 @@ class CompactionEngine:
         request = exam.exam_request(
             summary.whole_text,
             probes,
-            model=self.policy.model or self.host.model_id,
+            model=self.policy.examiner or self.policy.model or self.host.model_id,
             effort=self.host.effort,
             max_tokens=2 * max_summary_tokens(window),
         )

@@ -56,7 +56,8 @@ class Policy:
     keep_share: float = 0.15
     keep_messages: int = 5
     summarizer: Summarizer = "model"
-    model: str | None = None
+    model: str | None = None  # None: the one that answers
+    examiner: str | None = None  # that is asked the probes of a summary; None: `model`
     checkpoint_at: PolicyThreshold = 0.85
     checkpoint_always: bool = False  # before every summary
     fresh_at: PolicyThreshold = None  # takes a checkpoint and recommends a fresh session
@@ -179,14 +180,15 @@ def summary_due_at(policy: Policy, window: Window) -> int | None:
 
 def policy_of(settings: Settings) -> Policy:
     """Return the policy of the chosen preset, with the numbers that the settings give."""
-    compact, clearing = settings.compact, settings.microcompact
+    compact, clearing, small = settings.compact, settings.microcompact, settings.model.small
     chosen: dict[str, Any] = {
         "mode": compact.mode,
         "summarize_at": compact.at,
         "prepare_at": compact.prepare_at,
         "keep_tokens": compact.keep_tokens,
         "keep_messages": compact.keep_messages,
-        "model": compact.model,
+        "model": small if compact.model == "small" else compact.model,
+        "examiner": small,
         "summarizer": compact.summarizer,
         "demote_above": settings.demote.above,
         "preview_chars": settings.demote.preview_chars,

@@ -130,6 +130,24 @@ class ModelSettings:
         "The model that answers: a name, or provider/name.",
         loosens=loosens_if_elsewhere,
     )
+    small: str | None = _setting(
+        None,
+        or_none("auto", MODEL_ID),
+        'The model for small work: the check of a summary. "auto": the one that summarises.',
+        loosens=loosens_if_elsewhere,
+    )
+    fallback: str | None = _setting(
+        None,
+        or_none("off", MODEL_ID),
+        'The model that answers while another one is overloaded (529, 503, 429). "off": none.',
+        loosens=loosens_if_elsewhere,
+    )
+    plan: str | None = _setting(
+        None,
+        or_none("auto", MODEL_ID),
+        'The model that answers in plan mode. "auto": the one that answers.',
+        loosens=loosens_if_elsewhere,
+    )
     context_window: int | None = _setting(
         None, TOKENS_OR_AUTO, 'The context window of the model. "auto": what is known of the model.'
     )
@@ -198,7 +216,7 @@ class CompactSettings:
     model: str | None = _setting(
         None,
         or_none("auto", MODEL_ID),
-        'The model that summarises. "auto": the one that answers.',
+        'The model that summarises. "auto": the one that answers, "small": model.small.',
         loosens=loosens_if_elsewhere,
     )
     summarizer: Summarizer | Preset = _by_preset(

@@ -72,6 +72,7 @@ class Request:
     compaction: str | None = None
     # Seconds for which an overloaded server is asked again; None counts attempts, as for any fault.
     overload_wait: float | None = None
+    fallback_after: float | None = None  # the same, until another model is asked; also by 429
 
 
 @dataclass(slots=True)

@@ -96,7 +96,7 @@ class AgentState:
         try:
             await self.leave()
         finally:
-            await self.model.client.close()
+            await self.model.roles.close()
 
     async def leave(self) -> None:
         """Close all but the model, which another conversation uses."""

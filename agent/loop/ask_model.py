@@ -2,7 +2,7 @@
 
 from ..context.request import build_request
 from ..context.window import learn_from_refusal
-from ..errors import LimitReached, PromptTooLong, RequestRejected
+from ..errors import LimitReached, ModelUnavailable, PromptTooLong, RequestRejected
 from ..events import CallStarted, Notice
 from ..models.base import Reply
 from .agent import AgentState
@@ -12,18 +12,23 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
     """Make the context small enough and ask the model for one reply.
 
     If the server refuses images, the engine removes them. If it refuses the prompt as too long, the
-    engine makes it smaller, once. Then the model is asked again.
+    engine makes it smaller, once. Then the model is asked again. If it stays overloaded, the
+    fallback is asked.
     """
-    await agent.model.window()
-    try:
-        await agent.engine.before_call(turn_start=turn_start)
-    except LimitReached:
-        if agent.model.learned_window.forget() is None:
-            raise  # otherwise only the server can say whether that size was true
+    _let_due_model_answer(agent)
+    await _fit_window(agent, turn_start=turn_start)
     first_size = 0  # tokens of the request that was refused as too long
     while True:
         try:
             return await _send_request(agent)
+        except ModelUnavailable as error:
+            takes_over, told = agent.model.roles.take_over(agent.model.id, error)
+            if not takes_over:
+                raise
+            if told:
+                agent.emit(Notice("warning", told))
+            _let_due_model_answer(agent)
+            await _fit_window(agent, turn_start=False)
         except RequestRejected as error:
             if agent.engine.drop_refused_images(error):
                 if agent.model.takes_images():
@@ -37,6 +42,24 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
                 raise _too_long_again(agent, error, first_size) from error
             first_size = agent.model.current_window().tokens
             await _make_smaller(agent, error)
+
+
+def _let_due_model_answer(agent: AgentState) -> None:
+    """Change to the model whose turn it is, and record that. Raises RecordError and UsageError."""
+    due = agent.model.roles.due(agent.approval.mode)
+    if agent.model.client is not due:
+        agent.model.change(due)
+        agent.handle.record_model()
+
+
+async def _fit_window(agent: AgentState, *, turn_start: bool) -> None:
+    """Make the context small enough for the model that answers."""
+    await agent.model.window()
+    try:
+        await agent.engine.before_call(turn_start=turn_start)
+    except LimitReached:
+        if agent.model.learned_window.forget() is None:
+            raise  # otherwise only the server can say whether that size was true
 
 
 async def _send_request(agent: AgentState) -> Reply:

@@ -15,6 +15,7 @@ from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits
 from .budget import BudgetMeter
 from .model_call import BROKEN_ATTEMPT, PartialReply, reply_entry
+from .model_roles import ModelRoles
 from .repeated_text import RepeatedReply
 from .session_record import SessionRecord
 
@@ -26,7 +27,7 @@ DEFAULT_REPLY_TOKENS = 32_000  # requested where no setting gives a number
 class ModelSession:
     """A conversation's use of its model. Replies are recorded and paid from the budget."""
 
-    client: Model
+    roles: ModelRoles
     session: SessionRecord
     budget_meter: BudgetMeter
     emit: Emit
@@ -36,11 +37,15 @@ class ModelSession:
     images_setting: ImagesMode = "auto"  # whether the model takes images
     # removes secrets from a reply
     clean_reply: Callable[[ReplyStream], ReplyStream] = lambda stream: stream
+    client: Model = field(init=False)  # that answers now
     limits: Limits | None = None  # None until the model was asked
     learned_window: LearnedWindow = field(default_factory=LearnedWindow)
     token_correction: float = 1.0  # the server's token count divided by our estimate
     # When this process last called each model for this conversation, in Unix time.
     last_calls: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.client = self.roles.own
 
     @property
     def id(self) -> str:
@@ -101,14 +106,17 @@ class ModelSession:
         repeats = repeats or RepeatedReply().add
         if purpose == "turn":
             self.last_calls[self.id] = time.time()
-            request = replace(request, overload_wait=self.overload_wait)
-        client, ratio = self.client, self.session.view.ratio  # both may change meanwhile
+            after = self.roles.fallback_after(self.id)
+            request = replace(request, overload_wait=self.overload_wait, fallback_after=after)
+        # Both may change meanwhile.
+        client, ratio = self.roles.client(request.model, self.client), self.session.view.ratio
         took_images, partial = client.abilities.images, PartialReply(client.id, ratio)
         try:
             async with aclosing(self.clean_reply(client.stream(request))) as stream:
                 async for delta in stream:
                     if isinstance(delta, Reply):
                         self._keep(delta, request, purpose)
+                        self.roles.answered(client.id)
                         return delta
                     partial.add(delta)
                     if isinstance(delta, Retrying):

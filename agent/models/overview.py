@@ -13,7 +13,15 @@ from .catalog import Limits, known_model
 from .factory import PROTOCOLS, make_model, with_model
 from .local_servers import LocalServer, find_local_servers
 from .price_data import Price
-from .providers import DEFAULT_PROVIDER, LOCAL, Provider, canonical_id, endpoint_of, providers
+from .providers import (
+    DEFAULT_PROVIDER,
+    LOCAL,
+    Provider,
+    canonical_id,
+    endpoint_of,
+    providers,
+    served,
+)
 from .server_limits import rows_of, told_limits
 
 if TYPE_CHECKING:
@@ -109,12 +117,19 @@ def _model(provider: Provider, row: Mapping[str, object]) -> ServedModel:
 
 
 def facts_of(limits: Limits | None, price: Price | None) -> tuple[str, str]:
-    """Return a window and prices in words, "" for what is not known."""
-    window = f"{limits.window:,} tokens" if limits else ""
+    """Return the prices in dollars per million tokens (in/out/cached) and the window, short enough
+    for a narrow terminal; "" for what is not known."""
+    size = limits.window if limits else 0
+    window = f"{size / 1_000_000:.2g}M" if size > 999_499 else f"{size / 1_000:.0f}k" * bool(size)
     if price is None:
-        return window, ""
-    free = not (price.input or price.output)
-    return window, ("free" if free else f"${price.input:g} in, ${price.output:g} out per million")
+        return "", window
+    prices = (f"{each:.3g}" for each in (price.input, price.output, price.cache_read))
+    return ("$" + "/".join(prices) if price.input or price.output else "free"), window
+
+
+def described(id: str, limits: Limits | None, price: Price | None) -> tuple[str, str, str, str]:
+    """Return a model's ID, prices, window and provider as a list shows them."""
+    return id, *facts_of(limits, price), served(id).provider.name
 
 
 async def models_of_others(

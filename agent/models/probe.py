@@ -18,9 +18,12 @@ from ..session.entries import Block
 from .base import Reply, ServerAnswer
 from .catalog import known_model
 from .gaps import IMAGES
+from .http_client import Timeouts
+from .retry import RetryPolicy
 from .server_model import MAX_WHY_CHARS, ServerModel
 
 MAX_REPLY_TOKENS = 512
+TRIAL_TIMEOUT_S = 60.0  # for a reply to begin; a local server may load the model first
 _TOOL = {
     "name": "ping",
     "description": "Answers with a word.",
@@ -96,6 +99,15 @@ async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
     yield ServerAnswer(
         "window", window if known else f"{window}: set model.context_window", note=not known
     )
+
+
+async def try_model(model: ServerModel) -> None:
+    """Send one tiny request, once. Raises ModelError."""
+    model.retry = RetryPolicy(attempts=1)
+    model.timeouts = Timeouts(first_byte=TRIAL_TIMEOUT_S)
+    async with aclosing(model.stream(_request(model, _probes()[0]))) as stream:
+        async for _ in stream:
+            pass
 
 
 def _probes() -> list[_Probe]:

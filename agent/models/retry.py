@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from time import monotonic, time
+from typing import Any
 
 from ..errors import ModelUnavailable
 from ..events import Retrying
@@ -54,6 +55,7 @@ class RetryPlan:
     overlong: int = 0  # how often the server asked for too long a wait
     overloads: int = 0  # attempts that only their time limits
     overloaded_since: float | None = None
+    fallback_after: float | None = None  # `overload_wait`, also of a rate limit, with a fallback
 
     @property
     def tried(self) -> int:
@@ -64,8 +66,11 @@ class RetryPlan:
         """Return when to try again after a fault. Raises ModelUnavailable when the time for an
         overload is up, the attempts are used up, or the server has asked twice for too long a wait:
         such a limit is not waited out. An attempt that `has_output` counts in any case."""
-        if fault.overloaded and not has_output and self.overload_wait is not None:
-            return self._after_overload(fault, self.overload_wait)
+        limit = self.overload_wait if fault.overloaded else None
+        if self.fallback_after is not None and _is_overload(fault):
+            limit = min(self.fallback_after, self.overload_wait or self.fallback_after)
+        if limit is not None and not has_output:
+            return self._after_overload(fault, limit)
         self.failed += 1
         asked, policy = fault.wait or 0.0, self.policy
         self.overlong += asked > policy.longest_requested_wait
@@ -89,8 +94,7 @@ class RetryPlan:
                 f"{fault.reason} (tried {_times(self.overloads)} in {tried:.0f} s)",
                 hint="Nothing recorded is lost: try again later. A larger model.overload_wait "
                 f"tries longer than {limit:g} s, such as -c model.overload_wait=3600.",
-                status=fault.status,
-                request_id=fault.request_id,
+                **_about(fault),
             )
         backoff = self._backoff(self.overloads, self.policy.longest_overload_wait)
         seconds = min(max(fault.wait or 0.0, backoff), left)
@@ -111,9 +115,20 @@ class RetryPlan:
             message = f"{fault.reason} (tried {_times(self.tried)})"
             hint = "Nothing recorded is lost: try again later"
             hint += "." if fault.overloaded else f", or check the network and {self.address}."
-        return ModelUnavailable(
-            message, hint=hint, status=fault.status, request_id=fault.request_id
-        )
+        return ModelUnavailable(message, hint=hint, **_about(fault))
+
+
+def _is_overload(fault: Fault) -> bool:
+    return fault.overloaded or fault.status == RATE_LIMITED
+
+
+def _about(fault: Fault) -> dict[str, Any]:
+    return {
+        "reason": fault.reason,
+        "is_overload": _is_overload(fault),
+        "status": fault.status,
+        "request_id": fault.request_id,
+    }
 
 
 def _times(count: int) -> str:

@@ -139,6 +139,7 @@ class ServerModel:
         Raises NoCredentials and RequestRejected (PromptTooLong) at once, ModelUnavailable when the
         attempts are used up."""
         plan = RetryPlan(self.retry, self.access.hints.address, request.overload_wait)
+        plan.fallback_after = request.fallback_after
         while True:
             has_output = False
             if (told := self._shared_wait.left()) > 0:

@@ -52,7 +52,7 @@ class RuleFiles:
         data = _read(path)
         if where == "project" and data is not None:
             self._check_trust(path, data)
-        changed = _with_permissions(path, data or b"", lambda table: _add_rule(table, rule))
+        changed = _with_section(path, data or b"", lambda table: _add_rule(table, rule))
         if changed != data:
             self._write(where, changed)
         self.allow = (*(r for r in self.allow if r != rule), rule)
@@ -61,9 +61,17 @@ class RuleFiles:
     def allow_sandboxed(self) -> str:
         """Set in the person's own file that what the sandbox confines needs no question, and return
         the file's path. Raises ConfigError when it is no settings file or cannot be written."""
+        return self._update_own("permissions", sandboxed="allow")
+
+    def choose_model(self, id: str) -> str:
+        """Set the model that answers in the person's own file, and return the file's path. Raises
+        ConfigError when it is no settings file or cannot be written."""
+        return self._update_own("model", id=id)
+
+    def _update_own(self, section: str, **values: str) -> str:
         path = self.paths["user"]
         data = _read(path) or b""
-        changed = _with_permissions(path, data, lambda table: table.update(sandboxed="allow"))
+        changed = _with_section(path, data, lambda table: table.update(values), section)
         if changed != data:
             self._write("user", changed)
         return str(path)
@@ -77,7 +85,7 @@ class RuleFiles:
             data = _read(path)
             if data is None or not self._in_force(where, data):
                 continue
-            changed = _with_permissions(path, data, lambda table: _remove_rule(table, rule))
+            changed = _with_section(path, data, lambda table: _remove_rule(table, rule))
             if changed != data:
                 self._write(where, changed)
                 touched.append(str(path))
@@ -179,24 +187,26 @@ def _remove_rule(permissions: Any, rule: str) -> None:
             del rules[place]
 
 
-def _with_permissions(path: Path, data: bytes, change: Callable[[Any], None]) -> bytes:
-    """Return the settings file with [permissions] changed by `change`, all else as it was. Raises
+def _with_section(
+    path: Path, data: bytes, change: Callable[[Any], None], section: str = "permissions"
+) -> bytes:
+    """Return the settings file with a section changed by `change`, all else as it was. Raises
     ConfigError for a file that is not sound."""
     import tomlkit
 
     wanted, _ = toml_lines.parse_toml(data, path)
     rules_in_file(path, data)  # raises if there is anything but settings in it
-    before = copy.deepcopy(wanted.get("permissions", {}))
-    change(wanted.setdefault("permissions", {}))
-    if wanted["permissions"] == before:
+    before = copy.deepcopy(wanted.get(section, {}))
+    change(wanted.setdefault(section, {}))
+    if wanted[section] == before:
         return data
     text = data.removeprefix(_BOM).decode()
     document = tomlkit.parse(text + "\n" * bool(text and not text.endswith("\n")))
-    if "permissions" not in document:
+    if section not in document:
         if text:
             document.add(tomlkit.nl())
-        document.add("permissions", tomlkit.table())
-    change(document["permissions"])
+        document.add(section, tomlkit.table())
+    change(document[section])
     written = tomlkit.dumps(document)
     if "\r\n" in text and not re.search(r"(?<!\r)\n", text):
         written = re.sub(r"(?<!\r)\n", "\r\n", written)
@@ -206,6 +216,6 @@ def _with_permissions(path: Path, data: bytes, change: Callable[[Any], None]) ->
         raise ConfigError(
             "its layout does not allow a change here",
             where=str(path),
-            hint="Edit it by hand, below [permissions].",
+            hint=f"Edit it by hand, below [{section}].",
         )
     return changed

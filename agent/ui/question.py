@@ -34,6 +34,7 @@ class OpenQuestion:
     keys: str = ""  # that answer at once; BACK among them lets Esc go back, whatever is typed
     texts: Sequence[str] = ()
     rows: Sequence[ChoiceRow] = ()
+    hidden: bool = False  # whether the reply is not shown while it is typed
     row: int | None = field(default=None, init=False)  # that the arrows have moved to
     _edited: list[str] = field(init=False)  # the texts as typed by now, at least one
     _index: int = field(default=0, init=False)

@@ -123,9 +123,11 @@ class Screen(Protocol):
         return
 
     async def answer(
-        self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
-    ) -> str:
-        """Read one line of answer, or return the key of one of the `rows`.
+        self, choices: Choices, keys: str, texts: Sequence[str] = (),
+        rows: Sequence[ChoiceRow] = (), *, hidden: bool = False,
+    ) -> str:  # fmt: skip
+        """Read one line of answer, or return the key of one of the `rows`. A `hidden` line is not
+        shown while it is typed.
 
         It begins with the first of `texts`, which the person may edit or change for another one.
         Where keys are read, a character of `keys` alone answers at once; BACK among them lets the
@@ -159,6 +161,10 @@ class Screen(Protocol):
 
     def title(self, text: str) -> None:
         """Name the terminal's window after the session; "" names it after the project."""
+        return
+
+    def clean(self) -> None:
+        """Scroll all that is shown out of sight; it stays in the scrollback."""
         return
 
     def turn_ended(self, seconds: float) -> None:

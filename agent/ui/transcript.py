@@ -416,6 +416,11 @@ class Transcript:
                 self._folds.add(Fold(title, text, "output", event.ref))
         self._wait_line.enter(self._activity)
 
+    def fold(self, title: str, text: str) -> None:
+        """Let a text be unfolded, unless it is empty."""
+        if text:
+            self._folds.add(Fold(title, text, "output"))
+
     def _unfolded(self, fold: Fold, lines: Sequence[str]) -> RenderableType:
         shown: list[RenderableType]
         if fold.kind == "diff":

@@ -21,6 +21,7 @@ from ctxagent.agent.events import (
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.budget import BudgetMeter
 from ctxagent.agent.loop.model_call import last_text, reply_entry
+from ctxagent.agent.loop.model_roles import ModelRoles
 from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.session_record import SessionRecord
 from ctxagent.agent.models.base import Model, Reply, abilities_of, text_of
@@ -73,7 +74,10 @@ def played(
     events: list[Any] = []
     model, record = Played(*deltas), Kept(ratio)
     session = ModelSession(
-        cast(Model, model), cast(SessionRecord, record), BudgetMeter(Budget()), lambda event: None
+        ModelRoles(cast(Model, model)),
+        cast(SessionRecord, record),
+        BudgetMeter(Budget()),
+        lambda event: None,
     )
     call = session.ask(REQUEST, "turn", events.append)
     try:

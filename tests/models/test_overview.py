@@ -67,7 +67,7 @@ def test_a_server_lists_its_models_with_windows_and_prices(tmp_path: Path) -> No
     assert [each.id for each in found] == ["vllm/walrus", "vllm/seal"]
     assert found[0].limits == Limits(32_000, None, "server")
     assert found[1].limits is None
-    assert facts_of(found[0].limits, found[0].price) == ("32,000 tokens", "free")
+    assert facts_of(found[0].limits, found[0].price) == ("free", "32k")
 
 
 def test_the_public_list_of_the_messages_api_has_bare_ids(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_public_list_of_the_messages_api_has_bare_ids(tmp_path: Path) -> Non
         found = listed("anthropic", environ, tmp_path)
     assert asked[0]["authorization"] == "Bearer key-1"
     assert [(each.id, facts_of(each.limits, each.price)) for each in found] == [
-        ("claude-opus-5-5", ("1,000,000 tokens", "$4 in, $20 out per million"))
+        ("claude-opus-5-5", ("$4/20/0.2", "1M"))
     ]
 
 
@@ -100,4 +100,4 @@ def test_what_other_providers_list_is_gathered(tmp_path: Path) -> None:
 
 def test_facts_in_words() -> None:
     assert facts_of(None, None) == ("", "")
-    assert facts_of(None, Price(1, 2, 0, 0)) == ("", "$1 in, $2 out per million")
+    assert facts_of(None, Price(1, 2, 0.5, 0)) == ("$1/2/0.5", "")

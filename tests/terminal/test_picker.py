@@ -373,7 +373,7 @@ def test_an_option_list_finds_all_words_and_keeps_the_order() -> None:
 
 def test_the_model_is_chosen_from_a_list_or_typed(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
-    desk.models = [("large-1", "1,000,000 tokens", "$4 in"), ("small-1", "200,000 tokens", "")]
+    desk.models = [("large-1", "$4/20/0.4", "1M", "one"), ("small-1", "$1/2/0.1", "200k", "two")]
 
     async def act(seat: Seat) -> None:
         await seat.idle()
@@ -381,7 +381,7 @@ def test_the_model_is_chosen_from_a_list_or_typed(tmp_path: Path) -> None:
         await seat.menu()
         await seat.until(chosen(seat, "scripted", "now"))
         seat.press("smal")
-        await seat.until(chosen(seat, "200,000 tokens", "small-1"))
+        await seat.until(chosen(seat, "$1/2/0.1", "200k", "two", "small-1"))
         seat.press(ENTER)
         await seat.until(lambda: len(desk.chosen) == 1)
         await seat.idle()
@@ -397,7 +397,7 @@ def test_the_model_is_chosen_from_a_list_or_typed(tmp_path: Path) -> None:
         seat.press("two words")
         await seat.until("nothing in the list has these words")
         seat.press(ENTER + ESC)
-        await seat.until("Continue with the model", gone=True)
+        await seat.until("Model · $ per million", gone=True)
 
     drive(desk, act)
     assert [id for _, id in desk.chosen] == ["small-1", "my-own"]

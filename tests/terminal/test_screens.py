@@ -36,8 +36,9 @@ def test_the_screens_are_what_is_shown(tmp_path: Path) -> None:
         assert old.read_bytes() == new.read_bytes(), f"{old.name} looks otherwise: make screens"
 
 
-def test_the_page_shows_every_screen() -> None:
-    shown = re.findall(r"\(\.\./screens/([\w.]+)\)", (DOCS / "guide" / "repl.md").read_text())
+def test_the_guide_shows_every_screen() -> None:
+    pages = "".join((DOCS / "guide" / f"{name}.md").read_text() for name in ("repl", "first-steps"))
+    shown = re.findall(r"\(\.\./screens/([\w.-]+)\)", pages)
     assert sorted(shown) == sorted(path.name for path in (DOCS / "screens").glob("*.svg"))
 
 

@@ -14,14 +14,29 @@ from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 
-NEWLINE = "\x1b\r"
+NEWLINE, ALT_ENTER = "\n", "\x1b\r"
 
 
 @pytest.mark.parametrize(
     ("sent", "meant"),
     [
         ("\x1b[13;2u", NEWLINE),  # Shift-Enter
-        ("\x1b[13;5u", NEWLINE),  # Ctrl-Enter
+        ("\x1b[13;5u", ALT_ENTER),  # Ctrl-Enter
+        ("\x1b[13;3u", ALT_ENTER),
+        ("\x1b[13;129u", "\r"),  # with Num Lock
+        ("\x1b[32;5u", "\x00"),
+        ("\x1b[47;5u", "\x1f"),
+        ("\x1b[127;5u", "\x08"),
+        ("\x1b[127u", "\x7f"),
+        ("\x1b[1089::99;5u", "\x03"),  # Ctrl-C on a Russian keyboard
+        ("\x1b[1080::98;3u", "\x1bb"),
+        ("\x1b[49:33;4u", "\x1b!"),  # Alt-Shift-1
+        ("\x1b[57402u", "3"),  # of the keypad
+        ("\x1b[57414u", "\r"),
+        ("\x1b[57419u", "\x1b[A"),
+        ("\x1b[1;129A", "\x1b[A"),
+        ("\x1b[1;133D", "\x1b[1;5D"),
+        ("\x1b[3;129~", "\x1b[3~"),
         ("\x1b[13;2:1u", NEWLINE),
         ("\x1b[27;2;13~", NEWLINE),  # Shift-Enter, as xterm says it
         ("\x1b[13u", "\r"),

@@ -126,6 +126,8 @@ def test_without_a_key_the_repl_says_so_before_the_first_word_and_stays(
     place: Place, plain: bool
 ) -> None:
     more = ["--plain"] if plain else []
+    place.state.mkdir()
+    (place.state / "keys.json").write_text('{"keys": {}}')  # the first start was before
     terminal = Terminal(*more, cwd=place.project, env=place.environ(), columns=80)
     terminal.see("`ctxagent demo` shows everything without a key")
     text = terminal.text()

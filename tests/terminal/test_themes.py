@@ -20,7 +20,6 @@ from ctxagent.agent.ui.capabilities import Capabilities, detect, reflows, report
 from ctxagent.agent.ui.render import theme
 from ctxagent.agent.ui.render.render import render_text
 from ctxagent.agent.ui.terminal.input_filter import (
-    BACKGROUND_QUERY,
     MAX_DARK_LUMINANCE,
     MIN_LIGHT_LUMINANCE,
     AnswerFilter,
@@ -371,4 +370,3 @@ def test_colours_in_between_are_left_to_the_terminal() -> None:
     sifted = Sifted()
     sifted.read("\x1b]11;rgb:8080/8080/8080\x07")
     assert sifted.told == [""]
-    assert BACKGROUND_QUERY.endswith("\x1b[c")

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from cProfile import Profile
+from textwrap import wrap
 
 import pytest
 from hypothesis import given, settings
@@ -130,8 +131,28 @@ def test_a_long_paragraph_goes_out_between_sentences() -> None:
     text = "A **sentence of words** that ends. " * 200
     parts = pieces(text)
     assert len(parts) > 2
-    assert all(part.text.endswith("ends.") for part in parts)
+    assert all(part.text.rstrip().endswith("ends.") for part in parts)
     assert [part.gap for part in parts[1:]] == [None] * (len(parts) - 1)
+    assert [part.ends for part in parts] == [False] * (len(parts) - 1) + [True]
+
+
+@pytest.mark.parametrize("width", [37, 80])
+@pytest.mark.parametrize("end", ["", "\n\n- one", "\n| a | b |\n|---|---|\n| 1 | 2 |", "\n---"])
+def test_the_rows_of_a_long_paragraph_are_full(width: int, end: str) -> None:
+    words = "".join(f"Sentence **{n}** of some `words` ends. " for n in range(400))
+    found = screen(pieces(words.rstrip() + end), width=width).splitlines()
+    plain = words.replace("*", "").replace("`", "")
+    wanted = wrap(plain, width)
+    assert found[: len(wanted)] == wanted
+
+
+def test_an_address_and_a_line_of_code_are_not_broken() -> None:
+    address, line = "https://example.com/" + 30 * "path/", "value = " + 30 * "call() + "
+    shown = screen(pieces(f"See {address} for more.\n\n```\n{line}1\n```\n"), width=40)
+    assert address in shown
+    assert f"{line}1" in shown
+    preview = render.render_text([Prose().preview(pieces(address))], width=40, depth="plain")
+    assert max(map(len, preview.splitlines())) == 40  # what is painted again is folded
 
 
 def test_a_line_without_an_end_goes_out_too() -> None:
@@ -253,10 +274,13 @@ def test_what_is_no_markdown_is_shown_as_it_was_written() -> None:
         assert shown(text) == f"{text}\n"
 
 
-def test_code_keeps_each_blank_and_folds_where_a_row_is_full() -> None:
-    assert shown("```\na  b" + "c" * 80 + "\n\n  d\n```", 40) == (
+def test_code_keeps_each_blank_and_folds_only_until_it_is_finished() -> None:
+    code = "```\na  b" + "c" * 80 + "\n\n  d\n```"
+    preview = Prose().preview(pieces(code))
+    assert render.render_text([preview], width=40, depth="plain") == (
         "  a  b" + "c" * 34 + "\n  " + "c" * 38 + "\n  " + "c" * 8 + "\n\n    d\n"
     )
+    assert shown(code, 40) == "  a  b" + "c" * 80 + "\n\n    d\n"
 
 
 def test_headings_and_rules() -> None:

@@ -46,8 +46,9 @@ class CommandScreen(Screen):
         self.printed += 1
 
     async def answer(
-        self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
-    ) -> str:
+        self, choices: Choices, keys: str, texts: Sequence[str] = (),
+        rows: Sequence[ChoiceRow] = (), *, hidden: bool = False,
+    ) -> str:  # fmt: skip
         asked = choices("")
         options = [(key, f"{key}{rest}".strip()) for key, rest in _CHOICE.findall(asked)]
         text = "\n\n".join(filter(None, [self.take(), _CHOICE.sub("", asked).strip(" ·\n")]))

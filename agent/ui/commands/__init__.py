@@ -2,10 +2,12 @@
 
 # Each module registers its commands. /help lists them in the order of these imports.
 from . import session, status, sessions, models, settings, context, cost, log  # noqa: F401, I001
-from . import intent, agents, mcp, diagnostics, tasks, pins, plan, preserve, rewind  # noqa: F401
+from . import login, intent, agents, mcp, diagnostics, tasks, pins, plan  # noqa: F401
+from . import preserve, rewind  # noqa: F401
 from .command_context import CommandContext
 from .completions import completions_for
 from .files import added_commands, read_command_files
+from .login import ask_key_again, first_start
 from .registry import COMMANDS, Command, parse
 from .sessions import pick_session
 
@@ -14,7 +16,9 @@ __all__ = [
     "Command",
     "CommandContext",
     "added_commands",
+    "ask_key_again",
     "completions_for",
+    "first_start",
     "parse",
     "pick_session",
     "read_command_files",

@@ -103,6 +103,13 @@ async def models(repl: CommandContext) -> Sequence[Offer]:
     return [(id, " · ".join(facts)) for id, *facts in repl.services.models()]
 
 
+async def providers(repl: CommandContext) -> Sequence[Offer]:
+    """Return the names of the providers."""
+    from ...models.providers import providers
+
+    return [(name, "") for name in providers()]
+
+
 async def sessions(repl: CommandContext) -> Sequence[Offer]:
     """Return the newest other sessions of the project, each with its title."""
     from ...session.listing import session_rows

@@ -1,7 +1,5 @@
 """Commands about models: which one answers, and what can be used."""
 
-import asyncio
-import re
 from collections.abc import Iterator
 
 from ..menu import Menu, Option
@@ -9,7 +7,7 @@ from . import completions
 from .command_context import CommandContext
 from .registry import command
 
-_DATE = re.compile(r"-\d{8}$")  # at the end of a model's id
+PRICES = "$ per million: in/out/cached"
 
 
 @command("choose the model from a list, or by its id", argument="[ID]", complete=completions.models)
@@ -28,17 +26,20 @@ async def _model(repl: CommandContext, argument: str) -> None:
 
 
 def _models(repl: CommandContext) -> Menu:
-    """Return a menu of the known models and the one in use, which is marked."""
+    """Return a menu of the known models and the one in use, which is marked, by provider."""
     now, rows = repl.agent.model.id, [*repl.services.models()]
 
     def load(scope: int) -> Iterator[list[Option]]:
         shown = [row[0] for row in rows]
-        yield [_option(now, *row) for row in ([] if now in shown else [(now, "", "")]) + rows]
+        known = ([] if now in shown else [(now, "", "", "")]) + rows
+        providers = [*dict.fromkeys(row[-1] for row in known)]
+        known.sort(key=lambda row: providers.index(row[-1]))
+        yield [_option(now, *row) for row in known]
         listed = repl.services.listed_models()
         yield [_option(now, *row) for row in listed if row[0] not in (*shown, now)]
 
     return Menu(
-        title="Continue with the model",
+        title=f"Model · {PRICES}",
         load=load,
         action="use this model",
         empty_text="there is no list of models",
@@ -46,8 +47,8 @@ def _models(repl: CommandContext) -> Menu:
     )
 
 
-def _option(now: str, id: str, *facts: str) -> Option:
-    return Option(id, id, ("now" if id == now else "", *facts))
+def _option(now: str, id: str, prices: str = "", window: str = "", provider: str = "") -> Option:
+    return Option(id, id, (prices, window, provider, "now" if id == now else ""))
 
 
 def _unknown_model(repl: CommandContext, id: str) -> str:
@@ -61,9 +62,3 @@ def _unknown_model(repl: CommandContext, id: str) -> str:
     near = get_close_matches(id, [row[0] for row in repl.services.models()], 1)
     meant = f": did you mean {near[0]}?" if near else "."
     return f"{id} is not a known model{meant} It will be used anyway."
-
-
-@command("the providers of models, and how each gets its key", anytime=True)
-async def _login(repl: CommandContext, argument: str) -> None:
-    repl.show_table(await asyncio.to_thread(repl.services.providers))
-    repl.say("set a key where you start ctxagent: export NAME=…; then /model PROVIDER/NAME")

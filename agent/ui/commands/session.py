@@ -96,26 +96,21 @@ async def _clear(repl: CommandContext, argument: str) -> None:
 
 
 async def _open_fresh(repl: CommandContext, told: str) -> None:
-    """Open a fresh session that is told this text, and say what it has of the one before."""
+    """Open a fresh session that is told this text, on a clean screen. What it has of the one before
+    is folded."""
     if not await repl.may_end_tasks():
         return
     left_behind = _left_behind(repl.agent) if repl.session else []
     left = repl.session
+    repl.screen.clean()
     await repl.reopen(prior=told)
-    agent = repl.agent
-    effort = f" · effort {agent.model.effort}" if agent.model.effort else ""
-    same = f"permission mode {agent.approval.mode} · model {agent.model.id}{effort}"
-    rows = [("carried over", f"where the old session stood (below) · {same}" if told else same)]
+    parts = ["fresh session"]
     if left_behind:
-        rows += [
-            ("left behind", " · ".join(left_behind)),
-            ("to go back", f"/resume {left}"),
-            ("to look up", "the agent searches the old session with Recall, you with /recover"),
-        ]
-    repl.say("fresh session")
-    repl.show_table(rows)
+        parts += [f"back: /resume {left}", f"left behind: {', '.join(left_behind)}"]
     if told:
-        repl.say(f"handed over:\n{told}")
+        parts.append(f"handed over: {'Ctrl-O' if repl.screen.paints else '/unfold'}")
+    repl.say(" · ".join(parts))
+    repl.transcript().fold("handed over", told)
 
 
 def _more(names: "Sequence[str]", noun: str) -> list[str]:

@@ -123,7 +123,7 @@ class Conversation:
 
     def use_model_for_turn(self, id: str) -> None:
         """Change the model until the next turn has ended."""
-        self._model_after = self._model_after or self.agent.model.id
+        self._model_after = self._model_after or self.agent.model.roles.own.id
         self._services.set_model(self.agent, id)
 
     @property

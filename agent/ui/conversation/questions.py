@@ -181,6 +181,17 @@ class Questions:
                 return "y"
             return await self._screen.answer(lambda typed: choices, keys)
 
+    async def secret(self, text: str) -> str:
+        """Ask for a text that is not shown while it is typed, and return it; BACK to go back."""
+        async with self._turn:
+            return await self._screen.answer(lambda typed: text, BACK, hidden=True)
+
+    async def take_row(self, text: str, rows: Sequence[ChoiceRow]) -> ChoiceRow | None:
+        """Ask for one of the rows, and return it; None for anything else."""
+        async with self._turn:
+            answer = await self._screen.answer(lambda typed: text, BACK, rows=rows)
+        return next((row for row in rows if row.key == answer.strip().lower()), None)
+
     async def end_tasks(self, tasks: Sequence[SessionTask]) -> bool:
         """Ask whether to go although that ends these tasks."""
         kinds = {task.kind for task in tasks}

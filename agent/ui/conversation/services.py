@@ -12,6 +12,7 @@ from ...launch import SessionChoice
 if TYPE_CHECKING:
     from ...extensions.command_files import CommandFile
     from ...extensions.skills import Skill
+    from ...library.login import Logins
     from ...loop.agent import AgentState
     from ...permissions.rule_files import RuleFiles
 
@@ -68,12 +69,13 @@ class ConversationServices:
     skills: "SkillsReader" = lambda: ({}, ())
     settings: Callable[[], Sequence[Sequence[str]]] = list  # rows of key, value, origin
     checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok, note or FAIL, what, finding
-    models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, window, prices
+    models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, prices, window, provider
     # the same of providers that are asked, which may take seconds
     listed_models: Callable[[], Sequence[Sequence[str]]] = list
     # rows of ready or -, a provider, and how its key is found; the servers here are asked
     providers: Callable[[], Sequence[Sequence[str]]] = list
     set_model: Callable[["AgentState", str], None] = _no_model_change
+    logins: "Logins | None" = None  # the keys of providers
     rules: "RuleFiles | None" = None  # the files that permission rules are kept in
     choice: SessionChoice = field(default_factory=SessionChoice)  # the session asked for
     wait: bool = False  # whether to wait for the session asked for, if another process has it

@@ -11,7 +11,7 @@ from typing import Literal
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
 from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.table import Table
@@ -29,6 +29,7 @@ CODE_INDENT_CELLS = 2
 MIN_TEXT_CELLS = 20  # left to a text, however deep in lists it is
 
 _FORMULA = re.compile(r"\$(?=\S)[^$\n]*?(?<=[^\s\\])\$(?!\d)|\\\(.*?\\\)")
+_WORD = re.compile(r"(\S*)\s*")
 _SPOKEN = str.maketrans({"▌": ">", "•": "-", "☐": "to do:", "☑": "done:"})
 _LABEL = re.compile(r"(?<=[^\n])\n(?=\*\*)")  # before a line of a report that begins with one
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
@@ -134,6 +135,8 @@ class Prose:
     def __init__(self) -> None:
         self._code = Code(None)
         self._layout: TableLayout | None = None
+        self._row = _OpenRow()
+        self._folds = False  # whether lines are folded that the terminal would wrap
 
     def show(self, piece: Piece) -> RenderableType:
         """Return a piece as a renderable, below the line above it if that has a mark."""
@@ -143,7 +146,7 @@ class Prose:
     def preview(self, pieces: Sequence[Piece]) -> RenderableType:
         """Return unfinished pieces as a renderable, with the blank lines between them."""
         twin = copy(self)
-        twin._code = self._code.twin()
+        twin._code, twin._row, twin._folds = self._code.twin(), copy(self._row), True
         out: list[RenderableType] = []
         for place, piece in enumerate(pieces):
             out += [""] if place and piece.gap == "" else []
@@ -154,7 +157,7 @@ class Prose:
         if piece.kind == "code":
             if piece.begins:
                 self._code = Code(lexer_named(piece.about))
-            return _Code(self._code.take(piece.text))
+            return _Code(self._code.take(piece.text), self._folds)
         if piece.kind == "table":
             return self._table(piece)
         if piece.kind == "rule":
@@ -166,7 +169,7 @@ class Prose:
             text.stylize(f"markdown.h{piece.about}")
         elif "▌" in piece.hang:
             text.style = "markdown.block_quote"
-        return text
+        return _Paragraph(text, self._row, piece.ends, self._folds)
 
     def _table(self, piece: Piece) -> RenderableType:
         lines = piece.text.split("\n")
@@ -283,24 +286,81 @@ class _Within:
         if "▌" in hang:
             style = console.get_style("markdown.block_quote")
         inner = options.update(width=options.max_width - cell_len(hang))
-        rows = console.render_lines(self.body, inner, pad=False)
+        # `render_lines` would cut a line that the terminal is to wrap.
+        rows = [*Segment.split_lines(console.render(self.body, inner))]
         while rows and not "".join(segment.text for segment in rows[-1]).strip():
             del rows[-1]
-        for place, row in enumerate(rows or [[]]):
+        waits = isinstance(self.body, _Paragraph) and not self.body.ends  # with its only row
+        for place, row in enumerate(rows or ([] if waits else [[]])):
             yield Segment(hang if place else lead, style)
             yield from row
             yield Segment.line()
 
 
-@dataclass(frozen=True, slots=True)
-class _Code:
-    """Code without a background and without anything to its right, so that it can be copied."""
+@dataclass(slots=True)
+class _OpenRow:
+    """The last row of a paragraph of which more is to come."""
 
-    code: Text
+    text: Text | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Paragraph:
+    """A paragraph, or a part of it. The last row of a part waits for the part that follows."""
+
+    text: Text
+    open_row: _OpenRow
+    ends: bool
+    folds: bool
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        before = self.open_row.text
+        rows = wrapped_rows(before + self.text if before else self.text, options.max_width)
+        self.open_row.text = None if self.ends else rows.pop()
+        for row in rows:
+            for part in fold_line(row, options.max_width) if self.folds else [row]:
+                part.no_wrap, part.overflow = True, "ignore"
+                yield part
+
+
+def wrapped_rows(text: Text, width: int) -> list[Text]:
+    """Return a text in rows of `width` cells. A longer word of ASCII, such as an address, stays
+    whole: the terminal wraps it, so that it can be copied."""
+    rows = list[Text]()
+    for line in text.split("\n", allow_blank=True):
+        cuts, filled = list[int](), 0
+        for word in _WORD.finditer(line.plain):
+            bare, at = word[1], word.start()
+            size = cell_len(bare)
+            if filled and filled + size > width:
+                cuts.append(at)
+                filled = 0
+            if size > width and not bare.isascii():
+                *full, last = chop_cells(word[0], width)
+                for part in full:
+                    at += len(part)
+                    cuts.append(at)
+                filled = cell_len(last)
+            else:
+                filled += cell_len(word[0])
+                if size > width:
+                    filled %= width
+        rows += line.divide(cuts)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    """Code without a background and without anything to its right, so that it can be copied. The
+    terminal wraps its long lines, unless it `folds` them."""
+
+    code: Text
+    folds: bool
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.max_width - CODE_INDENT_CELLS
         for line in self.code.split("\n", allow_blank=True):
-            for row in fold_line(line, options.max_width - CODE_INDENT_CELLS):
+            for row in fold_line(line, room) if self.folds else [line]:
                 shown = Text(" " * CODE_INDENT_CELLS, no_wrap=True, overflow="ignore")
                 yield shown.append_text(row) if row.plain.strip() else Text()
 

@@ -94,6 +94,7 @@ class Piece:
     hang: str = ""  # goes before its other lines
     gap: str | None = None  # the blank line above it; None without one
     begins: bool = True  # False for a later part of a leaf
+    ends: bool = True  # False for a part of a paragraph that goes on in its last row
     about: str = ""  # the language of code, the level of a heading
 
 
@@ -171,7 +172,7 @@ class Blocks:
             known = self._within or not MARKS.match(partial)
         twin = self._twin()
         twin._partial = [partial] if partial and known else []
-        return [piece for piece in twin.finish() if piece.text.strip()]
+        return [piece for piece in twin.finish() if piece.text.strip() or not piece.begins]
 
     def _taken(self) -> list[Piece]:
         out, self._out = self._out, []
@@ -309,7 +310,7 @@ class Blocks:
             text = CLOSING.sub("", bare[heading.end() :]).strip()
             self._open("heading", str(heading.end())).lines.append(text)
             self._flush()
-        elif leaf is not None and in_text and (line := UNDERLINE.match(bare)):
+        elif leaf is not None and in_text and leaf.begins and (line := UNDERLINE.match(bare)):
             leaf.kind, leaf.about = "heading", "1" if line[1][0] == "=" else "2"
             self._flush()
         elif RULE.match(bare):
@@ -368,7 +369,7 @@ class Blocks:
 
     def _to_table(self, leaf: _Leaf, columns: str) -> None:
         *before, head = leaf.lines
-        if before:
+        if before or not leaf.begins:
             leaf.lines = before
             leaf = self._open("table")
             leaf.gap = False
@@ -376,7 +377,7 @@ class Blocks:
 
     def _part(self, leaf: _Leaf) -> None:
         """Let what there is of a leaf go out."""
-        self._emit(leaf, "\n".join(leaf.lines))
+        self._emit(leaf, "\n".join(leaf.lines), ends=leaf.kind != "text")
         leaf.lines, leaf.size, leaf.begins = [], 0, False
 
     def _flush(self) -> None:
@@ -386,10 +387,11 @@ class Blocks:
             text = "\n".join(leaf.lines)
             self._emit(leaf, text.rstrip() if leaf.kind == "code" else text)
 
-    def _emit(self, leaf: _Leaf, text: str) -> None:
+    def _emit(self, leaf: _Leaf, text: str, *, ends: bool = True) -> None:
+        goes_on = leaf.kind == "text" and not leaf.begins
         if leaf.kind == "text":
-            text = text.strip()
-        if not text and leaf.kind != "rule":
+            text = text.strip() if ends else text.lstrip()
+        if not (text or goes_on) and leaf.kind != "rule":
             return
         gap = None
         if leaf.gap and leaf.begins:
@@ -404,7 +406,8 @@ class Blocks:
         hang = "".join(around.hang for around in self._around)
         for around in self._around:
             around.seen = True
-        self._out.append(Piece(leaf.kind, text, "".join(marks), hang, gap, leaf.begins, leaf.about))
+        lead = "".join(marks)
+        self._out.append(Piece(leaf.kind, text, lead, hang, gap, leaf.begins, ends, leaf.about))
 
     def _close(self, depth: int) -> None:
         """Leave the quotes and items from `depth` on, and the leaf in them."""

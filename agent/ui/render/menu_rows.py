@@ -15,7 +15,7 @@ MIN_ONE_ROW_COLUMNS = (
     100  # columns from which on an option is one row, however much there is to say of it
 )
 MIN_FACTS_COLUMNS = 60  # columns below which one fact stands beside it
-MAX_FACT_CELLS = 18  # cells of a fact
+MAX_FACT_CELLS = 20  # cells of a fact
 GAP = "  "
 
 
@@ -42,7 +42,9 @@ def option_row(
     style = "class:chosen" if chosen else ""
     width = space.columns - 2
     facts: StyleAndTextTuples = []
-    sizes = columns[:1] if space.columns < MIN_FACTS_COLUMNS else columns
+    # On a narrow terminal the room beside a short fact is for the title.
+    narrow = space.columns < MIN_FACTS_COLUMNS
+    sizes = [*map(get_cwidth, option.facts[:1])] if narrow else columns
     for fact, size in zip(option.facts, sizes, strict=False):
         if size:
             text = GAP + _padded(fact, min(size, MAX_FACT_CELLS), None)

@@ -109,7 +109,8 @@ def render_text(
     )
     with console.capture() as captured:
         for renderable in renderables:
-            console.print(Group(renderable))  # a bare Text would lose its own wrapping
+            # A bare Text would lose its own wrapping. The terminal wraps a line that is too long.
+            console.print(Group(renderable), crop=False)
     return _BLANK_END.sub(r"\1", captured.get())
 
 
@@ -192,8 +193,25 @@ def receipt(
     parts.append(price if spends or cost_usd is None else f"{status.WOULD_COST} {price}")
     if share is not None:
         parts.append(f"context {share:.0%}")
-    shown = indented(Text(" · ".join(parts), style="dim"))
-    return Either(shown, Text(f"This turn: {', '.join(parts)}."))
+    return Either(indented(_Facts(parts)), Text(f"This turn: {', '.join(parts)}."))
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """Short facts side by side, in as many lines as they need; none of them is broken."""
+
+    facts: Sequence[str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        line = self.facts[0]
+        for place, fact in enumerate(self.facts[1:], 2):
+            mark = " ·" if place < len(self.facts) else ""
+            if cell_len(f"{line} · {fact}{mark}") > options.max_width:
+                yield Text(f"{line} ·", style="dim")
+                line = fact
+            else:
+                line = f"{line} · {fact}"
+        yield Text(line, style="dim")
 
 
 def table(

@@ -21,7 +21,9 @@ from ..commands import (
     Command,
     CommandContext,
     added_commands,
+    ask_key_again,
     completions_for,
+    first_start,
     parse,
     pick_session,
     read_command_files,
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from ...loop.agent import AgentState
     from ..transcript import Transcript
 
+HINTS = "@file attaches a file · !command runs it yourself · Shift-Tab: permission mode"
 LEAVE_COMMANDS = ("exit", "quit")  # which wait for nothing
 AFTER_CALL, AFTER_TURN = "after call", "after turn"  # when words go that wait while a turn runs
 SPOKEN_TIMES = {
@@ -107,6 +110,7 @@ class Repl:
         self.conversation.is_opening = not services.choice.pick
         self._watching = False
         self._scripted = False
+        self._asks_provider = False  # at a first start without a key
         self._ended = False  # nothing is drawn any more
         self._exit_code = 0
 
@@ -123,12 +127,9 @@ class Repl:
         self._scripted = self._questions.always_yes = bool(script)
         where = status.short_path(self._services.cwd)
         self.screen.greet(f"ctxagent {self._services.version} · {where} · /help")
-
-        try:
-            self._services.check_key()
-        except NoCredentials as error:  # words can be typed all the same: commands need no key
-            for line in str(error).split("\n"):
-                self.screen.greet(line)
+        if self.screen.paints and not script:
+            self.screen.greet(HINTS)
+        self._check_key()
 
         def begin() -> None:
             threading.Thread(target=self._services.warm, daemon=True).start()
@@ -146,6 +147,17 @@ class Repl:
             finally:
                 await self._end()
         return self._exit_code
+
+    def _check_key(self) -> None:
+        """Say that the model has no key, or have it asked for at the first start."""
+        logins = self._services.logins
+        try:
+            self._services.check_key()
+        except NoCredentials as error:  # words can be typed all the same: commands need no key
+            may_ask = logins is not None and self.screen.paints and not self._scripted
+            self._asks_provider = may_ask and logins is not None and logins.is_first
+            for line in [] if self._asks_provider else str(error).split("\n"):
+                self.screen.greet(line)
 
     # The host of the screen: what it asks and tells.
 
@@ -298,6 +310,9 @@ class Repl:
                 return
         except CtxagentError as error:
             self.tell(error)
+        if self._asks_provider:
+            form = first_start(self._context, has_task=bool(self._waiting))
+            await self._task.run(self._finish_work(form))
         while True:
             self.screen.touch()
             await self._serve_one(await self._waiting.next())
@@ -352,6 +367,9 @@ class Repl:
             by_itself = finished is not None and finished.status != "interrupted"
             if finished is not None:
                 self._set_exit_code(EXIT_CODES[finished.status])
+                if finished.error and self.screen.paints:
+                    again = ask_key_again(self._context, finished.error)
+                    await self._task.run(self._finish_work(again))
         except CtxagentError as error:
             self._transcript().abandon()
             self.tell(error)

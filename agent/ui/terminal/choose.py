@@ -11,7 +11,7 @@ from prompt_toolkit.output import ColorDepth
 from ..capabilities import Colours, TerminalBackground, detect_for_process
 from ..render.theme import choose_palette
 from ..screen import Screen, ScreenHost
-from .input_filter import FilteredInput
+from .input_filter import BACKGROUND_QUERY, KEYBOARD_QUERY, LAST_QUERY, FilteredInput
 from .notices import notice_style
 from .output import BatchedOutput, output_for
 from .plain import PlainScreen
@@ -44,8 +44,9 @@ def screen_for(
         can = detect_for_process(ui, source, target)
         if can.plain:
             return PlainScreen(host, source=source.fileno(), stream=target, unicode=can.unicode)
-        asks = can.safe_to_ask and ui.theme == "auto"
-        source = FilteredInput(source, asks=asks)
+        background_too = BACKGROUND_QUERY if ui.theme == "auto" else ""
+        queries = background_too + KEYBOARD_QUERY + LAST_QUERY if can.safe_to_ask else ""
+        source = FilteredInput(source, queries=queries)
         target, background = output_for(target, can=can), can.background
         titled = ui.title and can.window_title
     colours = _COLOURS.get(target.get_default_color_depth(), 256)

@@ -1,9 +1,13 @@
-"""Querying the terminal's background, and keeping all that it reports out of what is typed.
+"""Querying the terminal's background and its keyboard, and keeping all that it reports out of what
+is typed.
 
-The query goes out after the first paint and nothing waits for it. A terminal answers at once, late,
-with something else, or never, and reports its focus at any time; so each read is filtered as long
-as the program runs, and neither a report nor an unknown sequence counts as keys. After the query
-for the colour goes one that every terminal answers: after that answer no other will come.
+The queries go out after the first paint and nothing waits for them. A terminal answers at once,
+late, with something else, or never, and reports its focus at any time; so each read is filtered as
+long as the program runs, and neither a report nor an unknown sequence counts as keys. The last
+query is one that every terminal answers: after that answer no other will come.
+
+A terminal that has kitty's keyboard protocol tells more keys apart. Its sequences are replaced by
+those that other terminals have for the same key. https://sw.kovidgoyal.net/kitty/keyboard-protocol
 """
 
 import re
@@ -24,21 +28,36 @@ PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 _SEQUENCE = re.compile(r"\x1b\[([0-?]*)([ -/]*)(?!\[)([@-~])")  # the console's F1 begins "[["
 _MOUSE = re.compile(r"\x1b\[(?:<?[\d;]+[mM]|M)")
 _CURSOR = re.compile(r"\x1b\[\d+;\d+R")
-_KEY_CODE = re.compile(r"(\d+)(?::\d*)*(?:;(\d+)(?::\d+)?)?(?:;[\d:]*)?")
+# A key: its code, that with Shift, that on an English keyboard; and the modifiers.
+_KEY_CODE = re.compile(r"(\d+)(?::(\d*))?(?::(\d*))?(?:;(\d+)(?::\d+)?)?(?:;[\d:]*)?")
 _MODIFIED_KEY = re.compile(r"27;(\d+);(\d+)")
+_FUNCTION_KEY = re.compile(r"(\d+);(\d+)(?::\d+)?")
 _SHIFT, _ALT, _CTRL = 1, 2, 4
-_NEWLINE = "\x1b\r"
+_MODIFIERS = _SHIFT | _ALT | _CTRL  # others are Caps Lock and Num Lock
+_ENTER, _TAB, _BACKSPACE = 13, 9, 127
+_NEWLINE, _ALT_ENTER = "\n", "\x1b\r"
+_KEYPAD = dict(enumerate("0123456789./*-+\r=,", 57399)) | dict(
+    enumerate(
+        ("\x1b[D", "\x1b[C", "\x1b[A", "\x1b[B", "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1b[F",
+         "\x1b[2~", "\x1b[3~"), 57417,
+    )
+)  # fmt: skip
+_CONTROLS = {_BACKSPACE: "\x08", ord(" "): "\x00", ord("/"): "\x1f"}  # with Ctrl
 
-BACKGROUND_QUERY = "\x1b]11;?\x1b\\\x1b[c"
+BACKGROUND_QUERY = "\x1b]11;?\x1b\\"
+KEYBOARD_QUERY = "\x1b[?u"
+LAST_QUERY = "\x1b[c"
 # Relative luminance; a background in between keeps the terminal's own colours.
 MAX_DARK_LUMINANCE, MIN_LIGHT_LUMINANCE = 0.05, 0.8
 
 _END = r"(?:\x07|\x1b\\)"
 _COLOUR = r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
 _FOCUS = r"\x1b\[[IO]"
-_ANSWER = re.compile(rf"\x1b\]11;[^\x07\x1b]*{_END}|\]11;{_COLOUR}{_END}|\x1b\[\?[\d;]*c|{_FOCUS}")
+_ANSWER = re.compile(
+    rf"\x1b\]11;[^\x07\x1b]*{_END}|\]11;{_COLOUR}{_END}|\x1b\[\?[\d;]*[cu]|{_FOCUS}"
+)
 _BEGUN = re.compile(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?|\[[0-?]*[ -/]*)?\Z")
-_REST = re.compile(rf"[0-9a-fA-F/:;]*(?:{_END}|c|\Z)|[0-9a-fA-F/:;]+\x1b\Z")
+_REST = re.compile(rf"[0-9a-fA-F/:;]*(?:{_END}|[cu]|\Z)|[0-9a-fA-F/:;]+\x1b\Z")
 _NO_KEY = ("\x1b]11;", "\x1b[?")  # what begins so was not typed, even if it never ends
 
 
@@ -49,28 +68,39 @@ def normalize_sequences(typed: str) -> str:
 
 def _known_sequence(found: re.Match[str]) -> str:
     whole, (parameters, between, last) = found[0], found.groups()
-    if last == "~" and (other := _MODIFIED_KEY.fullmatch(parameters)) and int(other[2]) == 13:
-        return _NEWLINE
+    if last == "~" and (other := _MODIFIED_KEY.fullmatch(parameters)) and int(other[2]) == _ENTER:
+        return _character(_ENTER, int(other[1]) - 1)
     if whole in ANSI_SEQUENCES or _MOUSE.fullmatch(whole) or _CURSOR.fullmatch(whole):
         return whole
     if last == "u" and not between and (code := _KEY_CODE.fullmatch(parameters)):
-        return _character(int(code[1]), int(code[2] or 1) - 1)
+        shifted, english = (int(each or 0) for each in code.group(2, 3))
+        return _character(int(code[1]), int(code[4] or 1) - 1, shifted, english)
+    if (key := _FUNCTION_KEY.fullmatch(parameters)) and not between:
+        modifiers = (int(key[2]) - 1 & _MODIFIERS) + 1
+        alone = key[1] if last == "~" else ""
+        known = f"\x1b[{key[1]};{modifiers}{last}" if modifiers > 1 else f"\x1b[{alone}{last}"
+        return known if known in ANSI_SEQUENCES else ""
     return ""
 
 
-def _character(code: int, modifiers: int) -> str:
+def _character(code: int, modifiers: int, shifted: int = 0, english: int = 0) -> str:
     """Return the keys for a code with these modifiers; "" for a code that is no character."""
-    if code == 13:
-        return _NEWLINE if modifiers & (_SHIFT | _ALT | _CTRL) else "\r"
-    if code == 9 and modifiers & _SHIFT:
+    if code == _ENTER and modifiers & _MODIFIERS:
+        return _NEWLINE if modifiers & _MODIFIERS == _SHIFT else _ALT_ENTER
+    if code == _TAB and modifiers & _SHIFT:
         return "\x1b[Z"
+    if code in _KEYPAD:
+        return _KEYPAD[code]
+    if modifiers & (_CTRL | _ALT) and code > _BACKSPACE:  # Ctrl-C is one on any keyboard
+        code = english or code
     if code > 0x10FFFF or 0xD800 <= code < 0xF900:  # surrogates, and keys such as Caps Lock
         return ""
     character = chr(code)
     if modifiers & _CTRL:
-        character = chr(code & 0x1F) if 0x40 <= code < 0x80 else character
+        controls = chr(code & 0x1F) if 0x40 <= code < _BACKSPACE else character
+        character = _CONTROLS.get(code, controls)
     elif modifiers & _SHIFT:
-        character = character.upper()
+        character = chr(shifted) if shifted else character.upper()
     return ("\x1b" if modifiers & _ALT else "") + character
 
 
@@ -81,6 +111,7 @@ class AnswerFilter:
         self.done = False  # whether no other answer is expected
         self.on_background: Callable[[TerminalBackground], None] = lambda background: None
         self.on_focus: Callable[[bool], None] = lambda focused: None
+        self.on_keyboard: Callable[[], None] = lambda: None  # the terminal tells keys apart
         self._held = ""  # the possible beginning of an answer
         self._stale = False  # whether its rest did not come at once
         self._pasting = False
@@ -120,6 +151,8 @@ class AnswerFilter:
     def _take(self, answer: re.Match[str]) -> str:
         if answer[0].endswith("c"):
             self.done = True
+        elif answer[0].endswith("u"):
+            self.on_keyboard()
         elif answer[0][-1] in "IO":
             self.on_focus(answer[0].endswith("I"))
         elif colour := re.search(_COLOUR, answer[0]):
@@ -131,11 +164,11 @@ class AnswerFilter:
 
 class FilteredInput(Vt100Input):
     """The keys of a terminal, also those typed before it was in raw mode; without what it reports.
-    `asks` says whether it is to be queried."""
+    `queries` is what it is to be asked."""
 
-    def __init__(self, stdin: TextIO, *, asks: bool) -> None:
+    def __init__(self, stdin: TextIO, *, queries: str) -> None:
         super().__init__(stdin)
-        self.asks = asks
+        self.queries = queries
         self.answers = AnswerFilter()
         self.stdin_reader: _Reader = _Reader(stdin, self.answers)
 

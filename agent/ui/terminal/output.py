@@ -92,6 +92,10 @@ class BatchedOutput(Vt100_Output):
             self._batching = False
             self.flush()
 
+    def scroll_away(self) -> None:
+        """Scroll all that is shown into the scrollback, and go to the first row."""
+        self.write_raw("\r\n" * self.get_size().rows + "\x1b[H")
+
     def save_cursor(self) -> None:
         """Have the terminal remember where the cursor is, and take all that was written."""
         self.write_raw("\x1b7")

@@ -22,6 +22,7 @@ from ..cells import wrap_words
 from ..question import BACK, ChoiceRow, Choices, answer_from_line, as_lines, row_of
 from ..screen import LEAVE_WINDOW_S, Screen
 from ..signals import call_on_signals
+from .tty_modes import without_echo
 from .writer import NonBlockingWriter
 
 if TYPE_CHECKING:
@@ -91,8 +92,9 @@ class PlainScreen(Screen):
             self._asking_again = asyncio.get_running_loop().call_soon(self._ask_again)
 
     async def answer(
-        self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
-    ) -> str:
+        self, choices: Choices, keys: str, texts: Sequence[str] = (),
+        rows: Sequence[ChoiceRow] = (), *, hidden: bool = False,
+    ) -> str:  # fmt: skip
         back = BACK in keys
 
         def ask() -> None:
@@ -106,7 +108,8 @@ class PlainScreen(Screen):
             return nobody
         self._question, self._ask_again = asyncio.get_running_loop().create_future(), ask
         try:
-            line = await self._question
+            with without_echo(self.source) if hidden else contextlib.nullcontext():
+                line = await self._question
         finally:
             self._question = None
             if self._asking_again is not None:

@@ -21,14 +21,13 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, fragment_list_width
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding.key_processor import KeyProcessor
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
-    Container,
     Dimension,
     FormattedTextControl,
     HSplit,
@@ -36,7 +35,6 @@ from prompt_toolkit.layout import (
     Window,
     WindowAlign,
 )
-from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.search import stop_search
 from prompt_toolkit.widgets import SearchToolbar
@@ -55,13 +53,14 @@ from ..question import BACK, ChoiceRow, Choices, OpenQuestion, row_of
 from ..render.theme import Palette, choose_palette, prompt_toolkit_style
 from ..screen import ScreenHost
 from .clipboard import clipboard_sequence
-from .input_filter import BACKGROUND_QUERY, FilteredInput
+from .input_filter import FilteredInput
 from .notices import Notices, notice_sequence
 from .output import BatchedOutput, InlineRenderer
 from .picker import Picker, picker_keys
 from .readiness import Readiness
 from .tty_modes import TtyModes
 from .window import ASKING_MARK, WORKING_MARK, TerminalWindow
+from .windows import completions_menu, question_window, text_window
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -130,10 +129,13 @@ class Terminal:
         self._size: Size | None = None
         self._resized_at = -RESIZE_SETTLE_S
         self._modes = TtyModes(input.fileno())
-        self._answers = None
+        self._answers, self._queries = None, ""
         if isinstance(input, FilteredInput):
-            self._answers = input.answers if input.asks else None
+            self._queries = input.queries
+            self._answers = input.answers if self._queries else None
+            input.answers.on_background = self._set_background
             input.answers.on_focus = window.take_focus
+            input.answers.on_keyboard = window.tell_keys_apart
         self._queried_at = -ANSWER_TIMEOUT_S
         self.app = _make_application(self, input=input, vi=vi)
         self._ready = Readiness(lambda: output.busy, self.app.invalidate)
@@ -210,7 +212,7 @@ class Terminal:
             self.app.after_render -= painted
             self._modes.keep()
             self._window.enter()
-            self._query_background()
+            self._query()
             loop.call_soon(ready)
 
         def failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -300,9 +302,10 @@ class Terminal:
     rest = touch
 
     async def answer(
-        self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
-    ) -> str:
-        self.asked = OpenQuestion(choices, keys, texts, rows)
+        self, choices: Choices, keys: str, texts: Sequence[str] = (),
+        rows: Sequence[ChoiceRow] = (), *, hidden: bool = False,
+    ) -> str:  # fmt: skip
+        self.asked = OpenQuestion(choices, keys, texts, rows, hidden)
         # Words that are being typed must not answer a question that pops up meanwhile: the keys
         # stay with the words until they are sent, or left by Tab.
         self._instant = "" if self.words.text else self.asked.instant
@@ -408,6 +411,14 @@ class Terminal:
         self._window.rename(text)
         self.touch()
 
+    def clean(self) -> None:
+        if self.app.is_running and not self.away:
+            with self.output.batched():
+                self.app.renderer.erase()
+                self._print()
+                self.output.scroll_away()
+        self.touch()
+
     def turn_ended(self, seconds: float) -> None:
         self._notices.turn_ended(seconds)
 
@@ -435,12 +446,11 @@ class Terminal:
             else:
                 self.app.exit(exception=error)
 
-    def _query_background(self) -> None:
-        """Query the terminal's background, without waiting for the answer."""
+    def _query(self) -> None:
+        """Query the terminal, without waiting for its answers."""
         if self._answers:
-            self._answers.on_background = self._set_background
             self._queried_at = time.monotonic()
-            self.output.write_raw(BACKGROUND_QUERY)
+            self.output.write_raw(self._queries)
             self.output.flush()
 
     def _set_background(self, background: TerminalBackground) -> None:
@@ -456,7 +466,10 @@ class Terminal:
     def _answered(self, buffer: Buffer) -> bool:
         if not self._ready.seen:  # keep what is typed until it is
             return True
-        self.give(buffer.text or self.asked.number)
+        text = buffer.text
+        if self.asked.hidden:
+            buffer.reset()  # or it would be kept for later answers
+        self.give(text or self.asked.number)
         return self.asking
 
     def _paint(self) -> None:
@@ -468,22 +481,27 @@ class Terminal:
         self._window.show(ASKING_MARK if asks else WORKING_MARK if self.host.working else "")
         if self.drafting and not self.words.text:
             self.take_keys()
+        finished = self._finished()  # first: it may end what is live
         self.live = self._render_live()
         size = self.output.get_size()
-        if not self._pending and size == self._painted_for:
+        if not finished and size == self._painted_for:
             self.app.invalidate()
             return
         with self.output.batched():
             self.app.renderer.erase()
-            self._print()
+            self.output.write_raw(finished)
             self.app.render_counter += 1  # or controls would reuse what they made last
             self.app.renderer.render(self.app, self.app.layout)
         self._painted_for = size
 
     def _print(self) -> None:
-        pending, self._pending = self._pending, []
-        self.output.write_raw(self._to_text(pending).replace("\n", "\r\n"))
+        self.output.write_raw(self._finished())
         self.output.flush()
+
+    def _finished(self) -> str:
+        """Return what was put since the last call, as the terminal is sent it."""
+        pending, self._pending = self._pending, []
+        return self._to_text(pending).replace("\n", "\r\n")
 
     def _render_live(self) -> StyleAndTextTuples:
         size = self.output.get_size()
@@ -555,7 +573,10 @@ def _layout(terminal: Terminal) -> Layout:
     control = BufferControl(
         terminal.words, search_buffer_control=search.control, preview_search=True
     )
-    words = _text_window(terminal, control, "❯ ")
+    size = terminal.output.get_size
+    words = text_window(size, control, "❯ ")
+    hidden = Condition(lambda: terminal.asked.hidden)
+    question = question_window(terminal.choices, terminal.reply, hidden, size)
     root = HSplit(
         [
             ConditionalContainer(
@@ -563,7 +584,7 @@ def _layout(terminal: Terminal) -> Layout:
                 Condition(lambda: terminal.unfinished) & ~picking,
             ),
             gap,
-            ConditionalContainer(_question(terminal), asking),
+            ConditionalContainer(question, asking),
             ConditionalContainer(terminal.picker.container(), picking),
             ConditionalContainer(words, (~asking | drafting) & ~picking),
             search,
@@ -572,29 +593,8 @@ def _layout(terminal: Terminal) -> Layout:
                 Window(FormattedTextControl(terminal.own_line), height=1, style="class:status"),
                 Condition(lambda: bool(terminal.own_line())),
             ),
-            CompletionsMenu(max_height=8),
+            completions_menu(),
             Window(height=Dimension(min=0, preferred=0)),
         ]
     )
     return Layout(root, focused_element=words)
-
-
-def _text_window(terminal: Terminal, control: BufferControl, mark: str) -> Window:
-    """Return a window of at most half the terminal, with a mark before its first line."""
-    blank = " " * fragment_list_width([("", mark)])
-
-    def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
-        return [("class:prompt", mark if line == 0 and wrapped == 0 else blank)]
-
-    return Window(
-        control,
-        wrap_lines=True,
-        dont_extend_height=True,
-        get_line_prefix=prefix,
-        height=lambda: Dimension(min=1, max=max(1, terminal.output.get_size().rows // 2)),
-    )
-
-
-def _question(terminal: Terminal) -> Container:
-    above = Window(FormattedTextControl(terminal.choices), wrap_lines=True, dont_extend_height=True)
-    return HSplit([above, _text_window(terminal, BufferControl(terminal.reply), "? ")])

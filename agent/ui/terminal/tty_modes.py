@@ -3,6 +3,8 @@
 import fcntl
 import struct
 import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -13,6 +15,17 @@ def bytes_waiting(fd: int) -> int:
     except OSError:
         return 0
     return int(count)
+
+
+@contextmanager
+def without_echo(fd: int) -> Iterator[None]:
+    """Have a terminal not show what is typed, as long as the block runs."""
+    modes = TtyModes(fd)
+    modes.hide()
+    try:
+        yield
+    finally:
+        modes.release()
 
 
 class TtyModes:
@@ -26,6 +39,12 @@ class TtyModes:
     def keep(self) -> None:
         """Remember the modes set now as those that the input needs."""
         self._needed = self._now()
+
+    def hide(self) -> None:
+        """Show nothing of what is typed from now on."""
+        if modes := self._now():
+            modes[3] &= ~termios.ECHO
+            self._set(modes)
 
     def mend(self) -> bool:
         """Undo what another program has changed; return whether it had changed anything."""

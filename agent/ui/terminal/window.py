@@ -1,8 +1,11 @@
-"""The window that the terminal stands in: its title, and whether it has the keyboard's focus.
+"""The window that the terminal stands in: its title, whether it has the keyboard's focus, and how
+it tells keys.
 
 The title is saved with what xterm calls the title stack, and restored whenever another program gets
 the terminal. Reports of the focus (DEC private mode 1004) come among the keys; `input_filter` takes
 them out. What is not known to a terminal has no effect there.
+Where it can, it tells Shift-Enter and others apart (kitty's keyboard protocol), as long as no other
+program has the terminal.
 https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 """
 
@@ -12,6 +15,8 @@ from .output import BatchedOutput
 
 SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 FOCUS_REPORTS_ON, FOCUS_REPORTS_OFF = "\x1b[?1004h", "\x1b[?1004l"
+# Flags 1 and 4: keys that other terminals confuse, with their place on an English keyboard.
+KEYS_APART_ON, KEYS_APART_OFF = "\x1b[>5u", "\x1b[<u"
 WORKING_MARK, ASKING_MARK = "● ", "? "  # before the name
 MAX_TITLE_CHARS = 80
 
@@ -32,6 +37,7 @@ class TerminalWindow:
         self._titled = titled
         self._reports = reports
         self._saved = False
+        self._keys_apart: bool | None = None  # None: the terminal has not said that it can
         self._shown = ""
 
     def enter(self) -> None:
@@ -41,6 +47,8 @@ class TerminalWindow:
         if self._titled and not self._saved:
             self._output.write_raw(SAVE_TITLE)
             self._saved = True
+        if self._keys_apart is not None:
+            self.tell_keys_apart()
         self._shown = ""
         if self.focused is not None:  # someone has just given the terminal back to us
             self.focused = True
@@ -53,6 +61,16 @@ class TerminalWindow:
         if self._saved:
             self._output.write_raw(RESTORE_TITLE)
             self._saved = False
+        if self._keys_apart:
+            self._output.write_raw(KEYS_APART_OFF)
+            self._keys_apart = False
+        self._output.flush()
+
+    def tell_keys_apart(self) -> None:
+        """Have the terminal, which can, tell more keys apart until `leave`."""
+        again = KEYS_APART_OFF if self._keys_apart else ""
+        self._keys_apart = True
+        self._output.write_raw(again + KEYS_APART_ON)
         self._output.flush()
 
     def rename(self, name: str) -> None:

@@ -15,6 +15,7 @@ from ctxagent.agent.config.settings import PermissionMode
 from ctxagent.agent.events import Answer, Ask, Event, Question, TurnFinished
 from ctxagent.agent.launch import Budget
 from ctxagent.agent.loop.budget import BudgetMeter
+from ctxagent.agent.loop.model_roles import ModelRoles
 from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.resume import create_session, resume_session
 from ctxagent.agent.loop.session_handle import SessionHandle
@@ -72,7 +73,9 @@ class Conversation:
         )
         handle = SessionHandle(
             session=record,
-            model=ModelSession(self.model, record, meter, lambda event: handle.emit(event)),
+            model=ModelSession(
+                ModelRoles(self.model), record, meter, lambda event: handle.emit(event)
+            ),
             tools=[],
             approval=Approval(mode=mode, allow=allow, deny=deny, cwd=cwd),
             context=context,

@@ -24,6 +24,7 @@ from ctxagent.agent.loop.budget import BudgetMeter
 from ctxagent.agent.loop.compaction_host import attach_engine
 from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
 from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.model_roles import ModelRoles
 from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.resume import create_session
 from ctxagent.agent.loop.session_handle import SessionHandle
@@ -171,7 +172,7 @@ def session_handle(
     entry = Session(id="s", cwd=str(cwd), version="0", model="m")
     return SessionHandle(
         session=record,
-        model=ModelSession(ScriptedModel([]), record, meter, emit),
+        model=ModelSession(ModelRoles(ScriptedModel([])), record, meter, emit),
         tools=every_tool(),
         approval=Approval(mode=mode, cwd=cwd),
         context=context or Context(cwd=cwd, session_dir=log.parent),

@@ -88,6 +88,9 @@ class ScriptedScreen:
     def title(self, text: str) -> None:
         self.window = text
 
+    def clean(self) -> None:
+        self.printed = ""
+
     def turn_ended(self, seconds: float) -> None:
         pass
 
@@ -164,8 +167,8 @@ class CommandDesk:
             everywhere=lambda: self.logs,
             settings=lambda: [("model.id", "scripted", "-c")],
             checks=lambda: [("FAIL", "credentials", "none")],
-            models=lambda: [("claude-sonnet-5-5", "1,000,000 tokens")],
-            listed_models=lambda: [("ollama/qwen3", "32,000 tokens", "free")],
+            models=lambda: [("claude-sonnet-5-5", "$2/10/0.1", "1M", "anthropic")],
+            listed_models=lambda: [("ollama/qwen3", "free", "32k", "ollama")],
             providers=lambda: [("ready", "ollama", "runs here, 1 model")],
             set_model=self._set_model,
         )

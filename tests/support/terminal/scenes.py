@@ -28,6 +28,7 @@ from ctxagent.agent.session.store import Project
 
 from ..command import Place
 from ..server.loopback import Say, Server
+from . import newcomer
 from .picture import DARK, LIGHT, Frame, Palette, Screen, shoot
 from .screen import Terminal
 
@@ -442,7 +443,7 @@ def context(it: Stage, take: Take) -> None:
 
 SCENES = (
     turn, light, narrow, completion, statusline, permission, dangerous, plan, form, search, image,
-    queue, sessions, context,
+    queue, sessions, context, *newcomer.scenes(),
 )  # fmt: skip
 
 

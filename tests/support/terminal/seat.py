@@ -21,6 +21,7 @@ from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Ask, Emit, SessionOpened
 from ctxagent.agent.loop.agent import AgentState
 from ctxagent.agent.loop.budget import BudgetMeter
+from ctxagent.agent.loop.model_roles import ModelRoles
 from ctxagent.agent.loop.model_session import ModelSession
 from ctxagent.agent.loop.resume import create_session, resume_session
 from ctxagent.agent.loop.session_handle import SessionHandle
@@ -137,7 +138,7 @@ class Desk:
         meter = BudgetMeter()
         handle = SessionHandle(
             session=record,
-            model=ModelSession(self.model, record, meter, emit),
+            model=ModelSession(ModelRoles(self.model), record, meter, emit),
             tools=[],
             approval=Approval(mode=self.mode, cwd=self.cwd),
             context=context,

@@ -1,0 +1,122 @@
+"""Providers and their keys, as `/login` and a first start use them: what can be chosen, whether a
+key is accepted, and where it is kept."""
+
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import RecordError
+from ..launch import LaunchOptions
+from ..models.key_store import KeyStore
+from ..models.providers import CLOUDS, DEFAULT_PROVIDER, Provider, canonical_id, served
+
+if TYPE_CHECKING:
+    from ..models.overview import ProviderState, ServedModel
+
+
+def add_kept_keys(environ: MutableMapping[str, str], state: Path) -> None:
+    """Set the variables of the keys that `/login` kept in a state folder."""
+    KeyStore(state, environ).add_to(environ)
+
+
+@dataclass(frozen=True, slots=True)
+class Logins:
+    """The keys that a conversation can be given. They go to `environ` at once."""
+
+    launch: LaunchOptions
+    environ: MutableMapping[str, str]
+
+    @property
+    def store(self) -> KeyStore:
+        return KeyStore(self.launch.state, self.environ)
+
+    @property
+    def chosen_model(self) -> str:
+        """The model of the settings."""
+        return self.launch.settings.model.id
+
+    @property
+    def is_first(self) -> bool:
+        """Whether the user was never asked for a provider, and has named no server."""
+        chosen = self.launch.settings.model
+        address = served(canonical_id(chosen.id)).provider.address_variable
+        named = chosen.base_url or self.environ.get(address) or self.launch.is_scripted
+        return not (named or self.store.has_asked)
+
+    def note_asked(self) -> None:
+        """Do not ask at a first start again, if that can be kept."""
+        with suppress(RecordError):
+            self.store.note_asked()
+
+    async def choices(self) -> "list[ProviderState]":
+        """Return the providers that a key is enough for, behind the servers that run here."""
+        from ..models.overview import provider_states
+
+        found = await provider_states(self.environ)
+        usable = [each for each in found if _takes_key(each.provider, each.address)]
+        return [*(each for each in found if each.provider.local and each.ready), *usable]
+
+    def default_model(self, provider: Provider) -> str:
+        """Return the model of the settings, or the first known one, if the provider has it; else
+        ""."""
+        from ..models.catalog import known_models
+
+        ids = (canonical_id(self.launch.settings.model.id), *known_models())
+        return next((id for id in ids if served(id).provider == provider), "")
+
+    async def models(self, provider: Provider, key: str) -> "list[ServedModel]":
+        """Return the models that a provider lists for a key. Raises ModelError."""
+        from ..models.overview import served_models
+
+        launch = self.launch
+        return await served_models(
+            provider, launch.settings, self._with(provider, key), launch.state
+        )
+
+    async def try_key(self, provider: Provider, key: str, model: str) -> None:
+        """Send a tiny request to a model. Raises ModelError: KeyRefused for a wrong key."""
+        from ..models.factory import make_model, with_model
+        from ..models.probe import try_model
+        from ..models.server_model import ServerModel
+
+        launch = self.launch
+        chosen = with_model(launch.settings.model, model)
+        environ = self._with(provider, key)
+        client = make_model(replace(launch.settings, model=chosen), environ, launch.state)
+        assert isinstance(client, ServerModel)
+        try:
+            await try_model(client)
+        finally:
+            await client.close()
+
+    def keep(self, provider: Provider, key: str) -> Path | None:
+        """Keep a key and use it from now on; return the file that has it, None for the keyring.
+        Raises RecordError."""
+        name = provider.keys[0]
+        where = self.store.keep(name, key)
+        self.environ[name] = key
+        return where
+
+    def has_kept(self, provider: Provider) -> bool:
+        """Return whether the key of a provider is one that was kept."""
+        return any(map(self.store.has, provider.keys))
+
+    def forget(self, provider: Provider) -> bool:
+        """Remove a kept key; return whether there was one. Raises RecordError."""
+        for name in provider.keys:
+            if self.store.forget(name):
+                self.environ.pop(name, None)
+                return True
+        return False
+
+    def _with(self, provider: Provider, key: str) -> Mapping[str, str]:
+        others = {name: value for name, value in self.environ.items() if name not in provider.keys}
+        return {**others, provider.keys[0]: key} if key else self.environ
+
+
+def _takes_key(provider: Provider, address: str) -> bool:
+    if provider.local or provider.name in CLOUDS or not provider.keys:
+        return False
+    return bool(address) or provider.name == DEFAULT_PROVIDER

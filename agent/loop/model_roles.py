@@ -1,0 +1,86 @@
+"""Which model answers: the session's own, that of plan mode, or the fallback during an overload.
+
+A change is recorded before the next request, as one by `/model` is, so that a replay builds each
+request again and no model is sent the thinking of another.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..errors import ModelUnavailable
+from ..models.base import Model
+from ..models.catalog import known_model
+from ..models.overview import facts_of
+from ..models.providers import served
+
+FALLBACK_AFTER_S = 20.0  # of an overload or a rate limit
+FALLBACK_S = 120.0  # after which the first model is asked again
+
+
+@dataclass
+class ModelRoles:
+    """The models of a conversation by their roles. `make` returns the client of an ID."""
+
+    own: Model  # of the session, as chosen
+    make: Callable[[str], Model] | None = None
+    plan: str = ""  # IDs, "" for none
+    fallback: str = ""
+    clock: Callable[[], float] = time.monotonic
+    _clients: dict[str, Model] = field(default_factory=dict)
+    _overloaded: str = ""  # the ID of the model that the fallback stands in for
+    _since: float = 0.0
+    _has_told: bool = False
+
+    def choose(self, own: Model, *, planning: bool) -> None:
+        """Take a model as the session's own. In plan mode it answers there, too."""
+        self.own, self._overloaded = own, ""
+        if planning:
+            self.plan = ""
+
+    def fallback_after(self, id: str) -> float | None:
+        """Return the seconds of an overload after which another model is asked, None for never."""
+        return FALLBACK_AFTER_S if self.fallback not in ("", id) else None
+
+    def client(self, id: str, now: Model) -> Model:
+        """Return the client for requests to a model; `now` where that has the same server."""
+        if self.make is None or served(id).provider == served(now.id).provider:
+            return now
+        return self._client(id)
+
+    def due(self, mode: str) -> Model:
+        """Return the model whose turn it is in a permission mode. Raises UsageError."""
+        first = self._client(self.plan) if self.plan and mode == "plan" else self.own
+        if self._overloaded != first.id or self.clock() - self._since >= FALLBACK_S:
+            self._overloaded = ""
+        return self._client(self.fallback) if self._overloaded else first
+
+    def take_over(self, first: str, error: ModelUnavailable) -> tuple[bool, str]:
+        """Let the fallback answer for a while if a model is overloaded. Return whether it does, and
+        what to tell the user of it."""
+        if not error.is_overload or self.fallback_after(first) is None:
+            return False, ""
+        self._overloaded, self._since = first, self.clock()
+        has_told, self._has_told = self._has_told, True
+        row = known_model(self.fallback)
+        prices, _ = facts_of(None, row.price if row else None)
+        told = f"{prices} per million tokens in/out/cached" if prices else "at no known price"
+        text = f"{first}: {error.reason}. {self.fallback} answers meanwhile ({told})"
+        return True, "" if has_told else text
+
+    def answered(self, id: str) -> None:
+        """Note that a model has answered: the next overload is told again if it is not over."""
+        self._has_told = self._has_told and id == self.fallback
+
+    async def close(self) -> None:
+        """Close all clients."""
+        clients = [self.own, *self._clients.values()]
+        for place, client in enumerate(clients):
+            if client not in clients[:place]:
+                await client.close()
+
+    def _client(self, id: str) -> Model:
+        assert self.make is not None
+        if id not in self._clients:
+            self._clients[id] = self.make(id)
+        return self._clients[id]

@@ -1,0 +1,193 @@
+"""Commands about keys of providers, and the form of a first start, which asks for the same."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ...errors import CtxagentError, KeyRefused, ModelError, UsageError
+from ..menu import Menu, Option
+from ..question import BACK, ChoiceRow
+from ..status import short_path
+from . import completions
+from .command_context import CommandContext
+from .models import PRICES
+from .registry import command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from ...library.login import Logins
+    from ...models.overview import ProviderState, ServedModel
+    from ...models.providers import Provider
+
+OWN_TASK = "w"  # of FIRST_TASKS, with words of the user's own
+FIRST_TASKS = (
+    ChoiceRow("1", "explain this project to me"),
+    ChoiceRow("2", "write an AGENTS.md that tells you how to work here (/init)"),
+    ChoiceRow(OWN_TASK, "[w]rite a task of my own"),
+)
+SKIPPED = "no key yet: /login asks again, and `ctxagent demo` needs none"
+
+
+@command(
+    "choose a provider, and give its key",
+    argument="[PROVIDER]",
+    complete=completions.providers,
+)
+async def _login(repl: CommandContext, argument: str) -> None:
+    logins = repl.services.logins
+    if logins is None or not (repl.screen.paints or repl.screen.echoes):
+        repl.show_table(await asyncio.to_thread(repl.services.providers))
+        repl.say("set a key where you start ctxagent: export NAME=…; then /model PROVIDER/NAME")
+        return
+    if argument:
+        states = await logins.choices()
+        chosen = next((each for each in states if each.provider.name == argument), None)
+        if chosen is None:
+            raise UsageError(
+                f"{argument!r} is no provider that a key is enough for", hint="/login lists them."
+            )
+        await _give_key(repl, logins, chosen.provider)
+    else:
+        await _choose_provider(repl, logins)
+
+
+@command(
+    "forget the key of a provider that /login kept",
+    argument="PROVIDER",
+    complete=completions.providers,
+)
+async def _logout(repl: CommandContext, argument: str) -> None:
+    from ...models.providers import providers
+
+    if (provider := providers().get(argument)) is None:
+        what = f"{argument!r} is no provider" if argument else "/logout needs a provider"
+        raise UsageError(what, hint="/logout PROVIDER forgets its key; /login lists them.")
+    logins = repl.services.logins
+    if logins is not None and await asyncio.to_thread(logins.forget, provider):
+        repl.say(f"the key of {argument} is forgotten")
+    else:
+        repl.say(f"no key of {argument} is kept here: a variable of your shell may have one")
+
+
+async def first_start(repl: CommandContext, *, has_task: bool) -> None:
+    """Ask for a provider, its key and, unless the user has given one, a first task."""
+    logins = repl.services.logins
+    assert logins is not None
+    logins.note_asked()
+    repl.say("Welcome. Three steps and you can begin; Esc skips them.")
+    if not await _choose_provider(repl, logins, step="Step 1 of 3: "):
+        repl.notify("info", SKIPPED)
+    elif not has_task:
+        asked = "Step 3 of 3: what comes first?"
+        row = await repl.questions.take_row(asked, FIRST_TASKS)
+        if row is not None and row.key != OWN_TASK:
+            repl.say_next("/init" if "/init" in row.label else row.label.capitalize())
+
+
+async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> None:
+    """Ask for the key of the model's provider, if a turn ended because it refused the one that
+    /login kept."""
+    from ...models.providers import served
+
+    logins, provider = repl.services.logins, served(repl.agent.model.id).provider
+    refused = error["type"] == KeyRefused.__name__ and "(401)" in error["message"]
+    if refused and logins is not None and await asyncio.to_thread(logins.has_kept, provider):
+        await _give_key(repl, logins, provider)
+
+
+async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "") -> bool:
+    """Let the user choose a provider and give its key; return whether that was done."""
+    repl.doing("looking for servers on this machine")
+    states = await logins.choices()
+    repl.doing("")
+    names = {state.provider.name: state.provider for state in states}
+
+    def load(scope: int) -> "Iterator[Sequence[Option]]":
+        yield [_provider_option(state) for state in states]
+
+    menu = Menu(f"{step}Who serves the model?", load, "choose", "there is no provider")
+    while (chosen := await repl.screen.pick(menu)) is not None:
+        if await _give_key(repl, logins, names[chosen.key], step="Step 2 of 3: " if step else ""):
+            return True
+    return False
+
+
+def _provider_option(state: "ProviderState") -> Option:
+    ready = "runs here" if state.provider.local else "has a key" if state.ready else "needs a key"
+    return Option(state.provider.name, state.provider.name, (ready,))
+
+
+async def _give_key(
+    repl: CommandContext, logins: "Logins", provider: "Provider", *, step: str = "",
+    problem: str = "",
+) -> bool:  # fmt: skip
+    """Ask for a key until the provider accepts one, keep it, and use a model of the provider.
+    Return False if the user went back."""
+    asks = not provider.local
+    while True:
+        key = ""
+        if asks:
+            lines = [problem, f"{step}the {provider.name} key (hidden)"]
+            key = (await repl.questions.secret("\n".join(filter(None, lines)))).strip()
+            if key == BACK:
+                return False
+            if not key:
+                continue
+        try:
+            model = await _tried_model(repl, logins, provider, key, step)
+            if not model:
+                return False
+            file = await asyncio.to_thread(logins.keep, provider, key) if key else None
+        except CtxagentError as error:
+            asks = asks or isinstance(error, KeyRefused)
+            if not asks:
+                raise
+            problem = f"✗ {error.message}"
+            continue
+        finally:
+            repl.doing("")
+        if key:
+            where = f"in {short_path(file)}" if file else "in the system's keyring"
+            repl.say(f"the key is accepted, and kept {where}")
+        repl.conversation.set_model(model)
+        if repl.services.rules and model != logins.chosen_model:
+            await asyncio.to_thread(repl.services.rules.choose_model, model)
+        repl.say(f"{model} answers from now on; /model chooses another one")
+        return True
+
+
+async def _tried_model(
+    repl: CommandContext, logins: "Logins", provider: "Provider", key: str, step: str
+) -> str:
+    """Return a model of the provider that answered a tiny request, "" if none was chosen. Raises
+    ModelError."""
+    from ...models.keys import check_key
+
+    if key:
+        check_key(provider.keys[0], key)
+    repl.doing(f"asking {provider.name}")
+    model = logins.default_model(provider)
+    if not model:
+        try:
+            found = await logins.models(provider, key)
+        except ModelError:
+            await logins.try_key(provider, key, f"{provider.name}/any")  # which says what is wrong
+            raise
+        model = found[0].id if len(found) == 1 else await _pick_model(repl, provider, found, step)
+    if model:
+        repl.doing(f"trying {model}")
+        await logins.try_key(provider, key, model)
+    return model
+
+
+async def _pick_model(
+    repl: CommandContext, provider: "Provider", found: "Sequence[ServedModel]", step: str
+) -> str:
+    from ...models.overview import facts_of
+
+    def load(scope: int) -> "Iterator[Sequence[Option]]":
+        yield [Option(each.id, each.id, facts_of(each.limits, each.price)) for each in found]
+
+    menu = Menu(f"{step}the model · {PRICES}", load, "use this model", "it lists none")
+    chosen = await repl.screen.pick(menu)
+    return chosen.key if chosen else ""

@@ -1,0 +1,65 @@
+"""What a conversation can log in to, and the keys that it is given."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.config.settings import ModelSettings, Settings
+from ctxagent.agent.launch import LaunchOptions
+from ctxagent.agent.library.login import Logins, add_kept_keys
+from ctxagent.agent.models.providers import providers
+
+CLOSED = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture
+def logins(tmp_path: Path) -> Logins:
+    local = [each for each in providers().values() if each.local and each.address_variable]
+    environ = {each.address_variable: CLOSED for each in local} | {"PATH": ""}
+    launch = LaunchOptions(Settings(), tmp_path / "state", tmp_path, tmp_path, environ)
+    return Logins(launch, environ)
+
+
+def with_model(logins: Logins, **chosen: str) -> Logins:
+    settings = replace(logins.launch.settings, model=ModelSettings(**chosen))  # type: ignore[arg-type]
+    return replace(logins, launch=replace(logins.launch, settings=settings))
+
+
+def test_a_first_start_is_one_where_nothing_is_named(logins: Logins) -> None:
+    assert logins.is_first
+    assert with_model(logins, id="openai/walrus").is_first
+    assert not with_model(logins, base_url="https://localhost").is_first
+    assert not with_model(logins, id="scripted:a.json").is_first
+    assert not with_model(logins, id="ollama/qwen3").is_first  # its address is named
+    logins.note_asked()
+    assert not logins.is_first
+
+
+def test_what_a_key_is_enough_for(logins: Logins) -> None:
+    names = [each.provider.name for each in asyncio.run(logins.choices())]
+    assert names[0] == "anthropic"
+    assert {"openai", "openrouter", "gemini"} <= {*names}
+    assert not {"bedrock", "vertex", "azure", "ollama", "local"} & {*names}
+
+
+def test_a_key_is_used_at_once_and_kept_until_it_is_forgotten(logins: Logins) -> None:
+    openai = providers()["openai"]
+    assert not logins.has_kept(openai)
+    assert logins.keep(openai, "test-key-1") == logins.store.path
+    assert logins.environ["OPENAI_API_KEY"] == "test-key-1"
+    assert logins.has_kept(openai)
+    environ: dict[str, str] = {}
+    add_kept_keys(environ, logins.launch.state)
+    assert environ == {"OPENAI_API_KEY": "test-key-1"}
+    assert logins.forget(openai)
+    assert not logins.forget(openai)
+    assert "OPENAI_API_KEY" not in logins.environ
+
+
+def test_the_usual_model_of_a_provider(logins: Logins) -> None:
+    known = providers()
+    assert logins.default_model(known["anthropic"]) == "claude-sonnet-5-5"
+    assert logins.default_model(known["openai"]) == ""
+    assert with_model(logins, id="openai/walrus").default_model(known["openai"]) == "openai/walrus"
