@@ -132,7 +132,7 @@ def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
         terminal.see("❯")
         terminal.type("/rev")
         terminal.see("Look at this: well · .ctxagent/commands/review.md")
-        terminal.type("\x15/help\r")
+        terminal.type("\x15/help review\r")
         shown = terminal.see("/review [file]")
         assert "/compact is ours" in shown
         terminal.type("/nosuch\r")

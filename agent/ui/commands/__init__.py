@@ -1,7 +1,7 @@
 """Slash commands: what a person can do in the REPL besides talking to the agent."""
 
-# Each module registers its commands. /help lists them in the order of these imports.
-from . import session, status, sessions, models, settings, context, cost, log  # noqa: F401, I001
+# Each module registers its commands. /help lists those of a group in the order of these imports.
+from . import help, session, status, sessions, models, settings, context, cost, log  # noqa: F401, I001
 from . import intent, agents, mcp, jobs, pins, plan, preserve, rewind  # noqa: F401
 from .command_context import CommandContext
 from .completions import completions_for

@@ -18,6 +18,7 @@ HEAD = ("subagent", "status", "calls", "tokens", "cost", "type: description")
     argument="[stop ID]",
     anytime=True,
     complete=completions.running_subagents,
+    group="files and work",
 )
 async def _agents(repl: CommandContext, argument: str) -> None:
     from ...features.subagents import SubagentsFeature

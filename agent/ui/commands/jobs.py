@@ -22,6 +22,7 @@ HEAD = ("job", "time", "status", "command")
     argument="[ID | stop ID]",
     anytime=True,
     complete=completions.jobs,
+    group="files and work",
 )
 async def _jobs(repl: CommandContext, argument: str) -> None:
     from ....tools.job import undone
@@ -48,14 +49,21 @@ async def _jobs(repl: CommandContext, argument: str) -> None:
     repl.say("/jobs ID shows more of its output · /jobs stop ID ends it")
 
 
-@command("send the running command to the background (Ctrl-B)", anytime=True)
+@command(
+    "send the running command to the background (Ctrl-B)",
+    anytime=True,
+    group="files and work",
+)
 async def _background(repl: CommandContext, argument: str) -> None:
     if not repl.conversation.send_to_background():
         repl.say("no running command can go to the background")
 
 
 @command(
-    "rename what commands made for other programs to run", argument="[PATH | all]", anytime=True
+    "rename what commands made for other programs to run",
+    argument="[PATH | all]",
+    anytime=True,
+    group="files and work",
 )
 async def _set_aside(repl: CommandContext, argument: str) -> None:
     watch, cwd = repl.agent.runner.planted, repl.services.cwd

@@ -12,7 +12,12 @@ from .registry import command
 _DATE = re.compile(r"-\d{8}$")  # at the end of a model's id
 
 
-@command("choose the model from a list, or by its id", argument="[ID]", complete=completions.models)
+@command(
+    "choose the model from a list, or by its id",
+    argument="[ID]",
+    complete=completions.models,
+    group="model and cost",
+)
 async def _model(repl: CommandContext, argument: str) -> None:
     if not argument and (chosen := await repl.screen.pick(_models(repl))):
         argument = chosen.key
@@ -63,7 +68,7 @@ def _unknown_model(repl: CommandContext, id: str) -> str:
     return f"{id} is not a known model{meant} It will be used anyway."
 
 
-@command("the providers of models, and how each gets its key", anytime=True)
+@command("the providers of models, and how each gets its key", anytime=True, group="model and cost")
 async def _login(repl: CommandContext, argument: str) -> None:
     repl.show_table(await asyncio.to_thread(repl.services.providers))
     repl.say("set a key where you start ctxagent: export NAME=…; then /model PROVIDER/NAME")

@@ -6,7 +6,7 @@ from .command_context import CommandContext
 from .registry import command
 
 
-@command("what every compaction keeps, and what it may remove", anytime=True)
+@command("what every compaction keeps, and what it may remove", anytime=True, group="context")
 async def _rules(repl: CommandContext, argument: str) -> None:
     from .. import preserve_report
 
@@ -20,6 +20,7 @@ async def _rules(repl: CommandContext, argument: str) -> None:
     "check the kept sections; --create adds missing ones",
     argument="[SECTION] [--create]",
     complete=completions.preserved,
+    group="context",
 )
 async def _preserve(repl: CommandContext, argument: str) -> None:
     from .. import preserve_report

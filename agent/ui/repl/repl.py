@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ...loop.agent import AgentState
     from ..transcript import Transcript
 
-LEAVE_COMMANDS = ("exit", "quit")  # which wait for nothing
+LEAVE_COMMAND = "exit"  # which waits for nothing
 AFTER_CALL, AFTER_TURN = "after call", "after turn"  # when words go that wait while a turn runs
 SPOKEN_TIMES = {
     AFTER_CALL: "goes to the agent after the running call",
@@ -403,7 +403,7 @@ class Repl:
             return False
         if not found or not found[0].anytime:
             return False
-        if not (self._task.running or found[0].name in LEAVE_COMMANDS):
+        if not (self._task.running or found[0].name == LEAVE_COMMAND):
             return False
         self._background.start(self._command(words, *found))
         return True

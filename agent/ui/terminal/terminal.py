@@ -20,26 +20,12 @@ from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition
-from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples, fragment_list_width
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding.key_processor import KeyProcessor
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import (
-    BufferControl,
-    ConditionalContainer,
-    Container,
-    Dimension,
-    FormattedTextControl,
-    HSplit,
-    Layout,
-    Window,
-    WindowAlign,
-)
-from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.search import stop_search
-from prompt_toolkit.widgets import SearchToolbar
 
 from ....tools.system.unicode import clean
 from ...errors import CtxagentError
@@ -56,6 +42,7 @@ from ..render.theme import Palette, choose_palette, prompt_toolkit_style
 from ..screen import ScreenHost
 from .clipboard import clipboard_sequence
 from .input_filter import BACKGROUND_QUERY, FilteredInput
+from .layout import MIN_ROOMY_ROWS, make_layout
 from .notices import Notices, notice_sequence
 from .output import BatchedOutput, InlineRenderer
 from .picker import Picker, picker_keys
@@ -72,7 +59,6 @@ if TYPE_CHECKING:
 
 FRAME_S = 0.04  # between two paints of what streams in
 RESIZE_SETTLE_S = 0.3  # without a change of size until it counts as final; tmux reports it late
-MIN_ROOMY_ROWS = 12  # of the terminal, for a blank line above the input
 ESCAPE_TIMEOUT_S = 0.05  # until an escape byte is the Esc key, and again until Esc stands alone
 CHORD_TIMEOUT_S = 1.0  # between two keys that mean something together
 ANSWER_TIMEOUT_S = 0.3  # that leaving waits for the terminal to report its background
@@ -302,6 +288,7 @@ class Terminal:
     async def answer(
         self, choices: Choices, keys: str, texts: Sequence[str] = (), rows: Sequence[ChoiceRow] = ()
     ) -> str:
+        self.picker.leave()
         self.asked = OpenQuestion(choices, keys, texts, rows)
         # Words that are being typed must not answer a question that pops up meanwhile: the keys
         # stay with the words until they are sent, or left by Tab.
@@ -507,7 +494,7 @@ class Terminal:
 
 def _make_application(terminal: Terminal, *, input: Input, vi: bool) -> "Application[None]":
     app = _Application(
-        layout=_layout(terminal),
+        layout=make_layout(terminal),
         key_bindings=key_bindings(terminal, picker_keys(terminal.picker), vi_keys()),
         style=prompt_toolkit_style(terminal.palette),
         editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
@@ -540,61 +527,3 @@ def _wait_for_more(keys: KeyProcessor) -> None:
     letter in one go; longer after other keys that begin a sequence."""
     escaped = any(press.key == Keys.Escape for press in keys.key_buffer)
     get_app().timeoutlen = ESCAPE_TIMEOUT_S if escaped else CHORD_TIMEOUT_S
-
-
-def _layout(terminal: Terminal) -> Layout:
-    asking = Condition(lambda: terminal.asking)
-    picking = Condition(lambda: terminal.picker.is_open)
-    drafting = Condition(lambda: terminal.drafting)
-    roomy = Condition(lambda: terminal.output.get_size().rows >= MIN_ROOMY_ROWS)
-    gap = ConditionalContainer(
-        Window(FormattedTextControl(terminal.send_keys), height=1, align=WindowAlign.RIGHT), roomy
-    )
-    live = FormattedTextControl(lambda: terminal.live)
-    search = SearchToolbar()
-    control = BufferControl(
-        terminal.words, search_buffer_control=search.control, preview_search=True
-    )
-    words = _text_window(terminal, control, "❯ ")
-    root = HSplit(
-        [
-            ConditionalContainer(
-                Window(live, dont_extend_height=True),
-                Condition(lambda: terminal.unfinished) & ~picking,
-            ),
-            gap,
-            ConditionalContainer(_question(terminal), asking),
-            ConditionalContainer(terminal.picker.container(), picking),
-            ConditionalContainer(words, (~asking | drafting) & ~picking),
-            search,
-            Window(FormattedTextControl(terminal.status), height=1, style="class:status"),
-            ConditionalContainer(
-                Window(FormattedTextControl(terminal.own_line), height=1, style="class:status"),
-                Condition(lambda: bool(terminal.own_line())),
-            ),
-            CompletionsMenu(max_height=8),
-            Window(height=Dimension(min=0, preferred=0)),
-        ]
-    )
-    return Layout(root, focused_element=words)
-
-
-def _text_window(terminal: Terminal, control: BufferControl, mark: str) -> Window:
-    """Return a window of at most half the terminal, with a mark before its first line."""
-    blank = " " * fragment_list_width([("", mark)])
-
-    def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
-        return [("class:prompt", mark if line == 0 and wrapped == 0 else blank)]
-
-    return Window(
-        control,
-        wrap_lines=True,
-        dont_extend_height=True,
-        get_line_prefix=prefix,
-        height=lambda: Dimension(min=1, max=max(1, terminal.output.get_size().rows // 2)),
-    )
-
-
-def _question(terminal: Terminal) -> Container:
-    above = Window(FormattedTextControl(terminal.choices), wrap_lines=True, dont_extend_height=True)
-    return HSplit([above, _text_window(terminal, BufferControl(terminal.reply), "? ")])
