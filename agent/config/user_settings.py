@@ -31,13 +31,13 @@ class UserSettings:
         self.path = user_file(environ)
         self.loaded = loaded
         self._load = load
-        self._clean = clean
+        self.clean = clean
 
     def rows(self) -> list[SettingRow]:
         """Return a row for each setting, those of extensions last."""
         rows = [*explain_settings(self.loaded), *_extension_rows(self.loaded)]
         return [
-            row._replace(value=self._clean(row.value), held=self._clean(row.held)) for row in rows
+            row._replace(value=self.clean(row.value), held=self.clean(row.held)) for row in rows
         ]
 
     def row(self, name: str) -> SettingRow:
@@ -54,7 +54,7 @@ class UserSettings:
             if each.key.name == name and each.source.rpartition(":")[0] == str(self.path)
         ]
         text = value_text(given[-1].key, given[-1].value) if given else ""
-        if _is_secret(name) or self._clean(text) != text or "…@" in text:
+        if _is_secret(name) or self.clean(text) != text or "…@" in text:
             return ""
         return text[1:-1] if text.startswith('"') and "\\" not in text else text
 

@@ -11,6 +11,7 @@ from .status import Fragment
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ..config.settings import EditingMode, Theme
     from .menu import Menu, Option
 
 Offer = tuple[str, str]  # a completion: the text, and what it stands for
@@ -159,6 +160,14 @@ class Screen(Protocol):
 
     def title(self, text: str) -> None:
         """Name the terminal's window after the session; "" names it after the project."""
+        return
+
+    def use_theme(self, theme: "Theme") -> None:
+        """Change the colours, where there are any."""
+        return
+
+    def use_editing_mode(self, mode: "EditingMode") -> None:
+        """Change the key bindings of the input."""
         return
 
     def turn_ended(self, seconds: float) -> None:

@@ -55,7 +55,7 @@ def test_a_sentence_that_begins_with_a_command_is_for_the_model(words: str) -> N
         ("/hlep", "/help"),
         ("/share", "/export FILE.html"),
         ("/shrae", "/share"),
-        ("/co", "/config, /compact, /context, /cost"),
+        ("/co", "/compact, /context, /cost"),
         ("/xyzzy", "/help lists"),
         ("/", "/help"),
     ],
@@ -70,9 +70,9 @@ def test_names_of_other_agents_are_aliases() -> None:
     found = commands.parse("/usage")
     assert found is not None
     assert (found[0].name, found[1]) == ("cost", "")
-    found = commands.parse("/hooks")
+    found = commands.parse("/config hooks")
     assert found is not None
-    assert (found[0].name, found[1]) == ("config", "hooks")
+    assert (found[0].name, found[1]) == ("settings", "hooks")
 
 
 def test_a_command_of_the_user_comes_before_the_names_of_other_agents() -> None:
@@ -205,7 +205,8 @@ def test_todo_and_tools_and_config(desk: CommandDesk) -> None:
     assert "▸ write it" in desk.run("/todo")
     shown = desk.run("/tools")
     assert all(tool.name in shown for tool in desk.agent.handle.tools)
-    assert desk.run("/config").split() == ["model.id", "scripted", "-c"]
+    desk.screen.paints = False
+    assert desk.run("/config model.id").split() == ["model.id", '"scripted:x"', "-c"]
 
 
 def test_the_log_in_lines(desk: CommandDesk) -> None:

@@ -12,7 +12,8 @@ async def _rules(repl: CommandContext, argument: str) -> None:
 
     if argument:
         raise UsageError(f"/rules does not take {argument!r}", hint="/preserve checks a section.")
-    origins = {row[0]: row[2] for row in repl.services.settings()}
+    settings = repl.services.settings
+    origins = settings.loaded.origins if settings else {}
     repl.show_lines(preserve_report.rules(repl.agent.handle.policy.rules, origins))
 
 

@@ -108,17 +108,3 @@ async def _tools(repl: CommandContext, argument: str) -> None:
         (t.name, t.effect, t.description.strip().split("\n")[0]) for t in repl.agent.handle.tools
     ]
     repl.show_table(rows)
-
-
-@command(
-    "all settings and where they come from; NAME filters them",
-    argument="[NAME]",
-    anytime=True,
-    complete=completions.settings,
-    group="setup",
-)
-async def _config(repl: CommandContext, argument: str) -> None:
-    rows = [row for row in repl.services.settings() if argument in row[0]]
-    if not rows:
-        raise UsageError(f"there is no setting {argument!r}", hint="/config lists them all.")
-    repl.show_table(rows)

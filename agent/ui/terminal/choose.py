@@ -9,7 +9,6 @@ from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.output import ColorDepth
 
 from ..capabilities import Colours, TerminalBackground, detect_for_process
-from ..render.theme import choose_palette
 from ..screen import Screen, ScreenHost
 from .input_filter import FilteredInput
 from .notices import notice_style
@@ -44,7 +43,7 @@ def screen_for(
         can = detect_for_process(ui, source, target)
         if can.plain:
             return PlainScreen(host, source=source.fileno(), stream=target, unicode=can.unicode)
-        asks = can.safe_to_ask and ui.theme == "auto"
+        asks = can.safe_to_ask and ui.theme in ("auto", "high-contrast")
         source = FilteredInput(source, asks=asks)
         target, background = output_for(target, can=can), can.background
         titled = ui.title and can.window_title
@@ -62,7 +61,9 @@ def screen_for(
             titled=titled,
             reports=isinstance(source, FilteredInput),
         ),
-        palette=choose_palette(ui.theme, colours, background),
+        theme=ui.theme,
+        colours=colours,
+        background=background,
         notify=notice_style(ui.notify, os.environ),
         notify_after_s=ui.notify_after,
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from prompt_toolkit.application import Application, get_app, in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
+from prompt_toolkit.cursor_shapes import DynamicCursorShapeConfig, ModalCursorShapeConfig
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
@@ -30,7 +30,7 @@ from prompt_toolkit.search import stop_search
 from ....tools.system.unicode import clean
 from ...errors import CtxagentError
 from .. import signals, status
-from ..capabilities import TerminalBackground
+from ..capabilities import Colours, TerminalBackground
 from ..input.completion import WordsCompleter, mention_of
 from ..input.editor import EditorKilled, edit
 from ..input.history import open_history
@@ -38,7 +38,7 @@ from ..input.keys import key_bindings
 from ..input.pasted import PastedTexts
 from ..input.vi import mode_name, vi_keys
 from ..question import BACK, ChoiceRow, Choices, OpenQuestion, row_of
-from ..render.theme import Palette, choose_palette, prompt_toolkit_style
+from ..render.theme import choose_palette, prompt_toolkit_style
 from ..screen import ScreenHost
 from .clipboard import clipboard_sequence
 from .input_filter import BACKGROUND_QUERY, FilteredInput
@@ -53,7 +53,8 @@ from .window import ASKING_MARK, WORKING_MARK, TerminalWindow
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ...config.settings import NoticeStyle
+    from ...config.settings import EditingMode as EditingSetting
+    from ...config.settings import NoticeStyle, Theme
     from ..menu import Menu, Option
     from ..render.render import Depth
 
@@ -81,7 +82,9 @@ class Terminal:
         history: Path | None,
         vi: bool,
         window: TerminalWindow,
-        palette: Palette = "ansi",
+        theme: "Theme" = "auto",
+        colours: Colours = 16,
+        background: TerminalBackground = "",
         notify: "NoticeStyle" = "off",
         notify_after_s: float = 0,
     ) -> None:
@@ -90,7 +93,8 @@ class Terminal:
         self._window = window
         self._notices = Notices(window, self._notify, after_s=notify_after_s)
         self._notify_style = notify
-        self.palette = palette
+        self._theme, self._colours, self._background = theme, colours, background
+        self.palette = choose_palette(theme, colours, background)
         self.pasted = PastedTexts()
         self._cwd, self._image_folder = cwd, history and history.parent / "pasted"
         self._completer = WordsCompleter(host, cwd)
@@ -431,8 +435,20 @@ class Terminal:
             self.output.flush()
 
     def _set_background(self, background: TerminalBackground) -> None:
-        self.palette = choose_palette("auto", 256, background)
+        self._background = background
+        self.use_theme(self._theme)
+
+    def use_theme(self, theme: "Theme") -> None:
+        self._theme = theme
+        self.palette = choose_palette(theme, self._colours, self._background)
         self.app.style = prompt_toolkit_style(self.palette)
+        self.touch()
+
+    def use_editing_mode(self, mode: "EditingSetting") -> None:
+        if mode != "vi":
+            self.output.reset_cursor_shape()
+        self.app.vi_state.reset()
+        self.app.editing_mode = EditingMode.VI if mode == "vi" else EditingMode.EMACS
         self.touch()
 
     def _typed(self, words: Buffer) -> None:
@@ -493,13 +509,15 @@ class Terminal:
 
 
 def _make_application(terminal: Terminal, *, input: Input, vi: bool) -> "Application[None]":
-    app = _Application(
+    app: _Application = _Application(
         layout=make_layout(terminal),
         key_bindings=key_bindings(terminal, picker_keys(terminal.picker), vi_keys()),
         style=prompt_toolkit_style(terminal.palette),
         editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
         erase_when_done=True,
-        cursor=ModalCursorShapeConfig() if vi else None,
+        cursor=DynamicCursorShapeConfig(
+            lambda: ModalCursorShapeConfig() if app.editing_mode == EditingMode.VI else None
+        ),
         input=input,
         output=terminal.output,
         terminal_size_polling_interval=None,
