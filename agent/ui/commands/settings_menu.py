@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ALL, CHANGED = "all", "not the default"
 UNSET = "--unset"  # in place of a value
-NAME_CELLS = 26  # of a key in the menu
+NAME_CELLS = 20  # of a key in the menu
 NOT_IN_FORCE = "not in force"
 THEMES: dict[Theme, str] = {
     "auto": "by the background of the terminal",
