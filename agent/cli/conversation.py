@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...tools.system.descriptors import raise_limit
 from ...tools.system.hardening import close_memory
-from ..config.load import LoadedSettings, explain_settings
+from ..config.load import LoadedSettings, load_settings
+from ..config.user_settings import UserSettings
 from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
 from ..library.command_files import command_files_of
@@ -16,11 +17,13 @@ from ..library.launching import check_key, warm
 from ..library.login import Logins
 from ..library.mcp_servers import RunServers
 from ..permissions.rule_files import RuleFiles
+from ..permissions.rules import parse_rule
+from ..security.redaction import redaction_for
 from ..session.store import all_logs
 from ..ui.conversation.services import ConversationServices, Opener
 from ..version import __version__
 from .doctor import check_all, row_of
-from .options import choice_of, launch_of, project_of
+from .options import choice_of, cwd_of, launch_of, project_of, setting_flags
 
 if TYPE_CHECKING:
     from ..extensions.mcp.config import ServerConfig
@@ -72,7 +75,7 @@ def conversation_place(
         copy=project.fork,
         command_files=lambda: command_files_of(launch),
         skills=skills,
-        settings=lambda: [row[:3] for row in explain_settings(loaded)],
+        settings=_settings(options, loaded),
         checks=lambda: [row_of(each) for each in check_all(loaded, project)],
         models=_models,
         listed_models=lambda: _listed_models(launch),
@@ -86,6 +89,18 @@ def conversation_place(
         status_command=launch.settings.statusline.command,
     )
     return ConversationPlace(launch, services, servers)
+
+
+def _settings(options: dict[str, Any], loaded: LoadedSettings) -> UserSettings:
+    """Return the settings as the commands of the terminal show and change them."""
+    flags, cwd = setting_flags(options), cwd_of(options)
+    clean = redaction_for(os.environ, loaded.settings.model.base_url, shapes=True).clean_text
+    return UserSettings(
+        loaded,
+        lambda: load_settings(cwd, environ=os.environ, flags=flags, check_rule=parse_rule),
+        os.environ,
+        clean,
+    )
 
 
 def _opener(

@@ -18,7 +18,6 @@ _CALL = re.compile(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
 _COMMAND_LINES = {  # what does the same without the terminal
     "clear": "ctxagent -p TASK",
     "compact": "ctxagent compact --dry-run | --apply",
-    "config": "ctxagent config --explain",
     "context": "ctxagent compact --dry-run",
     "cost": "ctxagent -p TASK --output-format json",
     "doctor": "ctxagent doctor",
@@ -38,6 +37,7 @@ _COMMAND_LINES = {  # what does the same without the terminal
     "resume": "ctxagent --resume ID -p TASK",
     "rules": "ctxagent rules",
     "sessions": "ctxagent sessions list",
+    "settings": "ctxagent config --explain",
     "uncompact": "ctxagent compact --undo",
 }
 
@@ -59,7 +59,8 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
     kinds = extensions_of(launch).classes
     callable_here = {*files, *skills, *(each for kind in kinds for each in kind.command_names())}
     name, has_more = called[1], bool(called[2])
-    if name in callable_here:
+    is_path = name == "settings" and has_more and not _names_setting(called[2])
+    if name in callable_here or is_path:
         return
     if name not in COMMANDS and not has_more:
         if hint := habits("commands").get(name):
@@ -74,6 +75,13 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
         no_plugins = launch.installed.warnings if launch.installed else ()
         left_out = [*no_plugins, *no_skills, *no_files][:MAX_LEFT_OUT]  # it may be one of these
         raise UsageError(f"there is no command /{name}", hint="\n".join([hint, *left_out]))
+
+
+def _names_setting(argument: str) -> bool:
+    """Tell whether what stands behind /settings begins with a setting or a part of its name."""
+    from ..config.settings import KEYS
+
+    return any(argument.split()[0] in key for key in KEYS)
 
 
 def _nearest(name: str, names: Collection[str], *, may_be_short: bool) -> str:

@@ -35,6 +35,25 @@ _EXTENSION_KEY = re.compile(r"extensions\.[\w-]+\.[\w-]+")  # extensions.NAME.KE
 MAX_SHOWN_VALUE_CHARS = 80  # of a wrong value in a message
 
 
+class LayerValue(NamedTuple):
+    """One value that a layer gives."""
+
+    key: SettingKey
+    value: Any
+    source: str
+    item_sources: tuple[str, ...] = ()  # where each item of a list stands, if known
+
+    def rules(self) -> Iterator[tuple[str, str]]:
+        """Yield each permission rule in the value, and its origin."""
+        if self.key.value_type is RULES:
+            yield from self.items()
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Yield each item of a list, and its origin."""
+        sources = self.item_sources or [self.source] * len(self.value)
+        yield from zip(self.value, sources, strict=True)
+
+
 class LoadedSettings(NamedTuple):
     """The settings, and what a front end wants to know about where they came from."""
 
@@ -45,6 +64,8 @@ class LoadedSettings(NamedTuple):
     notices: list[str]  # lines that a person should see
     project: Path | None  # the project file
     trust_dir: Path  # the state folder that decides whether the project file is trusted
+    given: Sequence[LayerValue] = ()  # the values in force, the lowest layer first
+    held: Sequence[LayerValue] = ()  # those of the project file that are not in force
 
 
 class SettingRow(NamedTuple):
@@ -54,21 +75,7 @@ class SettingRow(NamedTuple):
     value: str
     origin: str
     help: str
-
-
-class _LayerValue(NamedTuple):
-    """One value that a layer gives."""
-
-    key: SettingKey
-    value: Any
-    source: str
-    item_sources: tuple[str, ...] = ()  # where each item of a list stands, if known
-
-    def rules(self) -> Iterator[tuple[str, str]]:
-        """Yield each permission rule in the value, and where it stands."""
-        if self.key.value_type is RULES:
-            sources = self.item_sources or [self.source] * len(self.value)
-            yield from zip(self.value, sources, strict=True)
+    held: str = ""  # the value of an untrusted project file, and where it is; not in force
 
 
 def load_settings(
@@ -85,12 +92,14 @@ def load_settings(
     given = _read_document(user, _read_bytes(user)) if user else []
     trust_dir = state_dir(_merge(given + above)[0], environ)
     notices: list[str] = []
+    held: list[LayerValue] = []
     project = _project_file(cwd.resolve(), home_folder(environ).resolve())
     if project and not (user and project.samefile(user)):
         given, held = _add_project_layer(given, project, trust_dir)
         if held:
+            names = ", ".join(dict.fromkeys(each.key.name for each in held))
             notices.append(
-                f"{project} is not trusted, so {', '.join(held)} in it was ignored. "
+                f"{project} is not trusted, so {names} in it was ignored. "
                 "Read the file, then accept it with `ctxagent config --trust`."
             )
     given += above
@@ -99,7 +108,7 @@ def load_settings(
     settings, origins = _merge(given)
     if where := state_notice(settings, environ):
         notices.append(where)
-    return LoadedSettings(settings, origins, notices, project, trust_dir)
+    return LoadedSettings(settings, origins, notices, project, trust_dir, given, held)
 
 
 def settings_from_flags(flags: Sequence[str]) -> Settings:
@@ -109,15 +118,27 @@ def settings_from_flags(flags: Sequence[str]) -> Settings:
 
 def flag_value_text(name: str, text: str) -> str:
     """Return the value that a flag gives a key, as it would stand in a file. Raises ConfigError."""
-    given = _layer_value(_find_key(name, "-c"), text, "-c")
+    given = _layer_value(setting_key(name, "-c"), text, "-c")
     return value_text(given.key, given.value)
+
+
+def raw_value(key: SettingKey, text: str, where: str) -> Any:
+    """Return the TOML value that a typed text gives a key. Raises ConfigError."""
+    _layer_value(key, text, where)
+    return key.value_type.literal(text.strip())
 
 
 def explain_settings(loaded: LoadedSettings) -> list[SettingRow]:
     """Return a row for every setting."""
     value = values_by_key(loaded.settings)
+    held = {
+        each.key.name: f"{value_text(each.key, each.value)} in {each.source}"
+        for each in loaded.held
+    }
     return [
-        SettingRow(name, value_text(key, value[name]), loaded.origins[name], key.help)
+        SettingRow(
+            name, value_text(key, value[name]), loaded.origins[name], key.help, held.get(name, "")
+        )
         for name, key in KEYS.items()
     ]
 
@@ -176,19 +197,19 @@ def _unreadable(path: Path, why: str | None) -> ConfigError:
 
 
 def _add_project_layer(
-    given: list[_LayerValue], path: Path, trust_dir: Path
-) -> tuple[list[_LayerValue], list[str]]:
-    """Return the values with those of the project file added, and the keys that were held back."""
+    given: list[LayerValue], path: Path, trust_dir: Path
+) -> tuple[list[LayerValue], list[LayerValue]]:
+    """Return the values with those of the project file added, and those that were held back."""
     data = _read_bytes(path)
     project = _read_document(path, data)
     if is_trusted(path, data, trust_dir):
         return given + project, []
     values, _ = _merged_values(given)
-    held = [g.key.name for g in project if g.key.loosens(g.value, values.get(g.key.name))]
-    return given + [g for g in project if g.key.name not in held], held
+    held = [g for g in project if g.key.loosens(g.value, values.get(g.key.name))]
+    return given + [g for g in project if g not in held], held
 
 
-def _merged_values(given: Sequence[_LayerValue]) -> tuple[dict[str, Any], dict[str, str]]:
+def _merged_values(given: Sequence[LayerValue]) -> tuple[dict[str, Any], dict[str, str]]:
     values = {name: key.default for name, key in KEYS.items()}
     sources: dict[str, list[str]] = {}
     for key, value, source, _ in given:
@@ -205,7 +226,7 @@ def _merged_values(given: Sequence[_LayerValue]) -> tuple[dict[str, Any], dict[s
     return values, origins
 
 
-def _of_another_provider(model: str, given: Sequence[_LayerValue]) -> list[str]:
+def _of_another_provider(model: str, given: Sequence[LayerValue]) -> list[str]:
     """Return which keys count for the model of another provider, that the same layer names: its key
     must not go to that address."""
     models: dict[str, str] = {}
@@ -223,7 +244,7 @@ def _of_another_provider(model: str, given: Sequence[_LayerValue]) -> list[str]:
     ]
 
 
-def _merge(given: Sequence[_LayerValue]) -> tuple[Settings, dict[str, str]]:
+def _merge(given: Sequence[LayerValue]) -> tuple[Settings, dict[str, str]]:
     values, origins = _merged_values(given)
     settings = build_settings({name: values[name] for name in KEYS})
     extensions: dict[str, dict[str, Any]] = {}
@@ -240,7 +261,7 @@ def _read_bytes(path: Path) -> bytes:
         raise _unreadable(path, error.strerror) from None
 
 
-def _read_document(path: Path, data: bytes) -> list[_LayerValue]:
+def _read_document(path: Path, data: bytes) -> list[LayerValue]:
     """Return the values that a settings file gives, in its order."""
     table, lines = parse_toml(data, path)
     given = []
@@ -254,10 +275,10 @@ def _read_document(path: Path, data: bytes) -> list[_LayerValue]:
         for at, raw in _fields((section,), content):
             line = lines[at]
             source = f"{path}:{line}"
-            key = _find_key(".".join(at), source)
+            key = setting_key(".".join(at), source)
             items = range(len(raw)) if isinstance(raw, list) else ()
             sources = tuple(f"{path}:{lines.get((*at, item), line)}" for item in items)
-            given.append(_LayerValue(key, _checked_value(key, raw, source), source, sources))
+            given.append(LayerValue(key, _checked_value(key, raw, source), source, sources))
     return given
 
 
@@ -271,7 +292,7 @@ def _fields(at: tuple[str, ...], table: dict[str, Any]) -> Iterator[tuple[tuple[
             yield (*at, name), value
 
 
-def _read_variables(environ: Mapping[str, str]) -> list[_LayerValue]:
+def _read_variables(environ: Mapping[str, str]) -> list[LayerValue]:
     """Return the values that the environment gives; an empty variable counts as not set."""
     keys = {key.env: key for key in KEYS.values()}
     given = []
@@ -287,23 +308,23 @@ def _read_variables(environ: Mapping[str, str]) -> list[_LayerValue]:
     return given
 
 
-def _read_flags(flags: Iterable[str]) -> list[_LayerValue]:
+def _read_flags(flags: Iterable[str]) -> list[LayerValue]:
     given = []
     for flag in flags:
         name, sign, text = flag.partition("=")
         if not sign:
             hint = "For example: -c demote.above=20_000. The newest session is --continue."
             raise ConfigError(f"{flag!r} is not KEY=VALUE", where="-c", hint=hint)
-        given.append(_layer_value(_find_key(name.strip(), "-c"), text, "-c"))
+        given.append(_layer_value(setting_key(name.strip(), "-c"), text, "-c"))
     return given
 
 
-def _layer_value(key: SettingKey, text: str, source: str) -> _LayerValue:
+def _layer_value(key: SettingKey, text: str, source: str) -> LayerValue:
     try:
         raw = key.value_type.literal(text.strip())
     except ValueError:
         raise _wrong_value(key, text, source) from None
-    return _LayerValue(key, _checked_value(key, raw, source), source)
+    return LayerValue(key, _checked_value(key, raw, source), source)
 
 
 def _checked_value(key: SettingKey, raw: object, where: str) -> Any:
@@ -329,7 +350,8 @@ def _wrong_value(key: SettingKey, raw: object, where: str) -> ConfigError:
 _REPLACED = {"model.server": "Name the server with the model: --model ollama/NAME."}
 
 
-def _find_key(name: str, where: str) -> SettingKey:
+def setting_key(name: str, where: str) -> SettingKey:
+    """Return the setting of this name. Raises ConfigError for an unknown one."""
     if _EXTENSION_KEY.fullmatch(name):
         help = "A setting of an extension; `ctxagent extensions list` names all."
         return SettingKey(PLAIN_VALUE, help, False, loosens_if_different, name=name)
@@ -353,7 +375,7 @@ def _nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, known, n=1)), None)
 
 
-def _check_rules(given: Iterable[_LayerValue], check_rule: Callable[[str], object]) -> None:
+def _check_rules(given: Iterable[LayerValue], check_rule: Callable[[str], object]) -> None:
     for one in given:
         for rule, source in one.rules():
             try:

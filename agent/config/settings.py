@@ -57,7 +57,7 @@ FeatureName = Literal[
     "web-search", "mcp", "drift", "loops", "run-state", "result-schema",
     "diagnostics", "hooks",
 ]  # fmt: skip
-Theme = Literal["auto", "dark", "light", "ansi"]
+Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
 EditingMode = Literal["emacs", "vi"]
 SendTime = Literal["after-call", "after-turn"]
 NoticeStyle = Literal["auto", "bell", "osc9", "osc777", "osc99", "off"]
@@ -502,8 +502,8 @@ class UiSettings:
     theme: Theme = _setting(
         "auto",
         one_of(Theme),
-        'Colours for a "dark" or "light" background; "ansi": the terminal\'s sixteen; '
-        '"auto" finds out.',
+        'Colours for a "dark" or "light" background, "auto" finds out; "ansi": the terminal\'s '
+        'sixteen; "none": no colours.',
     )
     editing_mode: EditingMode = _setting(
         "emacs", one_of(EditingMode), "The key bindings of the input line."

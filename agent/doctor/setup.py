@@ -164,9 +164,10 @@ def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("plugin", " ".join(str(error).split()), False)
     launch = launch_options(loaded, cwd, os.environ)
-    commands, warnings = command_files_of(launch)
+    found_files, warnings = command_files_of(launch)
+    commands = [each for each in found_files.values() if not each.is_built_in]
     if commands or warnings:
-        untrusted = sum(not each.is_trusted for each in commands.values())
+        untrusted = sum(not each.is_trusted for each in commands)
         more = f", {untrusted:,} of them not trusted" if untrusted else ""
         yield Finding("commands", f"{count_of(len(commands), 'file')}{more}", note=bool(untrusted))
     for warning in warnings:

@@ -12,11 +12,14 @@ words (`!` commands, allowed-tools, model) counts only once the person has trust
 import os
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..prompts import PROMPTS_FOLDER
+from .command_groups import OWN, CommandGroup, group_named
 from .front_matter import list_value, split_front_matter, text_value
 from .plugins import ROOT_VARIABLE, Plugin
 
@@ -24,6 +27,7 @@ COMMANDS_FOLDER = "commands"
 PROJECT_FOLDERS = (".ctxagent", ".claude")  # which may have one, the first of a name counts
 MAX_FILES = 500  # of one folder
 MAX_DESCRIPTION_CHARS = 300
+BUILT_IN = "ctxagent"  # in place of the path of a command that ctxagent brings along
 
 _NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
 _PLACEHOLDER = re.compile(r"\$(ARGUMENTS\b|[1-9](?!\d))")
@@ -43,6 +47,11 @@ class CommandFile:
     allowed_tools: tuple[str, ...] = ()  # permission rules for the turn that it begins
     model: str = ""  # of that turn, "" for the session's
     is_trusted: bool = True
+    group: CommandGroup = OWN
+
+    @property
+    def is_built_in(self) -> bool:
+        return self.shown_path == BUILT_IN
 
     def parts(self, arguments: str) -> list[tuple[str, bool]]:
         """Return the pieces of what the model is told, each with whether it is a shell command
@@ -97,6 +106,14 @@ def load_command_files(
         here, wrong = commands_of(plugin, cwd, home)
         found, warnings = {**here, **found}, warnings + wrong
     return found, warnings
+
+
+@cache
+def built_in_commands() -> Mapping[str, CommandFile]:
+    """Return the commands that ctxagent brings along, by name."""
+    folder = PROMPTS_FOLDER / COMMANDS_FOLDER
+    found, _ = _commands_in(folder, folder, folder, None)
+    return {name: replace(each, shown_path=BUILT_IN) for name, each in found.items()}
 
 
 def commands_of(plugin: Plugin, cwd: Path, home: Path) -> tuple[dict[str, CommandFile], list[str]]:
@@ -175,6 +192,7 @@ def _read(path: Path, folder: Path, cwd: Path, home: Path, trust_dir: Path | Non
         allowed_tools=list_value(values, "allowed-tools"),
         model=text_value(values, "model"),
         is_trusted=trust_dir is None or is_trusted(path, data, trust_dir),
+        group=group_named(text_value(values, "group")),
     )
 
 

@@ -89,6 +89,14 @@ class EnvironmentFeature(Feature):
             folders, files, self.handle.view, self.handle.log.redact
         )
 
+    def instruction_states(self) -> list[instructions.InstructionState]:
+        """Return each instruction file with what the model has of it; blocking."""
+        around = self.surroundings
+        files = instructions.instruction_files(self._cwd, around.config_home, around.trust_dir)
+        return instructions.instruction_states(
+            files, self.handle.view, self.handle.log.redact, self._cwd, around.config_home
+        )
+
     def _stale_files(self) -> list[str]:
         """Return the files that the model should read again. Changed instruction files are left
         out: the model gets their new text."""

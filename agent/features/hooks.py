@@ -10,10 +10,11 @@ and their veto may be JSON: see https://code.claude.com/docs/en/hooks.
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...tools.base import Output
 from ...tools.system.process import Process, ending
@@ -37,6 +38,13 @@ _MAX_SHOWN_BYTES = 4_096
 _MAX_OUTPUT_LINES = 5
 _FOREIGN_EVENT = "hook_event_name"  # the key of an event that has the names of another agent
 _MAX_COMMAND_CHARS = 60  # in a warning
+
+
+class HookRun(NamedTuple):
+    """The last run of a hook in this session."""
+
+    at: float  # seconds since the epoch
+    outcome: str
 
 
 class HeadSink:
@@ -118,7 +126,8 @@ class HooksFeature(Feature):
     ) -> None:
         """Commands `of_plugins` run after the user's own."""
         super().__init__(handle)
-        self._settings, self._of_plugins, self._resumed = settings, of_plugins, resumed
+        self._settings, self.of_plugins, self._resumed = settings, of_plugins, resumed
+        self.last_runs: dict[tuple[str, str], HookRun] = {}  # by event and command
         self._log_path = handle.log.path
 
     async def session_started(self) -> None:
@@ -154,7 +163,7 @@ class HooksFeature(Feature):
         """
         commands = getattr(self._settings, name)
         subject = _subject(name, event, resumed=self._resumed)
-        foreign = [h for h in self._of_plugins if h.event == name and h.matches(subject)]
+        foreign = [h for h in self.of_plugins if h.event == name and h.matches(subject)]
         of_subagent = self._log_path.parent.parent.name == AGENTS
         if not (commands or foreign) or (of_subagent and name.startswith("session_")):
             return None
@@ -167,6 +176,10 @@ class HooksFeature(Feature):
             }
         elif name == "session_end":
             more = {"log": str(self._log_path), "status": _last_status(self._log_path)}
+
+        def ran(command: str, outcome: str) -> None:
+            self.last_runs[name, command] = HookRun(time.time(), outcome)
+
         told = {"event": name, "session": self._log_path.parent.name, **event, **more}
         with waiting(self.handle.emit, f"the hooks of {name}"):
             veto = await run_hooks(
@@ -175,6 +188,7 @@ class HooksFeature(Feature):
                 cwd=self.handle.context.cwd,
                 env=self.handle.context.env,
                 warn=self._warn,
+                ran=ran,
             )
             for hook in foreign:
                 if veto is not None:
@@ -189,6 +203,7 @@ class HooksFeature(Feature):
                         "CLAUDE_PROJECT_DIR": str(self.handle.context.cwd),
                     },
                     warn=self._warn,
+                    ran=ran,
                     seconds=hook.seconds,
                 )
         return veto
@@ -241,6 +256,7 @@ async def run_hooks(
     cwd: Path,
     env: Mapping[str, str],
     warn: Callable[[str], None],
+    ran: Callable[[str, str], None] = lambda command, outcome: None,
     seconds: float = HOOK_TIMEOUT_S,
 ) -> str | None:
     """Run the commands one after another until one vetoes. Return the reason of the veto, None for
@@ -248,7 +264,8 @@ async def run_hooks(
 
     `event` has its name in "event". Only a name that begins with "before_" can be vetoed, also in
     JSON if the event has the names of another agent. Each command may take `seconds`. `warn` is
-    called for each command that failed. A cancellation leaves nothing running.
+    called for each command that failed, `ran` after each with how it ended. A cancellation leaves
+    nothing running.
     """
     line = json.dumps(event).encode() + b"\n"
     vetoable = str(event["event"]).startswith("before_")
@@ -258,18 +275,26 @@ async def run_hooks(
         try:
             code = await run_command(command, line, output, cwd=cwd, env=env, seconds=seconds)
         except ToolError as error:
-            warn(f"hook `{name}` did not start: {error}")
-            continue
-        if code is None:
-            warn(f"hook `{name}` was ended: it took longer than {seconds:g} s")
-        elif code == VETO_EXIT_CODE and vetoable:
-            return output.lines() or f"hook `{name}` vetoed it and gave no reason"
-        elif not code and vetoable and _FOREIGN_EVENT in event:
-            if (reason := output.veto()) is not None:
-                return reason or f"hook `{name}` vetoed it and gave no reason"
-        elif code:
-            warn(f"hook `{name}` failed ({ending(code)}): {output.lines() or 'no output'}")
+            failed, code = f"did not start: {error}", -1
+        else:
+            failed = _failure(code, output, seconds)
+        reason = output.lines() if code == VETO_EXIT_CODE and vetoable else None
+        if not code and code is not None and vetoable and _FOREIGN_EVENT in event:
+            reason = output.veto()
+        if reason is not None:
+            ran(command, f"prevented it: {reason or 'no reason'}")
+            return reason or f"hook `{name}` vetoed it and gave no reason"
+        ran(command, failed or f"ok: {output.lines() or 'no output'}")
+        if failed:
+            warn(f"hook `{name}` {failed}")
     return None
+
+
+def _failure(code: int | None, output: HeadSink, seconds: float) -> str:
+    """Return how a command failed, "" for one that did not."""
+    if code is None:
+        return f"was ended: it took longer than {seconds:g} s"
+    return f"failed ({ending(code)}): {output.lines() or 'no output'}" if code else ""
 
 
 async def run_command(

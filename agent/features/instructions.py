@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.trust import is_file_trusted, is_trusted, other_writer
+from ..context.tokens import estimate
 from ..session.entries import Entry, User
 from ..session.store import content_text
 
@@ -87,6 +88,53 @@ def changed_entries(
     return changes
 
 
+@dataclass(frozen=True, slots=True)
+class InstructionState:
+    """An instruction file, for people."""
+
+    path: Path
+    tokens: int  # of the text that the model gets
+    origin: str
+    state: str
+
+
+def instruction_states(
+    files: Iterable[InstructionFile],
+    view: "View",
+    redact: Callable[[User], User],
+    cwd: Path,
+    config_home: Path,
+) -> list[InstructionState]:
+    """Return what the model has of each file that is not empty."""
+    known, root = _told(view.items, view), _project_root(cwd)
+
+    def origin(folder: Path) -> str:
+        if folder == config_home:
+            return "yours"
+        return "project" if folder.is_relative_to(root) else "above project"
+
+    def state(file: InstructionFile) -> str:
+        if file.same_as:
+            return f"given once: it says the same as {file.same_as}"
+        if file.text == LINK_OUTSIDE or file.text.startswith(OTHERS_WRITE.partition("{")[0]):
+            return f"the model gets a note instead: {file.text}"
+        path, digest = _told_by(redact(file.entry()).details)
+        if known.get(path) == digest:
+            return "in the context now"
+        what = "the new text" if path in known else "it"
+        return f"not in the context yet: the model gets {what} with your next message"
+
+    return [
+        InstructionState(file.path, estimate(file.text), origin(file.path.parent), state(file))
+        for file in files
+        if file.text
+    ]
+
+
+def _project_root(cwd: Path) -> Path:
+    return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
+
+
 def search_folders(cwd: Path, config_home: Path) -> list[Path]:
     """Return the folders that may have instruction files, the nearest last."""
     return [config_home, *reversed(cwd.parents), cwd]
@@ -101,7 +149,7 @@ def instruction_files(cwd: Path, config_home: Path, trust_dir: Path) -> list[Ins
     """
     found: list[InstructionFile] = []
     first_with: dict[str, Path] = {}
-    root = next((f for f in (cwd, *cwd.parents) if (f / ".git").exists()), cwd)
+    root = _project_root(cwd)
     for path in candidates(search_folders(cwd, config_home)):
         try:
             if not path.is_file():

@@ -222,7 +222,7 @@ class SkillsFeature(Feature):
         summary. A text that was never recorded is recorded at the next turn."""
         self._requested += self._unrecorded()
         view, facts = self.handle.view, self.handle.ledger.skills.values()
-        missing = [fact for fact in facts if (fact.name, fact.digest) not in self._standing()]
+        missing = [fact for fact in facts if (fact.name, fact.digest) not in self.standing()]
         entries: list[Entry] = self._again(missing, standing=0)
         if self._told_of(view) is None:
             return [*self._whole_list(), *entries]
@@ -389,7 +389,7 @@ class SkillsFeature(Feature):
                     told[name] = str(mark)
         return told
 
-    def _standing(self) -> dict[tuple[str, str], int]:
+    def standing(self) -> dict[tuple[str, str], int]:
         """Return the numbers of the entries with the newest text of each skill, by name and digest.
         A text that was cut after a summary counts."""
         view = self.handle.view
@@ -399,7 +399,7 @@ class SkillsFeature(Feature):
     def _whole(self, skill: Skill) -> int:
         """Return the number of the entry with the text of a skill, as a new load would record it; 0
         for none."""
-        ref = self._standing().get((skill.name, skill.digest), 0)
+        ref = self.standing().get((skill.name, skill.digest), 0)
         place = self.handle.view.position(ref)
         details = {} if place is None else self.handle.view.facts(self.handle.view.items[place])[0]
         return 0 if details.get("skill", {}).get("is_part") else ref

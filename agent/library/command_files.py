@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..events import Notice
-from ..extensions.command_files import CommandFile, load_command_files
+from ..extensions.command_files import CommandFile, built_in_commands, load_command_files
 from ..launch import LaunchOptions
 
 if TYPE_CHECKING:
@@ -21,16 +21,18 @@ class Shown:
 
 
 def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], Sequence[str]]:
-    """Return the commands that files describe, by name, and what is wrong with files."""
+    """Return the commands that files describe, by name, and what is wrong with files. A built-in
+    one is the last of its name."""
     if launch.safe:
-        return {}, ()
-    return load_command_files(
+        return built_in_commands(), ()
+    found, warnings = load_command_files(
         launch.cwd,
         config_home=launch.config_home,
         home=launch.home,
         trust_dir=launch.trust or launch.state,
         plugins=launch.plugins,
     )
+    return {**built_in_commands(), **found}, warnings
 
 
 async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> "str | Shown":
@@ -40,6 +42,7 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
     from ..app import change_model
     from ..features.from_outside import find_command, run_command
     from ..features.mcp import servers_of
+    from ..features.skills import SkillsFeature
     from ..loop.command_words import command_words, model_of_turn, prompt_words
     from ..loop.feature import Prompt
 
@@ -56,7 +59,8 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
     files, warnings = await asyncio.to_thread(command_files_of, launch)
     for warning in warnings:
         agent.emit(Notice("warning", warning))
-    if (command := files.get(name[1:])) is None:
+    command, skills = files.get(name[1:]), agent.features.find(SkillsFeature)
+    if command is None or (command.is_built_in and skills and command.name in skills.known):
         return task
     if model := model_of_turn(command, agent.model.id):
         change_model(agent, launch, model)

@@ -18,6 +18,7 @@ from ..context.view import View, ViewResult
 from ..context.window import Window
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, TurnFinished
+from ..extensions.command_groups import OWN, CommandGroup, group_named
 from ..models.base import Model, Reply
 from ..session.entries import Content, Entry
 from .session_handle import SessionHandle
@@ -72,6 +73,7 @@ class FeatureCommand:
     help: str
     run: Callable[[str], Awaitable[str | Prompt | None]]  # takes the text after the name
     argument: str = ""  # what help shows after the name: [FILE]
+    group: CommandGroup = OWN  # in which help lists it
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,16 +119,17 @@ def tool(effect: Effect = "run") -> Callable[[M], M]:
     return mark
 
 
-def command(help: str, *, argument: str = "", name: str = "") -> Callable[[M], M]:
+def command(help: str, *, argument: str = "", name: str = "", group: str = OWN) -> Callable[[M], M]:
     """Make a method of a feature, async or not, a slash command of its name. The method takes the
-    text after the name. It returns a text to show, or a Prompt."""
+    text after the name. It returns a text to show, or a Prompt. `group` is one of those in /help;
+    an unknown one is the default."""
 
     if not isinstance(help, str):
         raise TypeError("write @command(HELP), with a text for /help")
 
     def mark(method: M) -> M:
         shown = name or method.__name__.replace("_", "-")
-        method.__dict__["command"] = (shown, help, argument)
+        method.__dict__["command"] = (shown, help, argument, group_named(group))
         return method
 
     return mark
@@ -164,8 +167,8 @@ class Feature:
     def commands(self) -> Sequence[FeatureCommand]:
         """Return the slash commands that this feature adds: the methods marked with `command`."""
         return [
-            FeatureCommand(name, help, getattr(self, method), argument)
-            for method, (name, help, argument) in self.marked("command")
+            FeatureCommand(name, help, getattr(self, method), argument, group)
+            for method, (name, help, argument, group) in self.marked("command")
         ]
 
     @classmethod
@@ -182,7 +185,7 @@ class Feature:
     @classmethod
     def command_names(cls) -> list[str]:
         """Return the names of the slash commands among the methods."""
-        return [name for _, (name, _, _) in cls.marked("command")]
+        return [name for _, (name, *_) in cls.marked("command")]
 
     @classmethod
     def parts(cls) -> list[str]:

@@ -5,26 +5,28 @@ replaced as a whole. A change by the person to a project file makes that file tr
 everything in it before was trusted or needed no trust.
 """
 
-import copy
 import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
-from ...tools.system.files import make_private_folder, replacing
-from ..config import toml_lines
+from ..config.edit_file import (
+    USER_FILE_MODE,
+    read_settings_file,
+    with_section,
+    write_settings_file,
+)
 from ..config.load import PROJECT_FILE, LoadedSettings, keys_needing_trust, rules_in_file
 from ..config.places import user_file
-from ..config.trust import accept, is_trusted, read_untrusted
+from ..config.trust import accept, is_trusted
 from ..errors import ConfigError
 from .rules import parse_rule
 
 RulesFile = Literal["project", "user"]
 
-_BOM = b"\xef\xbb\xbf"
-_NEW_FILE_MODES: dict[RulesFile, int] = {"project": 0o644, "user": 0o600}
+SECTION = "permissions"
+_NEW_FILE_MODES: dict[RulesFile, int] = {"project": 0o644, "user": USER_FILE_MODE}
 
 
 class RuleFiles:
@@ -49,10 +51,10 @@ class RuleFiles:
         path = self.paths[where]
         if where == "project" and parse_rule(rule).relative:
             self._check_folder(path)
-        data = _read(path)
+        data = read_settings_file(path)
         if where == "project" and data is not None:
             self._check_trust(path, data)
-        changed = _with_section(path, data or b"", lambda table: _add_rule(table, rule))
+        changed = with_section(path, data or b"", SECTION, lambda table: _add_rule(table, rule))
         if changed != data:
             self._write(where, changed)
         self.allow = (*(r for r in self.allow if r != rule), rule)
@@ -70,8 +72,8 @@ class RuleFiles:
 
     def _update_own(self, section: str, **values: str) -> str:
         path = self.paths["user"]
-        data = _read(path) or b""
-        changed = _with_section(path, data, lambda table: table.update(values), section)
+        data = read_settings_file(path) or b""
+        changed = with_section(path, data, section, lambda table: table.update(values))
         if changed != data:
             self._write("user", changed)
         return str(path)
@@ -82,10 +84,10 @@ class RuleFiles:
         self.allow = tuple(r for r in self.allow if str(parse_rule(r)) != rule)
         touched = []
         for where, path in self.paths.items():
-            data = _read(path)
+            data = read_settings_file(path)
             if data is None or not self._in_force(where, data):
                 continue
-            changed = _with_section(path, data, lambda table: _remove_rule(table, rule))
+            changed = with_section(path, data, SECTION, lambda table: _remove_rule(table, rule))
             if changed != data:
                 self._write(where, changed)
                 touched.append(str(path))
@@ -97,7 +99,7 @@ class RuleFiles:
         key = "allow" if kind == "session" else kind
         for where, path in self.paths.items():
             with suppress(ConfigError):
-                data = _read(path)
+                data = read_settings_file(path)
                 if data is None or not (key != "allow" or self._in_force(where, data)):
                     continue
                 for found, text, place in rules_in_file(path, data):
@@ -150,27 +152,9 @@ class RuleFiles:
 
     def _write(self, where: RulesFile, data: bytes) -> None:
         path = self.paths[where]
-        target = Path(os.path.realpath(path))  # a link stays one
-        try:
-            make_private_folder(target.parent)
-            with replacing(target, new_mode=_NEW_FILE_MODES[where], keep_mode=True) as file:
-                file.write(data)
-        except OSError as error:
-            raise ConfigError(f"cannot be written: {error.strerror}", where=str(path)) from None
+        write_settings_file(path, data, new_mode=_NEW_FILE_MODES[where])
         if where == "project":
             accept(path, data, self._loaded.trust_dir)
-
-
-def _read(path: Path) -> bytes | None:
-    """Return the content of a file, None if there is none. Raises ConfigError."""
-    try:
-        return read_untrusted(path)
-    except FileNotFoundError:
-        if path.is_symlink():
-            raise ConfigError("is a link to a file that is not there", where=str(path)) from None
-        return None
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from None
 
 
 def _add_rule(permissions: Any, rule: str) -> None:
@@ -185,37 +169,3 @@ def _remove_rule(permissions: Any, rule: str) -> None:
     for place in reversed(range(len(rules))):
         if str(parse_rule(rules[place])) == rule:
             del rules[place]
-
-
-def _with_section(
-    path: Path, data: bytes, change: Callable[[Any], None], section: str = "permissions"
-) -> bytes:
-    """Return the settings file with a section changed by `change`, all else as it was. Raises
-    ConfigError for a file that is not sound."""
-    import tomlkit
-
-    wanted, _ = toml_lines.parse_toml(data, path)
-    rules_in_file(path, data)  # raises if there is anything but settings in it
-    before = copy.deepcopy(wanted.get(section, {}))
-    change(wanted.setdefault(section, {}))
-    if wanted[section] == before:
-        return data
-    text = data.removeprefix(_BOM).decode()
-    document = tomlkit.parse(text + "\n" * bool(text and not text.endswith("\n")))
-    if section not in document:
-        if text:
-            document.add(tomlkit.nl())
-        document.add(section, tomlkit.table())
-    change(document[section])
-    written = tomlkit.dumps(document)
-    if "\r\n" in text and not re.search(r"(?<!\r)\n", text):
-        written = re.sub(r"(?<!\r)\n", "\r\n", written)
-    changed = _BOM * data.startswith(_BOM) + written.encode()
-    rules_in_file(path, changed)
-    if toml_lines.parse_toml(changed, path)[0] != wanted:
-        raise ConfigError(
-            "its layout does not allow a change here",
-            where=str(path),
-            hint=f"Edit it by hand, below [{section}].",
-        )
-    return changed

@@ -30,7 +30,10 @@ class Menu:
     empty_text: str  # said where there is no option
     takes_other: bool = False  # whether a single word that finds no option is itself the choice
     scopes: Sequence[str] = ("",)  # names, for people, of where options come from
+    searches_all: bool = False  # a search is for the options of the scope after the last one
     preview: Callable[[str], Sequence[Styled]] | None = None  # lines about an option, by its key
+    preview_rows: int = 10  # at most, with the line above
+    moved: Callable[[str], None] = lambda key: None  # called with the key of the chosen option
 
     def other(self, typed: str) -> Option | None:
         """Return what is typed as an option of its own, if that may be chosen."""

@@ -11,6 +11,7 @@ from .status import Fragment
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ..config.settings import EditingMode, Theme
     from .menu import Menu, Option
 
 Offer = tuple[str, str]  # a completion: the text, and what it stands for
@@ -165,6 +166,14 @@ class Screen(Protocol):
 
     def clean(self) -> None:
         """Scroll all that is shown out of sight; it stays in the scrollback."""
+        return
+
+    def use_theme(self, theme: "Theme") -> None:
+        """Change the colours, where there are any."""
+        return
+
+    def use_editing_mode(self, mode: "EditingMode") -> None:
+        """Change the key bindings of the input."""
         return
 
     def turn_ended(self, seconds: float) -> None:

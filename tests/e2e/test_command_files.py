@@ -132,7 +132,7 @@ def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
         terminal.see("❯")
         terminal.type("/rev")
         terminal.see("Look at this: well · .ctxagent/commands/review.md")
-        terminal.type("\x15/help\r")
+        terminal.type("\x15/help review\r")
         shown = terminal.see("/review [file]")
         assert "/compact is ours" in shown
         terminal.type("/nosuch\r")
@@ -158,7 +158,9 @@ def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
         ("/releas", "Did you mean /release?"),
         ("/unco", "Did you mean /uncompact?"),
         ("/usage", "/cost is a command of the terminal"),
-        ("/memory", "there is no command /memory\nAGENTS.md and CLAUDE.md"),
+        ("/add-dir", "there is no command /add-dir\nName a folder with @path"),
+        ("/memory", "/memory is a command of the terminal"),
+        ("/settings ui.theme", "ctxagent config --explain"),
     ],
 )
 def test_a_command_of_the_terminal_is_no_task(place: Place, task: str, told: str) -> None:

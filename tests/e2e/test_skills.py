@@ -257,7 +257,7 @@ def test_what_is_wrong_is_told_once(place: Place) -> None:
             terminal.type(f"{words}\r")
             terminal.see(answer)
             terminal.rest()
-        terminal.type("/help\r")
+        terminal.type("/help full\r")
         terminal.see("/context")
         terminal.rest()
         told_of = terminal.text().count("this skill is left out")
@@ -466,8 +466,8 @@ def test_in_the_repl(place: Place) -> None:
         terminal.rest()
         terminal.type("/context\r")
         terminal.see("skills")
-        terminal.type("/help\r")
-        terminal.see("/walrus")
+        terminal.type("/help walrus\r")
+        terminal.see("/walrus [WORDS]")
         terminal.press("ctrl-d")
         assert terminal.leave() == 0
     assert server.rejected == []

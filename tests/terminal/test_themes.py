@@ -40,6 +40,8 @@ BACKGROUNDS = {
     "dark": ["#000000", "#1e1e1e", "#002b36", "#282a36", "#2e3440", "#282828"],
     "light": ["#ffffff", "#fdf6e3", "#fafafa", "#eee8d5", "#fbf1c7"],
 }
+BACKGROUNDS |= {f"contrast-{name}": colours for name, colours in BACKGROUNDS.items()}
+MIN_HIGH_CONTRAST = 6.0
 
 
 def light(colour: str) -> float:
@@ -67,9 +69,19 @@ def test_every_hue_can_be_read(palette: Any, hue: str) -> None:
     worst that the theme is chosen for."""
     least = 3.0 if hue == "quiet" else 4.5
     colour = light(theme.HUES[palette][hue])
-    worst = MAX_DARK_LUMINANCE if palette == "dark" else MIN_LIGHT_LUMINANCE
+    worst = MAX_DARK_LUMINANCE if "dark" in palette else MIN_LIGHT_LUMINANCE
     for background in [*map(light, BACKGROUNDS[palette]), worst]:
         assert contrast(colour, background) >= least
+
+
+@pytest.mark.parametrize("background", ["dark", "light"])
+def test_high_contrast_is_higher(background: str) -> None:
+    for hue in theme.HUES["dark"]:
+        strong = light(theme.HUES[f"contrast-{background}"][hue])  # type: ignore[index]
+        usual = light(theme.HUES[background][hue])  # type: ignore[index]
+        for behind in map(light, BACKGROUNDS[background]):
+            assert contrast(strong, behind) >= MIN_HIGH_CONTRAST, hue
+            assert contrast(strong, behind) >= contrast(usual, behind), hue
 
 
 @pytest.mark.parametrize(("palette", "hue"), hues())
@@ -292,6 +304,11 @@ def test_the_palette() -> None:
         "ansi",
     ]  # type: ignore[arg-type]
     assert {UiSettings(theme=s).theme for s in settings} == set(settings)  # type: ignore[arg-type]
+    assert theme.choose_palette("high-contrast", 256, "dark") == "contrast-dark"
+    assert theme.choose_palette("high-contrast", 256, "light") == "contrast-light"
+    for colours, background in ((256, ""), (16, "dark"), (0, "light")):
+        assert theme.choose_palette("high-contrast", colours, background) == "none"  # type: ignore[arg-type]
+        assert theme.choose_palette("none", colours, background) == "none"  # type: ignore[arg-type]
 
 
 # The answer of the terminal.

@@ -46,8 +46,8 @@ MAX_TITLE_CHARS = 80
 INTERRUPT_TIMEOUT_S = 5.0  # for the end of an interrupted turn, when the session is closed
 # Commands that leave the session, or are for a terminal.
 LEFT_OUT = frozenset(
-    {"new", "clear", "resume", "fork", "rewind", "undo", "uncompact", "exit", "quit", "unfold"}
-    | {"background", "copy", "help", "model", "effort", "sessions"}
+    {"new", "clear", "resume", "fork", "rewind", "undo", "uncompact", "exit", "unfold"}
+    | {"background", "copy", "model", "effort", "sessions"}
 )
 MODE_NAMES = {
     "ask": ("Ask", "Asks before commands and edits."),

@@ -1,9 +1,9 @@
 """Slash commands: what a person can do in the REPL besides talking to the agent."""
 
-# Each module registers its commands. /help lists them in the order of these imports.
-from . import session, status, sessions, models, settings, context, cost, log  # noqa: F401, I001
-from . import login, intent, agents, mcp, diagnostics, tasks, pins, plan  # noqa: F401
-from . import preserve, rewind  # noqa: F401
+# Each module registers its commands. /help lists those of a group in the order of these imports.
+from . import help, session, history, sessions, rewind, context, memory  # noqa: F401, I001
+from . import pins, log, intent, preserve, plan, diagnostics, agents, tasks  # noqa: F401
+from . import models, login, cost, status, settings, settings_menu, hooks, mcp  # noqa: F401
 from .command_context import CommandContext
 from .completions import completions_for
 from .files import added_commands, read_command_files

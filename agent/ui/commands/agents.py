@@ -5,7 +5,7 @@ from .command_context import CommandContext
 from .registry import command
 
 
-@command("list the types of subagents", anytime=True)
+@command("list the types of subagents", anytime=True, group="files and work")
 async def _agents(repl: CommandContext, argument: str) -> None:
     from ...features.subagents import SubagentsFeature
     from ..render import render

@@ -132,7 +132,8 @@ async def points(repl: CommandContext) -> Sequence[Offer]:
 
 async def settings(repl: CommandContext) -> Sequence[Offer]:
     """Return the keys of all settings, each with its value."""
-    return [(row[0], row[1]) for row in repl.services.settings()]
+    found = repl.services.settings
+    return [(row.key, row.value) for row in found.rows()] if found else []
 
 
 async def phases(repl: CommandContext) -> Sequence[Offer]:

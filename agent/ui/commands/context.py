@@ -67,6 +67,7 @@ _FLAG = re.compile(r"(?:^|(?<=\s))--(?:all|dry-run|show|probe-model)(?=\s|$)")
     "replace older messages with a summary",
     argument="[--all|--dry-run|…] [TEXT]",
     complete=completions.fixed(("--all", "--dry-run", "--show", "--probe-model")),
+    group="context",
 )
 async def _compact(repl: CommandContext, argument: str) -> None:
     flags = set(_FLAG.findall(argument))
@@ -169,7 +170,7 @@ def _first_word(answer: str) -> str:
     return answer.strip().lower().partition(" ")[0].rstrip(",.:;!")
 
 
-@command("take back the last compaction")
+@command("take back the last compaction", group="context")
 async def _uncompact(repl: CommandContext, argument: str) -> None:
     """Take back the last compaction; if turns followed it, in a copy that ends where it was."""
     from ...compaction.history import describe, last_acts, person_spoke_since
@@ -193,6 +194,7 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
     argument="[status]",
     anytime=True,
     complete=completions.fixed(("status",)),
+    group="context",
 )
 async def _context(repl: CommandContext, argument: str) -> None:
     from ...compaction import breakdown

@@ -19,7 +19,7 @@ MAX_PURPOSE_CELLS = 26
 HEAD = ("of these", "calls", "prompt", "cached", "output", "cost")
 
 
-@command("tokens and cost of this session", anytime=True)
+@command("tokens and cost of this session", anytime=True, group="model and cost")
 async def _cost(repl: CommandContext, argument: str) -> None:
     from ..render import render
 

@@ -12,7 +12,7 @@ HEAD = ("language server", "state", "files", "")
 MAX_SHOWN = 200
 
 
-@command("the errors and warnings of changed files", anytime=True)
+@command("the errors and warnings of changed files", anytime=True, group="files and work")
 async def _diagnostics(repl: CommandContext, argument: str) -> None:
     from ...features.diagnostics import DiagnosticsFeature
 

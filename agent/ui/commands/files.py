@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ....tools.system.shorten import one_line
 from ....tools.system.unicode import clean
 from ...events import Notice
+from ...extensions.command_groups import OWN
 from .command_context import CommandContext
 from .registry import COMMANDS, Command
 
@@ -42,11 +43,14 @@ async def read_command_files(repl: CommandContext) -> None:
         if text not in repl.told_of_files:
             repl.told_of_files.add(text)
             repl.notify("warning", text)
-    repl.command_files = {name: file for name, file in found.items() if name not in COMMANDS}
+    called = {name for name, skill in skills.items() if skill.for_person}
+    repl.command_files = {
+        name: file
+        for name, file in found.items()
+        if name not in COMMANDS and not (file.is_built_in and name in called)
+    }
     repl.skills = {
-        name: skill
-        for name, skill in skills.items()
-        if skill.for_person and name not in COMMANDS and name not in found
+        name: skills[name] for name in called if name not in {*COMMANDS, *repl.command_files}
     }
 
 
@@ -55,7 +59,7 @@ def added_commands(repl: CommandContext) -> dict[str, Command]:
     found = {name: _command(file) for name, file in repl.command_files.items()}
     for name, skill in repl.skills.items():
         about = f"{skill.description} · skill in {skill.folder}"
-        found[name] = Command(name, about, None, "[WORDS]")
+        found[name] = Command(name, about, None, OWN, "[WORDS]")
     servers = _servers(repl)
     for name, prompt in (servers.prompts() if servers else {}).items():
         about = one_line(clean(prompt.description), MAX_PROMPT_DESCRIPTION_CHARS)
@@ -64,10 +68,16 @@ def added_commands(repl: CommandContext) -> dict[str, Command]:
             for each, needed in prompt.arguments
         )
         server = name.partition(":")[0]
-        found[name] = Command(name, f"{about} · MCP server {server}", partial(_say, name), takes)
+        found[name] = Command(
+            name, f"{about} · MCP server {server}", partial(_say, name), OWN, takes
+        )
     for each in _feature_commands(repl):
         found[each.name] = Command(
-            each.name, f"{each.help} · extension", partial(_run_feature, each), each.argument
+            each.name,
+            f"{each.help} · extension",
+            partial(_run_feature, each),
+            each.group,
+            each.argument,
         )
     return found
 
@@ -98,8 +108,8 @@ def _servers(repl: CommandContext) -> "McpServers | None":
 
 
 def _command(file: "CommandFile") -> Command:
-    help = f"{file.description} · {file.shown_path}"
-    return Command(file.name, help, partial(_run, file), file.argument_hint)
+    help = file.description if file.is_built_in else f"{file.description} · {file.shown_path}"
+    return Command(file.name, help, partial(_run, file), file.group, file.argument_hint)
 
 
 async def _say(name: str, repl: CommandContext, argument: str) -> None:

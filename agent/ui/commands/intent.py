@@ -16,7 +16,7 @@ SUMMARISING = "summarising the work of the phase"
 _NAME = re.compile(r"\w[\w -]{0,39}")
 
 
-@command("what this session is for, and how far it has got", anytime=True)
+@command("what this session is for, and how far it has got", anytime=True, group="context")
 async def _intent(repl: CommandContext, argument: str) -> None:
     from .. import compaction_report
 
@@ -27,6 +27,7 @@ async def _intent(repl: CommandContext, argument: str) -> None:
 @command(
     "let the agent write AGENTS.md from what it finds here",
     argument="[WORDS]",
+    group="files and work",
 )
 async def _init(repl: CommandContext, argument: str) -> None:
     from ...prompts import prompt_text
@@ -38,6 +39,7 @@ async def _init(repl: CommandContext, argument: str) -> None:
     "the phase of the work; a new one summarises what is done",
     argument="[NAME]",
     complete=completions.phases,
+    group="context",
 )
 async def _phase(repl: CommandContext, argument: str) -> None:
     from ...compaction import phases
@@ -93,11 +95,15 @@ def _describe(form: "PhaseForm") -> str:
     return f"phase: {form.name} · leaving it turns the work into {form.asks}{size}"
 
 
-@command("show the last folded result in full; again: the one before", anytime=True)
+@command(
+    "show the last folded result in full; again: the one before",
+    anytime=True,
+    group="context",
+)
 async def _unfold(repl: CommandContext, argument: str) -> None:
     await repl.unfold()
 
 
-@command("check the set-up", anytime=True)
+@command("check the set-up", anytime=True, group="setup")
 async def _doctor(repl: CommandContext, argument: str) -> None:
     repl.show_table(await asyncio.to_thread(repl.checks))

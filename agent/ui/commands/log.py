@@ -25,6 +25,7 @@ MAX_TEXT_CHARS = 2_000_000  # of a text that went to a file
     "find what left the context, or show where things stand",
     argument="TOPIC|1|2|3",
     anytime=True,
+    group="context",
 )
 async def _recover(repl: CommandContext, argument: str) -> None:
     if not argument:
@@ -55,6 +56,7 @@ async def _recover(repl: CommandContext, argument: str) -> None:
     argument="[REF|compaction|stats]",
     anytime=True,
     complete=completions.fixed(("compaction", "stats"), also=completions.refs),
+    group="context",
 )
 async def _log(repl: CommandContext, argument: str) -> None:
     from ...compaction import history, metrics

@@ -32,6 +32,7 @@ SKIPPED = "no key yet: /login asks again, and `ctxagent demo` needs none"
     "choose a provider, and give its key",
     argument="[PROVIDER]",
     complete=completions.providers,
+    group="model and cost",
 )
 async def _login(repl: CommandContext, argument: str) -> None:
     logins = repl.services.logins
@@ -55,6 +56,7 @@ async def _login(repl: CommandContext, argument: str) -> None:
     "forget the key of a provider that /login kept",
     argument="PROVIDER",
     complete=completions.providers,
+    group="model and cost",
 )
 async def _logout(repl: CommandContext, argument: str) -> None:
     from ...models.providers import providers

@@ -28,6 +28,7 @@ async def _names(repl: CommandContext) -> Sequence[Offer]:
     argument="[SERVER]",
     anytime=True,
     complete=_names,
+    group="setup",
 )
 async def _mcp(repl: CommandContext, argument: str) -> None:
     from ...features.mcp import servers_of

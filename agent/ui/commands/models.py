@@ -10,7 +10,12 @@ from .registry import command
 PRICES = "$ per million: in/out/cached"
 
 
-@command("choose the model from a list, or by its id", argument="[ID]", complete=completions.models)
+@command(
+    "choose the model from a list, or by its id",
+    argument="[ID]",
+    complete=completions.models,
+    group="model and cost",
+)
 async def _model(repl: CommandContext, argument: str) -> None:
     if not argument and (chosen := await repl.screen.pick(_models(repl))):
         argument = chosen.key

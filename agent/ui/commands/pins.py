@@ -19,7 +19,7 @@ _REF = re.compile(r"#?(-?\d+)")
 _CD = re.compile(r"(?:cd|pushd)(?:\s+[^;&|\n]*)?")
 
 
-@command("run a shell command yourself: !COMMAND", argument="COMMAND")
+@command("run a shell command yourself: !COMMAND", argument="COMMAND", group="files and work")
 async def _shell(repl: CommandContext, argument: str) -> None:
     from ...loop import user_commands
 
@@ -38,6 +38,7 @@ async def _shell(repl: CommandContext, argument: str) -> None:
     "keep an entry, or #WORDS, verbatim in every summary",
     argument="[REF|WORDS]",
     complete=completions.refs,
+    group="context",
 )
 async def _pin(repl: CommandContext, argument: str) -> None:
     from ...loop.user_commands import pin_note
@@ -69,7 +70,12 @@ async def _pin(repl: CommandContext, argument: str) -> None:
     repl.say(f"pinned as #{ref}: {shown} · /unpin {ref} takes it back")
 
 
-@command("stop keeping a pinned entry", argument="REF", complete=completions.pinned)
+@command(
+    "stop keeping a pinned entry",
+    argument="REF",
+    complete=completions.pinned,
+    group="context",
+)
 async def _unpin(repl: CommandContext, argument: str) -> None:
     from ...loop.user_commands import unpin
 

@@ -13,6 +13,7 @@ HOW_TO_PLAN = "In the mode plan (Shift-Tab) the agent proposes one."
     "the plan you agreed to; edit it, or drop it",
     argument="[edit | drop]",
     complete=completions.fixed(("edit", "drop")),
+    group="files and work",
 )
 async def _plan(repl: CommandContext, argument: str) -> None:
     from ...features.plan import PLAN_FILE, PlanFeature

@@ -6,13 +6,14 @@ from .command_context import CommandContext
 from .registry import command
 
 
-@command("what every compaction keeps, and what it may remove", anytime=True)
+@command("what every compaction keeps, and what it may remove", anytime=True, group="context")
 async def _rules(repl: CommandContext, argument: str) -> None:
     from .. import preserve_report
 
     if argument:
         raise UsageError(f"/rules does not take {argument!r}", hint="/preserve checks a section.")
-    origins = {row[0]: row[2] for row in repl.services.settings()}
+    settings = repl.services.settings
+    origins = settings.loaded.origins if settings else {}
     repl.show_lines(preserve_report.rules(repl.agent.handle.policy.rules, origins))
 
 
@@ -20,6 +21,7 @@ async def _rules(repl: CommandContext, argument: str) -> None:
     "check the kept sections; --create adds missing ones",
     argument="[SECTION] [--create]",
     complete=completions.preserved,
+    group="context",
 )
 async def _preserve(repl: CommandContext, argument: str) -> None:
     from .. import preserve_report

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UsageError
+from ...extensions.command_groups import CommandGroup
 from ..habits import habits
 from ..screen import Offer
 from .command_context import CommandContext
@@ -44,6 +45,7 @@ class Command:
     name: str  # without the slash
     help: str
     run: Run | None  # None where the words themselves go to the model
+    group: CommandGroup
     argument: str = ""  # what may follow the name, as help shows it: [ID]
     anytime: bool = False  # whether it may run while a turn runs
     complete: Complete | None = None  # gives completions for the argument
@@ -88,12 +90,17 @@ def _expand(words: str) -> str:
 
 
 def command(
-    help: str, *, argument: str = "", anytime: bool = False, complete: Complete | None = None
+    help: str,
+    *,
+    group: CommandGroup,
+    argument: str = "",
+    anytime: bool = False,
+    complete: Complete | None = None,
 ) -> Callable[[Run], None]:
     """Register the function `_some_name` as the command `/some-name`."""
 
     def register(run: Run) -> None:
         name = run.__name__.strip("_").replace("_", "-")
-        COMMANDS[name] = Command(name, help, run, argument, anytime, complete)
+        COMMANDS[name] = Command(name, help, run, group, argument, anytime, complete)
 
     return register

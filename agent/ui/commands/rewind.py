@@ -51,7 +51,7 @@ UNCERTAIN = (
 )
 
 
-@command("save the current state, to come back to", argument="[WORDS]")
+@command("save the current state, to come back to", argument="[WORDS]", group="files and work")
 async def _checkpoint(repl: CommandContext, argument: str) -> None:
     agent = repl.agent
     agent.log.check_writable()
@@ -102,6 +102,7 @@ class _RewindPlan:
     "go back: conversation, files, or both",
     argument="[N [WHAT]]",
     complete=completions.points,
+    group="conversation",
 )
 async def _rewind(repl: CommandContext, argument: str) -> None:
     from ...session.checkpoints import rewind_points
@@ -123,7 +124,7 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
     await _go_back(repl, plan, choice)
 
 
-@command("take back the last turn: its words and its files")
+@command("take back the last turn: its words and its files", group="conversation")
 async def _undo(repl: CommandContext, argument: str) -> None:
     from ...session.checkpoints import rewind_points
 

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 from ....tools.system.plural import count_of
 from ...errors import CtxagentError, UsageError
-from ..habits import habits
 from . import completions
 from .command_context import CommandContext
-from .files import added_commands, read_command_files
-from .registry import COMMANDS, command
+from .registry import command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,50 +25,9 @@ _DIFF = (
     "--submodule=short", "--ignore-submodules=dirty",
 )  # fmt: skip
 _FORMATS: dict[str, "ExportFormat"] = {".html": "html", ".htm": "html", ".json": "json"}
-KEYS = (
-    ("Enter", "send; while the agent works, the words go to it after the running call"),
-    ("Alt-Enter", "a new line; while the agent works, send the words after the turn"),
-    ("Ctrl-J  \\ Enter", "a new line, also while the agent works"),
-    ("Up  Down", "in the text, in waiting words (to change them), in what you typed"),
-    ("Esc  Ctrl-C", "stop what runs; Esc in a question goes back"),
-    ("Shift-Tab", "next permission mode"),
-    ("Ctrl-O", "show the last folded result in full; again: the one before"),
-    ("Ctrl-R  Ctrl-S", "search what you typed before, backwards and forwards"),
-    ("Ctrl-X Ctrl-E", "continue in your editor; with vi keys: v"),
-    ("Ctrl-_", "undo"),
-    ("Tab", "complete; the menu comes by itself"),
-    ("!command", "run a shell command yourself; the agent sees it with your next words"),
-    ("#words", "write a note that is kept through every summary"),
-    ("@path  #ref", "attach a file or directory, or refer to an entry of the log"),
-    ("Ctrl-V", "attach the image that is in the clipboard"),
-    ("Ctrl-Z", "to the shell; fg comes back"),
-    ("Ctrl-B", "send what the agent waits for to the background; /tasks lists it"),
-    ("Ctrl-D", "leave; so does Ctrl-C twice"),
-)
-LINE_KEYS = (  # what works where lines are read
-    ("Ctrl-C", "stop what runs"),
-    *(row for row in KEYS if row[0][0] in "!#@" or row[0] in ("Ctrl-Z", "Ctrl-D")),
-)
 
 
-@command("what you can do here", anytime=True)
-async def _help(repl: CommandContext, argument: str) -> None:
-    await read_command_files(repl)
-    rows = [(f"/{c.name} {c.argument}".strip(), c.help) for c in COMMANDS.values()]
-    repl.show_table(rows)
-    if files := added_commands(repl).values():
-        repl.say("commands of your own and of the project:")
-        repl.show_table([(f"/{c.name} {c.argument}".strip(), c.help) for c in files])
-    names: dict[str, list[str]] = {}
-    for name, meant in habits("aliases").items():
-        names.setdefault(meant, []).append(f"/{name}")
-    same = " · ".join(f"{meant} = {', '.join(found)}" for meant, found in names.items())
-    repl.say(f"names of other agents: {same}")
-    repl.put("")
-    repl.show_table(KEYS if repl.screen.paints else LINE_KEYS)
-
-
-@command("a fresh session; this one can be resumed")
+@command("a fresh session; this one can be resumed", group="conversation")
 async def _new(repl: CommandContext, argument: str) -> None:
     await _open_fresh(repl, "")
 
@@ -79,6 +36,7 @@ async def _new(repl: CommandContext, argument: str) -> None:
     "a fresh session, told where this one stood; all: nothing",
     argument="[all]",
     complete=completions.fixed(("all",)),
+    group="conversation",
 )
 async def _clear(repl: CommandContext, argument: str) -> None:
     """Open a fresh session that is told the first level of recovery."""
@@ -134,7 +92,7 @@ def _left_behind(agent: "AgentState") -> list[str]:
     return [count_of(count, what) for count, what in counts if count]
 
 
-@command("the agent's todo list", anytime=True)
+@command("the agent's todo list", anytime=True, group="files and work")
 async def _todo(repl: CommandContext, argument: str) -> None:
     from ..render import tool_calls
 
@@ -144,7 +102,11 @@ async def _todo(repl: CommandContext, argument: str) -> None:
         repl.say("the todo list is empty")
 
 
-@command("write this session to a file: Markdown, .html or .json", argument="[FILE]")
+@command(
+    "write this session to a file: Markdown, .html or .json",
+    argument="[FILE]",
+    group="conversation",
+)
 async def _export(repl: CommandContext, argument: str) -> None:
     from ...context.window import LEVELS
     from ...export import WindowScale, export
@@ -164,7 +126,10 @@ async def _export(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "uncommitted changes, of the project or of one file or folder", argument="[PATH]", anytime=True
+    "uncommitted changes, of the project or of one file or folder",
+    argument="[PATH]",
+    anytime=True,
+    group="files and work",
 )
 async def _diff(repl: CommandContext, argument: str) -> None:
     from ..render import diffs
@@ -229,13 +194,8 @@ async def _diff_path(repl: CommandContext, path: str, *, has_commits: bool) -> N
         raise UsageError(f"there is no {path}", hint="/diff alone lists what has changed.")
 
 
-@command("leave; exit or quit without the slash does too", anytime=True)
+@command("leave; exit or quit without the slash do too", anytime=True, group="conversation")
 async def _exit(repl: CommandContext, argument: str) -> None:
-    await repl.leave()
-
-
-@command("leave", anytime=True)
-async def _quit(repl: CommandContext, argument: str) -> None:
     await repl.leave()
 
 

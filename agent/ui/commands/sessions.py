@@ -24,7 +24,12 @@ MAX_BRANCH_CHARS = 18
 MAX_PREVIEW_CHARS = 4_000  # of an answer, more than a preview has room for
 
 
-@command("resume another session", argument="[ID]", complete=completions.sessions)
+@command(
+    "resume another session",
+    argument="[ID]",
+    complete=completions.sessions,
+    group="conversation",
+)
 async def _resume(repl: CommandContext, argument: str) -> None:
     if not argument:
         await pick_session(repl)
@@ -39,7 +44,7 @@ async def _resume(repl: CommandContext, argument: str) -> None:
     await repl.reopen(resume=argument)
 
 
-@command("the sessions of this project", anytime=True)
+@command("the sessions of this project", anytime=True, group="conversation")
 async def _sessions(repl: CommandContext, argument: str) -> None:
     listed = await asyncio.to_thread(_listed, repl)
     if not listed:
@@ -65,6 +70,7 @@ async def _sessions(repl: CommandContext, argument: str) -> None:
     "give this session a title, which lists show",
     argument="NAME",
     complete=completions.titles,
+    group="conversation",
 )
 async def _rename(repl: CommandContext, argument: str) -> None:
     from ...loop.user_commands import rename
@@ -74,7 +80,7 @@ async def _rename(repl: CommandContext, argument: str) -> None:
     repl.say(f"this session is now called: {title}")
 
 
-@command("continue in a copy of this session")
+@command("continue in a copy of this session", group="conversation")
 async def _fork(repl: CommandContext, argument: str) -> None:
     if not repl.agent.log.last_seq:
         raise UsageError("there is nothing to copy yet: this session is empty")

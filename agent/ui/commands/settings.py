@@ -12,7 +12,10 @@ EFFORTS = ("low", "medium", "high", "xhigh", "max")
 
 
 @command(
-    "show or set how hard the model thinks", argument="[LEVEL]", complete=completions.fixed(EFFORTS)
+    "show or set how hard the model thinks",
+    argument="[LEVEL]",
+    complete=completions.fixed(EFFORTS),
+    group="model and cost",
 )
 async def _effort(repl: CommandContext, argument: str) -> None:
     if argument and argument not in EFFORTS:
@@ -27,6 +30,7 @@ async def _effort(repl: CommandContext, argument: str) -> None:
     argument="[MODE | forget RULE]",
     anytime=True,
     complete=completions.fixed(MODES, also=completions.allow_rules),
+    group="setup",
 )
 async def _permissions(repl: CommandContext, argument: str) -> None:
     approval = repl.agent.approval
@@ -88,7 +92,7 @@ async def _forget(repl: CommandContext, text: str) -> None:
     repl.say(f"forgotten: {rule}{where}")
 
 
-@command("load the extensions again")
+@command("load the extensions again", group="setup")
 async def _reload(repl: CommandContext, argument: str) -> None:
     if repl.services.reload_extensions is None:
         raise UsageError("extensions cannot be loaded here", hint="Start ctxagent again.")
@@ -98,22 +102,9 @@ async def _reload(repl: CommandContext, argument: str) -> None:
     repl.say(f"loaded: {', '.join(names) or 'no extension'}")
 
 
-@command("the tools the model has", anytime=True)
+@command("the tools the model has", anytime=True, group="model and cost")
 async def _tools(repl: CommandContext, argument: str) -> None:
     rows = [
         (t.name, t.effect, t.description.strip().split("\n")[0]) for t in repl.agent.handle.tools
     ]
-    repl.show_table(rows)
-
-
-@command(
-    "all settings and where they come from; NAME filters them",
-    argument="[NAME]",
-    anytime=True,
-    complete=completions.settings,
-)
-async def _config(repl: CommandContext, argument: str) -> None:
-    rows = [row for row in repl.services.settings() if argument in row[0]]
-    if not rows:
-        raise UsageError(f"there is no setting {argument!r}", hint="/config lists them all.")
     repl.show_table(rows)

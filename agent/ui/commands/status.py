@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 _CODE = re.compile(r"^ *(`{3,}|~{3,})[^\n]*\n(.*?)^ *\1", re.MULTILINE | re.DOTALL)
 
 
-@command("session, model, window, mode and cost on one screen", anytime=True)
+@command(
+    "session, model, window, mode and cost on one screen",
+    anytime=True,
+    group="model and cost",
+)
 async def _status(repl: CommandContext, argument: str) -> None:
     from .. import compaction_plan
     from ..render import render
@@ -48,6 +52,7 @@ async def _status(repl: CommandContext, argument: str) -> None:
     argument="[code]",
     anytime=True,
     complete=completions.fixed(("code",)),
+    group="conversation",
 )
 async def _copy(repl: CommandContext, argument: str) -> None:
     if argument not in ("", "code"):

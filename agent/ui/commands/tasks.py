@@ -25,6 +25,7 @@ HEAD = ("task", "state", "time", "tokens", "cost", "what")
     argument="[ID | stop ID]",
     anytime=True,
     complete=completions.tasks,
+    group="files and work",
 )
 async def _tasks(repl: CommandContext, argument: str) -> None:
     from ..tasks import tasks_of
@@ -45,14 +46,21 @@ async def _tasks(repl: CommandContext, argument: str) -> None:
         )
 
 
-@command("send what the agent waits for to the background (Ctrl-B)", anytime=True)
+@command(
+    "send what the agent waits for to the background (Ctrl-B)",
+    anytime=True,
+    group="files and work",
+)
 async def _background(repl: CommandContext, argument: str) -> None:
     if not repl.conversation.send_to_background():
         repl.say("no running command or subagent can go to the background")
 
 
 @command(
-    "rename what commands made for other programs to run", argument="[PATH | all]", anytime=True
+    "rename what commands made for other programs to run",
+    argument="[PATH | all]",
+    anytime=True,
+    group="files and work",
 )
 async def _set_aside(repl: CommandContext, argument: str) -> None:
     watch, cwd = repl.agent.runner.planted, repl.services.cwd

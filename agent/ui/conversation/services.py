@@ -10,6 +10,7 @@ from ...events import Ask, Emit
 from ...launch import SessionChoice
 
 if TYPE_CHECKING:
+    from ...config.user_settings import UserSettings
     from ...extensions.command_files import CommandFile
     from ...extensions.skills import Skill
     from ...library.login import Logins
@@ -67,7 +68,7 @@ class ConversationServices:
     copy: Callable[[Path, int], Path] = _no_copy  # copies a session up to an entry
     command_files: "CommandFilesReader" = lambda: ({}, ())
     skills: "SkillsReader" = lambda: ({}, ())
-    settings: Callable[[], Sequence[Sequence[str]]] = list  # rows of key, value, origin
+    settings: "UserSettings | None" = None
     checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok, note or FAIL, what, finding
     models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, prices, window, provider
     # the same of providers that are asked, which may take seconds

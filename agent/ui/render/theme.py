@@ -1,7 +1,8 @@
 """The themes: every style that the program uses, by its role, for rich and prompt_toolkit alike.
 
 A role has attributes and a hue; a palette says what the hues are. `dark` and `light` have those of
-the 256 colours that can be read on any usual background of that kind, `ansi` the terminal's own.
+the 256 colours that can be read on any usual background of that kind, those of high contrast more
+so; `ansi` has the terminal's own, `none` no colours.
 Light to import, because the first paint needs it.
 """
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from ...config.settings import Theme as Setting
 
-Palette = Literal["ansi", "dark", "light"]
+Palette = Literal["ansi", "dark", "light", "contrast-dark", "contrast-light", "none"]
 
 HUES: dict[Palette, dict[str, str]] = {
     "ansi": {
@@ -32,6 +33,15 @@ HUES: dict[Palette, dict[str, str]] = {
         "quiet": "#767676", "red": "#af0000", "green": "#005f00", "yellow": "#875f00",
         "cyan": "#005f87", "violet": "#8700af",
     },
+    "contrast-dark": {
+        "quiet": "#d7d7ff", "red": "#ffafaf", "green": "#afffaf", "yellow": "#ffffaf",
+        "cyan": "#afffff", "violet": "#ffd7ff",
+    },
+    "contrast-light": {
+        "quiet": "#303030", "red": "#870000", "green": "#005f00", "yellow": "#000087",
+        "cyan": "#005f5f", "violet": "#5f005f",
+    },
+    "none": {"quiet": "dim", "red": "", "green": "", "yellow": "", "cyan": "", "violet": ""},
 }  # fmt: skip
 
 ROLES = {
@@ -114,7 +124,13 @@ ROLES = {
 
 
 def choose_palette(setting: "Setting", colours: Colours, background: TerminalBackground) -> Palette:
-    """Return the palette for a terminal: `ansi` without 256 colours or a known background."""
+    """Return the palette for a terminal: `ansi` without 256 colours or a known background. High
+    contrast without them is no colour at all: the text of the terminal on its background."""
+    if setting == "none":
+        return "none"
+    if setting == "high-contrast":
+        contrast: dict[str, Palette] = {"dark": "contrast-dark", "light": "contrast-light"}
+        return contrast.get(background, "none") if colours == 256 else "none"
     if colours < 256:
         return "ansi"
     return (background or "ansi") if setting == "auto" else setting
@@ -166,6 +182,6 @@ def _style(role: str, palette: Palette, prefix: str = "") -> str:
     words = []
     for word in ROLES[role].split():
         hue = hues.get(word, word)
-        ours = word in hues and hue != "dim" and not hue.startswith("#")
+        ours = word in hues and hue not in ("", "dim") and not hue.startswith("#")
         words.append(f"{prefix}{hue}" if ours else hue)
     return " ".join(words)

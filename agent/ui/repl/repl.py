@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ..transcript import Transcript
 
 HINTS = "@file attaches a file · !command runs it yourself · Shift-Tab: permission mode"
-LEAVE_COMMANDS = ("exit", "quit")  # which wait for nothing
+LEAVE_COMMAND = "exit"  # which waits for nothing
 AFTER_CALL, AFTER_TURN = "after call", "after turn"  # when words go that wait while a turn runs
 SPOKEN_TIMES = {
     AFTER_CALL: "goes to the agent after the running call",
@@ -421,7 +421,7 @@ class Repl:
             return False
         if not found or not found[0].anytime:
             return False
-        if not (self._task.running or found[0].name in LEAVE_COMMANDS):
+        if not (self._task.running or found[0].name == LEAVE_COMMAND):
             return False
         self._background.start(self._command(words, *found))
         return True

@@ -9,7 +9,6 @@ from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.output import ColorDepth
 
 from ..capabilities import Colours, TerminalBackground, detect_for_process
-from ..render.theme import choose_palette
 from ..screen import Screen, ScreenHost
 from .input_filter import BACKGROUND_QUERY, KEYBOARD_QUERY, LAST_QUERY, FilteredInput
 from .notices import notice_style
@@ -44,9 +43,9 @@ def screen_for(
         can = detect_for_process(ui, source, target)
         if can.plain:
             return PlainScreen(host, source=source.fileno(), stream=target, unicode=can.unicode)
-        background_too = BACKGROUND_QUERY if ui.theme == "auto" else ""
-        queries = background_too + KEYBOARD_QUERY + LAST_QUERY if can.safe_to_ask else ""
-        source = FilteredInput(source, queries=queries)
+        asks = ui.theme in ("auto", "high-contrast")
+        queries = (BACKGROUND_QUERY if asks else "") + KEYBOARD_QUERY + LAST_QUERY
+        source = FilteredInput(source, queries=queries if can.safe_to_ask else "")
         target, background = output_for(target, can=can), can.background
         titled = ui.title and can.window_title
     colours = _COLOURS.get(target.get_default_color_depth(), 256)
@@ -63,7 +62,9 @@ def screen_for(
             titled=titled,
             reports=isinstance(source, FilteredInput),
         ),
-        palette=choose_palette(ui.theme, colours, background),
+        theme=ui.theme,
+        colours=colours,
+        background=background,
         notify=notice_style(ui.notify, os.environ),
         notify_after_s=ui.notify_after,
     )

@@ -57,6 +57,7 @@ class Picker:
         self._lists: dict[int, OptionList] = {}
         self._scope = 0
         self._top = 0
+        self._moved_to = ""  # the key of the option that was chosen last
         self._previews: dict[str, Sequence[Styled]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._choice: asyncio.Future[Option | None] | None = None
@@ -67,7 +68,7 @@ class Picker:
 
     async def pick(self, menu: Menu, typed: str = "") -> Option | None:
         """Show the menu, with words to search for, until the person chooses or leaves."""
-        self._menu, self._scope, self._top = menu, 0, 0
+        self._menu, self._scope, self._top, self._moved_to = menu, 0, 0, ""
         self._lists, self._previews, self._typed_before = {}, {}, bool(typed)
         self._choice = asyncio.get_running_loop().create_future()
         self.search.reset(Document(typed))
@@ -96,10 +97,12 @@ class Picker:
         space = self._space()
         self.move(direction * max(1, space.rows // space.each - 1))
 
-    def widen(self) -> None:
-        """Show the options of the next scope."""
+    def change_scope(self, step: int) -> None:
+        """Show the options of another scope, and end a search that looks through all of them."""
         if self._menu:
-            self._open((self._scope + 1) % len(self._menu.scopes))
+            if self._menu.searches_all:
+                self.search.reset()
+            self._open((self._scope + step) % len(self._menu.scopes))
 
     @property
     def several(self) -> bool:
@@ -113,13 +116,17 @@ class Picker:
         return self._menu.other(self.search.text) if self._menu and complete else None
 
     @property
+    def _shown_scope(self) -> int:
+        """The scope that is open or, where a search is for all, the one after the last."""
+        searches_all = self._menu is not None and self._menu.searches_all and bool(self._words)
+        return len(self._menu.scopes) if self._menu and searches_all else self._scope
+
+    @property
     def _options(self) -> OptionList:
-        return self._lists.setdefault(self._scope, OptionList())
+        return self._lists.setdefault(self._shown_scope, OptionList())
 
     def _open(self, scope: int) -> None:
         self._scope, self._top = scope, 0
-        if scope not in self._lists and self._menu:
-            self._start(f"load {scope}", self._load(self._menu, scope))
         self._searched()
 
     def _close(self, chosen: Option | None) -> None:
@@ -142,14 +149,20 @@ class Picker:
         self._changed()
 
     def _searched(self) -> None:
-        if self.is_open:
+        if self._menu:
+            scope = self._shown_scope
+            if scope not in self._lists:
+                self._start(f"load {scope}", self._load(self._menu, scope))
             self._options.search(self.search.text)
             self._update_preview()
             self._changed()
 
     def _update_preview(self) -> None:
-        """Load the preview of the chosen option, if it is not there."""
+        """Tell the menu of the chosen option, and load its preview if it is not there."""
         chosen = self._options.chosen
+        if chosen and self._menu and chosen.key != self._moved_to:
+            self._moved_to = chosen.key
+            self._menu.moved(chosen.key)
         if not chosen or chosen.key in self._previews or "preview" in self._tasks:
             return
         if self._menu and self._menu.preview and self._space().preview:
@@ -199,8 +212,9 @@ class Picker:
         """Return the keys of the menu, as many as fit."""
         if self._menu is None:
             return []
-        others = [scope for n, scope in enumerate(self._menu.scopes) if n != self._scope]
-        keys = [f"Enter: {self._menu.action}", *(f"Tab: {scope}" for scope in others[:1])]
+        scopes = self._menu.scopes
+        keys = [f"Enter: {self._menu.action}"]
+        keys += [f"Tab: {scopes[(self._scope + 1) % len(scopes)]}"] if self.several else []
         keys.append("Esc: back")
         while len(keys) > 1 and get_cwidth(" · ".join(keys)) > width:
             keys.pop()
@@ -210,7 +224,9 @@ class Picker:
         size = self._size()
         left = max(1, size.rows - 4 - (size.rows >= 12))
         previewed = self._menu is not None and self._menu.preview is not None
-        preview = min(10, left // 3) if size.rows >= MIN_ROWS_FOR_PREVIEW and previewed else 0
+        preview = 0
+        if self._menu and previewed and size.rows >= MIN_ROWS_FOR_PREVIEW:
+            preview = min(self._menu.preview_rows, left // 3)
         narrow = size.columns < MIN_ONE_ROW_COLUMNS and left - preview >= 10
         each = 2 if narrow and any(each.has_details for each in self._lists.values()) else 1
         total = max((options.total for options in self._lists.values()), default=0)
@@ -223,7 +239,7 @@ class Picker:
         options, columns = self._options, self._space().columns
         count = f"{len(options.matches):,} of " if self._words else ""
         count += f"{options.total:,}" + ("" if options.complete else " …")
-        scope = self._menu.scopes[self._scope]
+        scope = "all" if self._shown_scope != self._scope else self._menu.scopes[self._scope]
         left = cut_to_cells(f"{self._menu.title} · {scope}" if scope else self._menu.title, columns)
         gap = columns - get_cwidth(left) - get_cwidth(count)
         more: StyleAndTextTuples = [("class:dim", " " * gap + count)] if gap > 1 else []
@@ -281,10 +297,11 @@ def picker_keys(picker: Picker) -> KeyBindings:
     add("enter", act=picker.choose)
     add("escape", "c-c", "<sigint>", "c-g", act=picker.leave)
 
+    add("s-tab", act=lambda: picker.change_scope(-1))
+
     @keys.add("tab", filter=several)
-    @keys.add("s-tab", filter=picking)
     @keys.add("c-a", filter=several)
     def _(event: KeyPressEvent) -> None:
-        picker.widen()
+        picker.change_scope(1)
 
     return keys

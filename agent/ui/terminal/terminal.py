@@ -16,33 +16,21 @@ from typing import TYPE_CHECKING, Any
 from prompt_toolkit.application import Application, get_app, in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.cursor_shapes import ModalCursorShapeConfig
+from prompt_toolkit.cursor_shapes import DynamicCursorShapeConfig, ModalCursorShapeConfig
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
-from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding.key_processor import KeyProcessor
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import (
-    BufferControl,
-    ConditionalContainer,
-    Dimension,
-    FormattedTextControl,
-    HSplit,
-    Layout,
-    Window,
-    WindowAlign,
-)
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.search import stop_search
-from prompt_toolkit.widgets import SearchToolbar
 
 from ....tools.system.unicode import clean
 from ...errors import CtxagentError
 from .. import signals, status
-from ..capabilities import TerminalBackground
+from ..capabilities import Colours, TerminalBackground
 from ..input.completion import WordsCompleter, mention_of
 from ..input.editor import EditorKilled, edit
 from ..input.history import open_history
@@ -50,28 +38,28 @@ from ..input.keys import key_bindings
 from ..input.pasted import PastedTexts
 from ..input.vi import mode_name, vi_keys
 from ..question import BACK, ChoiceRow, Choices, OpenQuestion, row_of
-from ..render.theme import Palette, choose_palette, prompt_toolkit_style
+from ..render.theme import choose_palette, prompt_toolkit_style
 from ..screen import ScreenHost
 from .clipboard import clipboard_sequence
 from .input_filter import FilteredInput
+from .layout import MIN_ROOMY_ROWS, make_layout
 from .notices import Notices, notice_sequence
 from .output import BatchedOutput, InlineRenderer
 from .picker import Picker, picker_keys
 from .readiness import Readiness
 from .tty_modes import TtyModes
 from .window import ASKING_MARK, WORKING_MARK, TerminalWindow
-from .windows import completions_menu, question_window, text_window
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ...config.settings import NoticeStyle
+    from ...config.settings import EditingMode as EditingSetting
+    from ...config.settings import NoticeStyle, Theme
     from ..menu import Menu, Option
     from ..render.render import Depth
 
 FRAME_S = 0.04  # between two paints of what streams in
 RESIZE_SETTLE_S = 0.3  # without a change of size until it counts as final; tmux reports it late
-MIN_ROOMY_ROWS = 12  # of the terminal, for a blank line above the input
 ESCAPE_TIMEOUT_S = 0.05  # until an escape byte is the Esc key, and again until Esc stands alone
 CHORD_TIMEOUT_S = 1.0  # between two keys that mean something together
 ANSWER_TIMEOUT_S = 0.3  # that leaving waits for the terminal to report its background
@@ -94,7 +82,9 @@ class Terminal:
         history: Path | None,
         vi: bool,
         window: TerminalWindow,
-        palette: Palette = "ansi",
+        theme: "Theme" = "auto",
+        colours: Colours = 16,
+        background: TerminalBackground = "",
         notify: "NoticeStyle" = "off",
         notify_after_s: float = 0,
     ) -> None:
@@ -103,7 +93,8 @@ class Terminal:
         self._window = window
         self._notices = Notices(window, self._notify, after_s=notify_after_s)
         self._notify_style = notify
-        self.palette = palette
+        self._theme, self._colours, self._background = theme, colours, background
+        self.palette = choose_palette(theme, colours, background)
         self.pasted = PastedTexts()
         self._cwd, self._image_folder = cwd, history and history.parent / "pasted"
         self._completer = WordsCompleter(host, cwd)
@@ -305,6 +296,7 @@ class Terminal:
         self, choices: Choices, keys: str, texts: Sequence[str] = (),
         rows: Sequence[ChoiceRow] = (), *, hidden: bool = False,
     ) -> str:  # fmt: skip
+        self.picker.leave()
         self.asked = OpenQuestion(choices, keys, texts, rows, hidden)
         # Words that are being typed must not answer a question that pops up meanwhile: the keys
         # stay with the words until they are sent, or left by Tab.
@@ -454,8 +446,20 @@ class Terminal:
             self.output.flush()
 
     def _set_background(self, background: TerminalBackground) -> None:
-        self.palette = choose_palette("auto", 256, background)
+        self._background = background
+        self.use_theme(self._theme)
+
+    def use_theme(self, theme: "Theme") -> None:
+        self._theme = theme
+        self.palette = choose_palette(theme, self._colours, self._background)
         self.app.style = prompt_toolkit_style(self.palette)
+        self.touch()
+
+    def use_editing_mode(self, mode: "EditingSetting") -> None:
+        if mode != "vi":
+            self.output.reset_cursor_shape()
+        self.app.vi_state.reset()
+        self.app.editing_mode = EditingMode.VI if mode == "vi" else EditingMode.EMACS
         self.touch()
 
     def _typed(self, words: Buffer) -> None:
@@ -524,13 +528,15 @@ class Terminal:
 
 
 def _make_application(terminal: Terminal, *, input: Input, vi: bool) -> "Application[None]":
-    app = _Application(
-        layout=_layout(terminal),
+    app: _Application = _Application(
+        layout=make_layout(terminal),
         key_bindings=key_bindings(terminal, picker_keys(terminal.picker), vi_keys()),
         style=prompt_toolkit_style(terminal.palette),
         editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
         erase_when_done=True,
-        cursor=ModalCursorShapeConfig() if vi else None,
+        cursor=DynamicCursorShapeConfig(
+            lambda: ModalCursorShapeConfig() if app.editing_mode == EditingMode.VI else None
+        ),
         input=input,
         output=terminal.output,
         terminal_size_polling_interval=None,
@@ -558,43 +564,3 @@ def _wait_for_more(keys: KeyProcessor) -> None:
     letter in one go; longer after other keys that begin a sequence."""
     escaped = any(press.key == Keys.Escape for press in keys.key_buffer)
     get_app().timeoutlen = ESCAPE_TIMEOUT_S if escaped else CHORD_TIMEOUT_S
-
-
-def _layout(terminal: Terminal) -> Layout:
-    asking = Condition(lambda: terminal.asking)
-    picking = Condition(lambda: terminal.picker.is_open)
-    drafting = Condition(lambda: terminal.drafting)
-    roomy = Condition(lambda: terminal.output.get_size().rows >= MIN_ROOMY_ROWS)
-    gap = ConditionalContainer(
-        Window(FormattedTextControl(terminal.send_keys), height=1, align=WindowAlign.RIGHT), roomy
-    )
-    live = FormattedTextControl(lambda: terminal.live)
-    search = SearchToolbar()
-    control = BufferControl(
-        terminal.words, search_buffer_control=search.control, preview_search=True
-    )
-    size = terminal.output.get_size
-    words = text_window(size, control, "❯ ")
-    hidden = Condition(lambda: terminal.asked.hidden)
-    question = question_window(terminal.choices, terminal.reply, hidden, size)
-    root = HSplit(
-        [
-            ConditionalContainer(
-                Window(live, dont_extend_height=True),
-                Condition(lambda: terminal.unfinished) & ~picking,
-            ),
-            gap,
-            ConditionalContainer(question, asking),
-            ConditionalContainer(terminal.picker.container(), picking),
-            ConditionalContainer(words, (~asking | drafting) & ~picking),
-            search,
-            Window(FormattedTextControl(terminal.status), height=1, style="class:status"),
-            ConditionalContainer(
-                Window(FormattedTextControl(terminal.own_line), height=1, style="class:status"),
-                Condition(lambda: bool(terminal.own_line())),
-            ),
-            completions_menu(),
-            Window(height=Dimension(min=0, preferred=0)),
-        ]
-    )
-    return Layout(root, focused_element=words)

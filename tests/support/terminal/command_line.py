@@ -6,6 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ctxagent.agent.config.load import LoadedSettings, load_settings
+from ctxagent.agent.config.user_settings import UserSettings
 from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Answer, Ask, Emit, Question
 from ctxagent.agent.loop.agent import AgentState
@@ -150,6 +152,16 @@ class CommandLine:
         return self.screen.printed
 
 
+def settings_in(cwd: Path, *flags: str) -> UserSettings:
+    """The settings of a user whose home is the folder of a project."""
+    environ = {"HOME": str(cwd)}
+
+    def load() -> LoadedSettings:
+        return load_settings(cwd, environ=environ, flags=flags)
+
+    return UserSettings(load(), load, environ, str)
+
+
 class CommandDesk:
     """A person who gives commands in the session of a conversation."""
 
@@ -165,7 +177,7 @@ class CommandDesk:
             version="0",
             sessions=lambda: self.logs,
             everywhere=lambda: self.logs,
-            settings=lambda: [("model.id", "scripted", "-c")],
+            settings=settings_in(talk.cwd, "model.id=scripted:x"),
             checks=lambda: [("FAIL", "credentials", "none")],
             models=lambda: [("claude-sonnet-5-5", "$2/10/0.1", "1M", "anthropic")],
             listed_models=lambda: [("ollama/qwen3", "free", "32k", "ollama")],

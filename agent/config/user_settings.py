@@ -1,0 +1,115 @@
+"""The settings as they are now, and changes of the user's own file."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import ConfigError
+from .edit_file import USER_FILE_MODE, read_settings_file, with_section, write_settings_file
+from .keys import value_text
+from .load import LoadedSettings, SettingRow, explain_settings, raw_value, setting_key
+from .places import user_file
+
+WHERE = "/settings"  # in messages about a value that is typed
+HIDDEN = "(hidden)"  # in place of a value that may be a secret
+_EXTENSIONS = "extensions."  # begins the names of their settings
+_SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
+
+
+class UserSettings:
+    """All settings, without secrets. `load` reads them again; `clean` takes secrets out of a
+    text."""
+
+    def __init__(
+        self,
+        loaded: LoadedSettings,
+        load: Callable[[], LoadedSettings],
+        environ: Mapping[str, str],
+        clean: Callable[[str], str],
+    ) -> None:
+        self.path = user_file(environ)
+        self.loaded = loaded
+        self._load = load
+        self.clean = clean
+
+    def rows(self) -> list[SettingRow]:
+        """Return a row for each setting, those of extensions last."""
+        rows = [*explain_settings(self.loaded), *_extension_rows(self.loaded)]
+        return [
+            row._replace(value=self.clean(row.value), held=self.clean(row.held)) for row in rows
+        ]
+
+    def row(self, name: str) -> SettingRow:
+        """Return the row of a setting. Raises ConfigError for an unknown one."""
+        key = setting_key(name, WHERE)
+        found = next((row for row in self.rows() if row.key == name), None)
+        return found or SettingRow(name, "", "default", key.help)
+
+    def own_text(self, name: str) -> str:
+        """Return the value in the user's own file as it is typed, "" for none and for a secret."""
+        given = [
+            each
+            for each in self.loaded.given
+            if each.key.name == name and each.source.rpartition(":")[0] == str(self.path)
+        ]
+        text = value_text(given[-1].key, given[-1].value) if given else ""
+        if _is_secret(name) or self.clean(text) != text or "…@" in text:
+            return ""
+        return text[1:-1] if text.startswith('"') and "\\" not in text else text
+
+    def set(self, name: str, text: str) -> SettingRow:
+        """Set a key in the user's own file, or remove it there for "", and return its row as it is
+        then. Raises ConfigError for a wrong value, and where the file cannot be changed."""
+        key = setting_key(name, WHERE)
+        raw = raw_value(key, text, WHERE) if text else None
+        *tables, leaf = name.split(".")
+
+        def change(table: Any) -> None:
+            for each in tables[1:]:
+                table = table.setdefault(each, {})
+            if raw is None:
+                table.pop(leaf, None)
+            else:
+                table[leaf] = raw
+
+        before = read_settings_file(self.path)
+        data = before or b""
+        changed = with_section(self.path, data, tables[0], change)
+        if changed != data:
+            write_settings_file(self.path, changed, new_mode=USER_FILE_MODE)
+        try:
+            self.loaded = self._load()
+        except ConfigError:  # what is right by itself may not go with the rest
+            _restore(self.path, before)
+            raise
+        return self.row(name)
+
+
+def _restore(path: Path, data: bytes | None) -> None:
+    """Put the content of a file back; None stands for no file."""
+    if data is None:
+        path.unlink(missing_ok=True)
+    else:
+        write_settings_file(path, data, new_mode=USER_FILE_MODE)
+
+
+def _extension_rows(loaded: LoadedSettings) -> list[SettingRow]:
+    """Return a row for each setting of an extension that has a value. Such a setting may hold a
+    secret: its name says so."""
+    given = {each.key.name: each for each in loaded.given if each.key.name.startswith(_EXTENSIONS)}
+    return [
+        SettingRow(
+            name,
+            HIDDEN if _is_secret(name) else value_text(each.key, each.value),
+            each.source,
+            each.key.help,
+        )
+        for name, each in given.items()
+    ]
+
+
+def _is_secret(name: str) -> bool:
+    """Tell whether a setting of an extension holds a secret by its name."""
+    _, _, leaf = name.rpartition(".")
+    return name.startswith(_EXTENSIONS) and _SECRET_NAME.search(leaf) is not None

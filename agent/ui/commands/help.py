@@ -1,0 +1,162 @@
+"""/help: the commands by group, their arguments, and the keys."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ...errors import UsageError
+from ...extensions.command_groups import GROUPS
+from ..habits import habits
+from ..menu import Menu, Option, Styled
+from . import completions
+from .command_context import CommandContext
+from .files import added_commands, read_command_files
+from .registry import COMMANDS, Command, command
+
+KEYS = (
+    ("Enter", "send; while the agent works, the words go to it after the running call"),
+    ("Alt-Enter", "a new line; while the agent works, send the words after the turn"),
+    ("Ctrl-J  \\ Enter", "a new line, also while the agent works; Shift-Enter in most terminals"),
+    ("Up  Down", "in the text, in waiting words (to change them), in what you typed"),
+    ("Esc  Ctrl-C", "stop what runs; Esc in a question goes back"),
+    ("Shift-Tab", "next permission mode"),
+    ("Ctrl-O", "show the last folded result in full; again: the one before"),
+    ("Ctrl-R  Ctrl-S", "search what you typed before, backwards and forwards"),
+    ("Ctrl-X Ctrl-E", "continue in your editor; with vi keys: v"),
+    ("Ctrl-_", "undo"),
+    ("Tab", "complete; the menu comes by itself"),
+    ("!command", "run a shell command yourself; the agent sees it with your next words"),
+    ("#words", "write a note that is kept through every summary"),
+    ("@path  #ref", "attach a file or directory, or refer to an entry of the log"),
+    ("Ctrl-V", "attach the image that is in the clipboard"),
+    ("Ctrl-Z", "to the shell; fg comes back"),
+    ("Ctrl-B", "send what the agent waits for to the background; /tasks lists it"),
+    ("Ctrl-D", "leave; so does Ctrl-C twice"),
+)
+LINE_KEYS = (  # what works where lines are read
+    ("Ctrl-C", "stop what runs"),
+    *(row for row in KEYS if row[0][0] in "!#@" or row[0] in ("Ctrl-Z", "Ctrl-D")),
+)
+KEYS_TOPIC = "keys"
+NAME_CELLS = 14  # of a command in the menu, at least
+PREVIEW_ROWS = 4  # the line above, and what the preview says of a command
+
+
+@command(
+    "find a command or a key",
+    argument="[WORD|keys]",
+    group="conversation",
+    anytime=True,
+    complete=completions.fixed((KEYS_TOPIC, *GROUPS)),
+)
+async def _help(repl: CommandContext, argument: str) -> None:
+    await read_command_files(repl)
+    keys = KEYS if repl.screen.paints else LINE_KEYS
+    if argument.lower() == KEYS_TOPIC:
+        repl.show_table(keys)
+    elif argument:
+        _show_matching(repl, argument)
+    elif repl.screen.paints and not repl.questions.is_asking:
+        await _choose(repl)
+    else:
+        _show_groups(repl, all_commands(repl).values())
+        repl.say(f"{KEYS_TOPIC}:")
+        repl.show_table(keys)
+
+
+def all_commands(repl: CommandContext) -> Mapping[str, Command]:
+    """Return every command that can be called here, by name."""
+    return {**added_commands(repl), **COMMANDS}
+
+
+def _show_groups(repl: CommandContext, commands: Iterable[Command]) -> None:
+    """Print commands by group, each with its argument."""
+    found = list(commands)
+    for group in GROUPS:
+        if rows := [(_call(each), each.help) for each in found if each.group == group]:
+            repl.say(f"{group}:")
+            repl.show_table(rows)
+
+
+def _show_matching(repl: CommandContext, argument: str) -> None:
+    """Print the commands that have these words. Raises UsageError if there are none."""
+    words = argument.casefold().split()
+    found = [
+        each
+        for each in all_commands(repl).values()
+        if all(word.removeprefix("/") in _searched(each) for word in words)
+    ]
+    if not found:
+        raise UsageError(f"no command has {argument!r}", hint="/help lists them all.")
+    _show_groups(repl, found)
+    for each in found:
+        if names := _other_names(each):
+            repl.say(f"/{each.name} is also {names}")
+
+
+def _searched(command: Command) -> str:
+    parts = (command.name, command.argument, command.help, command.group, _other_names(command))
+    return "\n".join(parts).casefold()
+
+
+def _call(command: Command) -> str:
+    return f"/{command.name} {command.argument}".strip()
+
+
+def _other_names(command: Command) -> str:
+    """Return the names that other agents have for a command."""
+    own = f"/{command.name}"
+    return ", ".join(f"/{name}" for name, meant in habits("aliases").items() if meant == own)
+
+
+async def _choose(repl: CommandContext) -> None:
+    """Let the user choose a command: it runs, or waits in the input for its argument."""
+    commands = all_commands(repl)
+    chosen = await repl.screen.pick(_menu(commands))
+    command = commands.get(chosen.key) if chosen else None
+    if command is None:
+        return
+    if command.argument:
+        repl.screen.restore(f"/{command.name} ")
+    elif command.anytime and command.run:
+        await command.run(repl, "")
+    else:
+        repl.say_next(f"/{command.name}")
+
+
+def _menu(commands: Mapping[str, Command]) -> Menu:
+    """Return the menu of all commands, with a scope for each group and one for the keys."""
+    groups = [group for group in GROUPS if any(each.group == group for each in commands.values())]
+
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        names = [groups[scope]] if scope < len(groups) else groups
+        if scope != len(groups):
+            yield [_option(each) for group in names for each in _of(group, commands)]
+        if scope >= len(groups):
+            yield [Option(f" {keys}", f"{keys:<{NAME_CELLS}}  {help}") for keys, help in KEYS]
+
+    def preview(name: str) -> Sequence[Styled]:
+        if (command := commands.get(name)) is None:
+            return ()
+        names = _other_names(command)
+        about = f"{command.help} · also {names}" if names else command.help
+        return [("words", _call(command)), ("", about)]
+
+    return Menu(
+        title="Commands",
+        load=load,
+        action="use it",
+        empty_text="there is no command",
+        scopes=(*groups, KEYS_TOPIC),
+        searches_all=True,
+        preview=preview,
+        preview_rows=PREVIEW_ROWS,
+    )
+
+
+def _of(group: str, commands: Mapping[str, Command]) -> list[Command]:
+    return [each for each in commands.values() if each.group == group]
+
+
+def _option(command: Command) -> Option:
+    name = f"/{command.name}"
+    words = f"{command.argument} {command.group} {_other_names(command)}"
+    return Option(command.name, f"{name:<{NAME_CELLS}}  {command.help}", words=words)

@@ -1,0 +1,60 @@
+"""/history: what the user typed before in this project."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from prompt_toolkit.history import FileHistory
+
+from ....tools.system.shorten import one_line
+from ...errors import UsageError
+from ..menu import Menu, Option
+from .command_context import CommandContext
+from .registry import command
+
+MAX_MESSAGES = 2_000  # the newest
+MAX_PRINTED = 20
+MAX_ROW_CHARS = 300
+
+
+@command(
+    "your earlier messages in this project; Enter edits one again",
+    argument="[WORDS]",
+    group="conversation",
+)
+async def _history(repl: CommandContext, argument: str) -> None:
+    messages = await asyncio.to_thread(_messages, repl)
+    words = argument.casefold().split()
+    found = [each for each in messages if all(word in each.casefold() for word in words)]
+    if not found:
+        raise UsageError("no earlier message has these words" if words else "there is none yet")
+    if not repl.screen.paints:
+        repl.show("\n".join(one_line(each, MAX_ROW_CHARS) for each in found[:MAX_PRINTED][::-1]))
+    elif chosen := await repl.screen.pick(_menu(found)):
+        repl.screen.restore(found[int(chosen.key)])
+
+
+def _messages(repl: CommandContext) -> list[str]:
+    """Return the messages, each once, the newest first; blocking."""
+    path = repl.services.history
+    if path is None or not path.is_file():
+        return []
+    newest = islice(FileHistory(str(path)).load_history_strings(), MAX_MESSAGES)
+    return [each for each in dict.fromkeys(newest) if not each.startswith("/history")]
+
+
+def _menu(messages: Sequence[str]) -> Menu:
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        yield [
+            Option(str(n), one_line(each, MAX_ROW_CHARS), words=each)
+            for n, each in enumerate(messages)
+        ]
+
+    return Menu(
+        title="Your earlier messages",
+        load=load,
+        action="put it into the input",
+        empty_text="there is none yet",
+        preview=lambda key: [("", messages[int(key)])],
+        preview_rows=6,
+    )

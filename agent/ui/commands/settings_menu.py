@@ -1,0 +1,225 @@
+"""/settings, /theme and /vim: settings with their origins, changed in the user's own file."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, get_args
+
+from ...config.keys import SWITCH, SettingKey
+from ...config.load import SettingRow
+from ...config.settings import KEYS, Theme
+from ...errors import ConfigError, UsageError
+from ..menu import Menu, Option, Styled
+from ..question import BACK
+from ..status import short_path
+from . import completions
+from .command_context import CommandContext
+from .registry import command
+
+if TYPE_CHECKING:
+    from ...config.user_settings import UserSettings
+
+ALL, CHANGED = "all", "not the default"
+UNSET = "--unset"  # in place of a value
+NAME_CELLS = 20  # of a key in the menu
+NOT_IN_FORCE = "not in force"
+THEMES: dict[Theme, str] = {
+    "auto": "by the background of the terminal",
+    "dark": "for a dark background",
+    "light": "for a light background",
+    "high-contrast": "the strongest contrast with the background",
+    "ansi": "the sixteen colours of the terminal",
+    "none": "no colours; bold and underlined text stays",
+}
+_SAMPLE: tuple[Styled, ...] = (
+    ("words", "❯ rename parse() to read()"),
+    ("running", "● Edit src/parser.py"),
+    ("removed", "- def parse(text):"),
+    ("added", "+ def read(text):"),
+    ("error", "✗ 1 failed"),
+    ("warning", "the context is 80 % full"),
+    ("dim", "12,000 tokens · 0.04 $ · 8 s"),
+)
+
+
+@command(
+    "every setting, its value and origin; change one",
+    argument="[NAME [VALUE]]",
+    group="setup",
+    complete=completions.settings,
+)
+async def _settings(repl: CommandContext, argument: str) -> None:
+    name, _, text = argument.partition(" ")
+    settings = user_settings(repl)
+    if text:
+        change(repl, name, "" if text.strip() == UNSET else text.strip())
+    elif repl.screen.paints and (not name or name in KEYS):
+        await _edit(repl, name) if name else await _browse(repl)
+    else:
+        rows = [row for row in settings.rows() if name in row.key]
+        if not rows:
+            raise UsageError(f"there is no setting {name!r}", hint="/settings lists them all.")
+        repl.show_table([_shown(row) for row in rows])
+
+
+@command("change the colours", argument="[NAME]", group="setup", complete=completions.fixed(THEMES))
+async def _theme(repl: CommandContext, argument: str) -> None:
+    settings = user_settings(repl)
+    name, now = argument, settings.loaded.settings.ui.theme
+    if not name:
+        chosen = await repl.screen.pick(_theme_menu(repl, now))
+        name = chosen.key if chosen else ""
+    try:
+        if name:
+            change(repl, "ui.theme", name)
+    finally:
+        repl.screen.use_theme(settings.loaded.settings.ui.theme)
+
+
+@command("vim keys in the input: on or off", group="setup", anytime=True)
+async def _vim(repl: CommandContext, argument: str) -> None:
+    now = user_settings(repl).loaded.settings.ui.editing_mode
+    change(repl, "ui.editing_mode", "emacs" if now == "vi" else "vi")
+
+
+def user_settings(repl: CommandContext) -> "UserSettings":
+    """Return the settings. Raises UsageError where they cannot be changed."""
+    if repl.services.settings is None:
+        raise UsageError("there are no settings here", hint="Start ctxagent in a terminal.")
+    return repl.services.settings
+
+
+def change(repl: CommandContext, name: str, text: str) -> None:
+    """Set a key in the user's own file ("" removes it there), apply it where that is possible, and
+    print what is in force. Raises ConfigError."""
+    settings = user_settings(repl)
+    row = settings.set(name, text)
+    saved = f"saved in {short_path(settings.path)}" if text else "removed from your file"
+    repl.say(f"{name} = {row.value} · {saved} · {_when(repl, name)}")
+    if text and row.origin.rpartition(":")[0] != str(settings.path) and "," not in row.origin:
+        repl.notify("warning", f"{row.origin} sets {name} too, and comes before your file")
+
+
+def _when(repl: CommandContext, name: str) -> str:
+    """Apply a setting to this session, and say from when on it counts."""
+    now = user_settings(repl).loaded.settings
+    if name == "ui.theme":
+        repl.screen.use_theme(now.ui.theme)
+    elif name == "ui.editing_mode":
+        repl.screen.use_editing_mode(now.ui.editing_mode)
+    elif name == "model.effort" and now.model.effort and repl.session:
+        repl.agent.model.effort = now.model.effort
+    else:
+        return "counts from the next start"
+    return "counts now"
+
+
+async def _browse(repl: CommandContext) -> None:
+    """Show the settings, and change those that the user chooses, until they leave."""
+    while chosen := await repl.screen.pick(_menu(user_settings(repl))):
+        await _edit(repl, chosen.key)
+
+
+def _menu(settings: "UserSettings") -> Menu:
+    rows = {row.key: row for row in settings.rows()}
+
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        changed = [row for row in rows.values() if row.origin != "default" or row.held]
+        yield [_option(row) for row in (changed if scope else rows.values())]
+
+    def preview(name: str) -> Sequence[Styled]:
+        row = rows[name]
+        held = [("warning", f"{NOT_IN_FORCE}: {row.held} (`ctxagent config --trust`)")]
+        return [("", f"{row.value} · {row.origin}"), *(held if row.held else []), ("", row.help)]
+
+    return Menu(
+        title="Settings",
+        load=load,
+        action="change it",
+        empty_text="every setting has its default",
+        scopes=(ALL, CHANGED),
+        preview=preview,
+        preview_rows=6,
+    )
+
+
+def _option(row: SettingRow) -> Option:
+    kind = NOT_IN_FORCE if row.held else _kind(row.origin)
+    title = f"{row.key:<{NAME_CELLS}}  {row.value}"
+    return Option(row.key, title, (kind,), words=f"{row.help} {row.origin}")
+
+
+def _kind(origin: str) -> str:
+    """Return the origin of a value in one word."""
+    if "," in origin:
+        return "several"
+    return origin.rpartition(":")[0].rpartition("/")[2] if "/" in origin else origin
+
+
+def _shown(row: SettingRow) -> tuple[str, str, str]:
+    held = f" · {NOT_IN_FORCE}: {row.held}" if row.held else ""
+    return row.key, row.value, f"{row.origin}{held}"
+
+
+async def _edit(repl: CommandContext, name: str) -> None:
+    """Ask for a value of a setting until it is right, or the user goes back."""
+    while (text := await _ask(repl, name)) != BACK:
+        try:
+            change(repl, name, "" if text == UNSET else text.strip())
+            return
+        except ConfigError as error:
+            repl.notify("warning", f"{error.message}. {error.hint}".rstrip())
+
+
+async def _ask(repl: CommandContext, name: str) -> str:
+    """Return the value that the user chooses or types for a setting, BACK for none."""
+    key, settings = KEYS.get(name), user_settings(repl)
+    if key and (words := _words(key)):
+        chosen = await repl.screen.pick(_values_menu(settings.row(name), words))
+        return chosen.key if chosen else BACK
+    wanted = key.value_type.wanted if key else "a value"
+    asked, own = f"{name}: {wanted}. Nothing: back to the default.", settings.own_text(name)
+    return await repl.screen.answer(lambda typed: asked, BACK, [own] if own else ())
+
+
+def _words(key: SettingKey) -> Sequence[str]:
+    """Return the values of a setting where these are words, () for any other setting."""
+    kind = key.value_type
+    if kind is SWITCH:
+        return ("true", "false")
+    if isinstance(key.default, tuple) or not kind.words:
+        return ()
+    return tuple(dict.fromkeys([*kind.words, *filter(None, [kind.none])]))
+
+
+def _values_menu(row: SettingRow, words: Sequence[str]) -> Menu:
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        now = row.value.strip('"')
+        yield [Option(word, word, ("now" if word == now else "",)) for word in words]
+        yield [Option(UNSET, f"remove it from your file (the default is {_default(row.key)})")]
+
+    return Menu(title=row.key, load=load, action="use this value", empty_text="")
+
+
+def _default(name: str) -> str:
+    key = KEYS[name]
+    found = key.value_type.none if key.default is None else key.default
+    return str(found).lower() if isinstance(found, bool) else str(found)
+
+
+def _theme_menu(repl: CommandContext, now: Theme) -> Menu:
+    """Return a menu that shows each theme while it is chosen, the one in use first."""
+    names = sorted(get_args(Theme), key=lambda name: name != now)
+
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        yield [
+            Option(name, f"{name:<14} {THEMES[name]}", ("now" if name == now else "",))
+            for name in names
+        ]
+
+    return Menu(
+        title="Theme",
+        load=load,
+        action="use it",
+        empty_text="",
+        preview=lambda name: _SAMPLE,
+        moved=lambda name: repl.screen.use_theme(next(each for each in names if each == name)),
+    )
