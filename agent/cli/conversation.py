@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...tools.system.descriptors import raise_limit
@@ -11,6 +11,7 @@ from ...tools.system.hardening import close_memory
 from ..config.load import LoadedSettings, explain_settings
 from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
+from ..lazy import dataclass
 from ..library.command_files import command_files_of
 from ..library.launching import check_key, warm
 from ..library.mcp_servers import RunServers

@@ -12,13 +12,14 @@ import time
 from bisect import bisect
 from collections.abc import Reversible
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, PromptTooLong, RequestRejected
 from ..events import Notice, waiting
+from ..lazy import dataclass, regex
 from ..models.base import text_of
 from ..session.entries import Entry, Mask, Note, Revert, Summary
 from .apply_summary import (
@@ -58,7 +59,7 @@ from .verify.exam import ExamReport
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
 SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number keeps too much
 STATUS_OF_REFUSED_IMAGES = (400, 413, 422)
-_NAMES_IMAGE = re.compile(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
+_NAMES_IMAGE = regex(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
 NOTHING_YET = "there is nothing to summarise yet"
 MIN_WORTHWHILE_SHARE = 0.2  # of the context, that a manual summary should save

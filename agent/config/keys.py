@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
 from ..errors import conceal
+from ..lazy import regex
 
 ENV_PREFIX = "CTXAGENT_"
 SCRIPTED = "scripted:"  # begins the id of a model that plays a file of steps
 PRESET = "preset"  # the value of a key that leaves it to the preset of the policy
 MAX_WHOLE_NUMBER = 1_000_000_000
-_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
+_PERCENT = regex(r"([0-9]+(?:\.[0-9]+)?) ?%")
 
 
 class ValueType(NamedTuple):

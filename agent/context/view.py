@@ -14,11 +14,12 @@ system prompt or other tools stands only behind those.
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from itertools import islice, takewhile
 from operator import attrgetter
 from typing import Any, Literal
 
+from ..lazy import dataclass
 from ..session.entries import (
     ATTACHMENT,
     FREE,

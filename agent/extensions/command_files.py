@@ -13,10 +13,11 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..lazy import dataclass, regex
 from .front_matter import list_value, split_front_matter, text_value
 from .plugins import ROOT_VARIABLE, Plugin
 
@@ -25,9 +26,9 @@ PROJECT_FOLDERS = (".ctxagent", ".claude")  # which may have one, the first of a
 MAX_FILES = 500  # of one folder
 MAX_DESCRIPTION_CHARS = 300
 
-_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
-_PLACEHOLDER = re.compile(r"\$(ARGUMENTS\b|[1-9](?!\d))")
-_SHELL_COMMAND = re.compile(r"!`([^`\n]+)`")
+_NAME = regex(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
+_PLACEHOLDER = regex(r"\$(ARGUMENTS\b|[1-9](?!\d))")
+_SHELL_COMMAND = regex(r"!`([^`\n]+)`")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from ..events import (
     Waiting,
 )
 from ..launch import Budget
+from ..lazy import dataclass
 from ..loop.agent import AgentState
 from ..loop.budget import BudgetMeter
 from ..loop.feature import Feature

@@ -6,7 +6,6 @@ interface.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import isfunction
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args
@@ -18,6 +17,7 @@ from ..context.view import View, ViewResult
 from ..context.window import Window
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, TurnFinished
+from ..lazy import dataclass
 from ..models.base import Model, Reply
 from ..session.entries import Content, Entry
 from .session_handle import SessionHandle

@@ -1,13 +1,14 @@
 """The windows and prices of known models."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...tools.system.files import read_below
 from ..errors import ConfigError, UsageError
+from ..lazy import dataclass
 from .price_data import Price, listed_model
 from .providers import DEFAULT_PROVIDER, canonical_id, served
 

@@ -15,7 +15,6 @@ import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from ...tools.system.files import (
 )
 from ...tools.system.git_links import leads_astray, read_text
 from ...tools.system.programs import own_environment
+from ..lazy import dataclass
 from .git import git_program, read_start
 from .running_git import RunningGit
 

@@ -6,13 +6,14 @@ done, records it and tells the front end.
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from ...context import tokens
 from ...context.view import View, ViewResult
 from ...context.window import Window
 from ...events import Compacted
+from ...lazy import dataclass
 from ...session.entries import Mask
 from ...session.layer_words import WITH_SUMMARY, done_by
 from ..host import EngineHost

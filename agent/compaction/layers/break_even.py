@@ -16,10 +16,11 @@ below that size.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from ...context.view import View
+from ...lazy import dataclass
 from .need_chances import MISS_PROMPTS
 
 

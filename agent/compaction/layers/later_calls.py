@@ -1,14 +1,14 @@
 """What became of each result in a view: later calls that repeated it, changed its file or mended
 what had failed, and how long ago it was of use."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 from ...context.view import Call, View, ViewResult
+from ...lazy import dataclass, regex
 from ...session.ledger import change_rows
 from ...session.searches import failure
 from .need_chances import (
@@ -25,7 +25,7 @@ CHANGING_TOOLS = ("Write", "Edit")
 _SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch")
 _IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
 _OFTEN = 2  # changes of a file
-_SHOWS_FILE = re.compile(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|less|awk)\b")
+_SHOWS_FILE = regex(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|less|awk)\b")
 
 
 @dataclass(frozen=True, slots=True)

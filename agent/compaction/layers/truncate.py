@@ -11,7 +11,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -19,6 +18,7 @@ from ....tools.system.plural import count_of
 from ....tools.text import count_lines
 from ...context import tokens
 from ...context.view import Call, View
+from ...lazy import dataclass
 from ..policy import Policy
 
 MIN_INPUT_TOKENS = 200  # a smaller input is not worth an edit of history

@@ -7,10 +7,10 @@ costs a call.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import RecordError
+from ...lazy import dataclass
 from ...session.entries import Summary
 from ..host import EngineHost
 from .request import Cut

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from ....tools.system.process import named
 from ....tools.system.spawn import Spawned, spawn
 from ....tools.system.tasks import finish_despite_cancel
 from ....tools.system.unicode import clean
+from ...lazy import dataclass
 from .config import ServerConfig
 from .login import authentication, wants_login
 

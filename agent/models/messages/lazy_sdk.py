@@ -21,13 +21,15 @@ from threading import Lock, RLock
 from types import ModuleType
 from typing import Any
 
+from ...lazy import regex
+
 SDK = "anthropic"
 CLIENT = "AsyncAnthropic"  # for an API key
 TELEMETRY = f"{SDK}.lib._tracing"
 LOGGING_VARIABLE = "ANTHROPIC_LOG"  # the SDK reads it when the whole of it is imported
-_REEXPORT = re.compile(r"^from (\.[\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
+_REEXPORT = regex(r"^from (\.[\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 _loading = Lock()  # two clients may be wanted at the same time
-_NAME = re.compile(r"\s*(\w+)(?: as (\w+))?\s*")
+_NAME = regex(r"\s*(\w+)(?: as (\w+))?\s*")
 
 
 def load(client: str = CLIENT) -> None:

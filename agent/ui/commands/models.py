@@ -1,15 +1,15 @@
 """Commands about models: which one answers, and what can be used."""
 
 import asyncio
-import re
 from collections.abc import Iterator
 
+from ...lazy import regex
 from ..menu import Menu, Option
 from . import completions
 from .command_context import CommandContext
 from .registry import command
 
-_DATE = re.compile(r"-\d{8}$")  # at the end of a model's id
+_DATE = regex(r"-\d{8}$")  # at the end of a model's id
 
 
 @command("choose the model from a list, or by its id", argument="[ID]", complete=completions.models)
