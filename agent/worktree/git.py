@@ -58,12 +58,12 @@ def run_git(
     ) as child:  # fmt: skip
         try:
             said, complaints = child.communicate(given, seconds)
-        except BaseException as error:
-            with suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise OSError(errno.ETIMEDOUT, str(error)) from None
-            raise
+        except subprocess.TimeoutExpired as error:
+            raise OSError(errno.ETIMEDOUT, str(error)) from None
+        finally:
+            if child.returncode is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
     if child.returncode:
         told = complaints.decode("utf-8", "replace").strip()[-MAX_SAID_CHARS:]
         raise OSError(errno.EIO, told or f"git ended with {child.returncode}")
