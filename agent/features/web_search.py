@@ -115,7 +115,7 @@ class WebSearchFeature(Feature):
         view = self.handle.view
         targets = [
             {"seq": each.item.seq, "tool_use_id": each.call.id,
-             "stub": stub(each, view.scaled(each.size))}
+             "stub": stub(each).text(view.scaled(each.size))}
             for each in view.searches() if not each.masked
         ]  # fmt: skip
         if not self._mask([*targets, *self._waiting()], why):

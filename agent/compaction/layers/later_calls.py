@@ -41,8 +41,9 @@ class Fate:
     @property
     def superseded_by(self) -> int | None:
         """The newest entry that repeats the result or makes it stale."""
-        found = [seq for seq in (self.repeated_by, self.changed_by) if seq is not None]
-        return max(found, default=None)
+        if self.repeated_by is None or self.changed_by is None:
+            return self.changed_by if self.repeated_by is None else self.repeated_by
+        return max(self.repeated_by, self.changed_by)
 
     def need_chance(self, call: Call) -> float:
         """Return the usual chance that the result of `call` is needed once it is gone."""
