@@ -43,7 +43,7 @@ def terms(text: str, least: int = STEM_CHARS) -> frozenset[str]:
 @lru_cache(MAX_CACHED_TEXTS)
 def _terms(text: str, least: int) -> frozenset[str]:
     found = set[str]()
-    for token in _TOKEN.findall(text):
+    for token in {*_TOKEN.findall(text)}:
         token = token.rstrip(".:!?")
         is_name = _IS_NAME.search(token) is not None
         for run in _RUN.findall(_EXTENSION.sub("", token) if is_name else token):
