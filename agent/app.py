@@ -116,7 +116,6 @@ def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec
             parent=parent,
         )
         agent = assemble(launch, parts, spec.emit, spec.ask)
-    agent.context.foreground = parent.context.foreground
     agent.context.sandbox, agent.context.looking = parent.context.sandbox, parent.context.looking
     if model is parent.model.client:
         agent.model.share(parent.model)

@@ -127,6 +127,7 @@ def assemble(
         opener=partial(open_subagent, launch, agent) if open_subagent else None,
         types=parts.types,
         servers=None if parent or "mcp" in off else launch.mcp,
+        parent=parent.features if parent else None,
     )
     features.add(*built_in_features(handle, runner, sources, off=off))
     add_extensions(launch, handle, features)

@@ -8,9 +8,10 @@ and Compacted anywhere, and with UserSaid before any call for words that come mi
 A search of the web is ToolDraft · ToolStarted · ToolFinished among the deltas.
 
 A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished. Up
-to four run side by side; `id` names the subagent that an event between belongs to. From inside a
-subagent only Notice, Compacted and Question come through, with its id in `agent`; AgentProgress
-sums up the rest, at most a few times a second.
+to four run side by side; `id` names the subagent that an event between belongs to. One in the
+background begins and ends at any time, also between turns; one that the person sends there is
+told of by another AgentStarted. From inside a subagent only Notice, Compacted and Question come
+through, with its id in `agent`; AgentProgress sums up the rest, at most a few times a second.
 
 What must outlive the moment is an entry of the log, not an event. The names of the classes are the
 types in the `stream-json` output.
@@ -147,6 +148,7 @@ class AgentStarted:
     id: str  # what `Task(resume=…)` takes, and the name of its folder
     type: str
     description: str  # a few words of the model's
+    background: bool = False  # whether the conversation goes on meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +172,7 @@ class AgentFinished:
     seconds: float
     usage: Mapping[str, int]
     cost_usd: float | None  # None where no price is known
+    background: bool = False  # whether the conversation went on meanwhile
 
 
 @dataclass(frozen=True, slots=True)

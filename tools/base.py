@@ -123,7 +123,8 @@ class SubagentTask:
     prompt: str  # the work in full
     type: str | None = None  # which kind of subagent
     model: str | None = None  # where it is not that of the type
-    resume: str | None = None  # id of an earlier subagent that goes on
+    resume: str | None = None  # id of an earlier subagent that goes on, or of one at work
+    background: bool = False  # whether the call answers at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,7 @@ class CommandLimits:
     # It only looks: it writes nothing, has no network, and reads only the project, its repository,
     # the session's readable folders and the system's.
     looks: bool = False
+    offline: bool = False  # it reaches no host, not even by name
     writes_repository: bool = True  # else the project's repository (.git) is read-only
     hide: Sequence[str] = ()  # not seen
     keep: Sequence[str] = ()  # read-only
@@ -208,8 +210,8 @@ class Context:
     seen: Seen = field(default_factory=Seen)
     todos: list[dict[str, str]] = field(default_factory=list)
     jobs: dict[str, Any] = field(default_factory=dict)
-    # commands that are waited for, each with a way to let it go on in the background; raises
-    # ToolError when that cannot be done
+    # commands and subagents that are waited for, each with a way to let it go on in the
+    # background; raises ToolError when that cannot be done
     foreground: set[Callable[[], None]] = field(default_factory=set)
     # takes text for people while a tool runs; set for each call
     progress: Callable[[str], None] = lambda text: None
@@ -220,15 +222,14 @@ class Context:
     # The whole text of a ref (42, "#42", "SESSION#42", or a file of the session's folder), or
     # None.
     recall: Callable[[int | str], KeptText | None] = lambda ref: None
-    # The bytes of the image that a ref names, as they were before anything was made of them, or
-    # None.
-    recall_image: Callable[[int | str], bytes | None] = lambda ref: None
+    # The bytes of the images that a ref names, as they were before anything was made of them.
+    recall_images: Callable[[int | str], Sequence[bytes]] = lambda ref: ()
     # Finds words in what a scope recorded: "session", "project" or a session's id.
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
     # Tells whether a rule names a host, so that a tool may reach it where it is not public.
     reaches_private: Callable[[str, str], bool] = lambda tool, host: False
-    # running subagents by id, each with a way to interrupt it alone
-    agents: dict[str, Callable[[], object]] = field(default_factory=dict)
+    # subagents by id that work or wait for a place; `stop` interrupts one, `work` is its task
+    agents: dict[str, Any] = field(default_factory=dict)
     sandbox: Confinement | None = None
     # for commands that only look; None where nothing confines them
     looking: Confinement | None = None

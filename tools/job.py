@@ -77,16 +77,6 @@ class BackgroundJob:
         self.read_to += len(head) + dropped + len(tail)
         return excerpt(head, tail, dropped, f"all of it is in {self.spool.path}").strip("\n")
 
-    def tail(self, count: int) -> list[str]:
-        """Return the last lines of the output that are not blank; nothing is read by that.
-
-        Raises OSError when the file cannot be read.
-        """
-        with self.spool.path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - REPORT_PART_BYTES))
-            text = clean(file.read().decode(errors="replace"))
-        return [line for line in text.split("\n") if line.strip()][-count:]
-
     async def stop(self) -> None:
         """End it, if it runs, on purpose."""
         if self.process.running:
@@ -116,6 +106,14 @@ class BackgroundJob:
             "path": str(self.spool.path),
             **(cut.details() if (cut := self.spool.cut_so_far) else {}),
         }
+
+
+def tail_of(path: Path, count: int) -> list[str]:
+    """Return the last lines of a job's output that are not blank. Raises OSError."""
+    with path.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - REPORT_PART_BYTES))
+        text = clean(file.read().decode(errors="replace"))
+    return [line for line in text.split("\n") if line.strip()][-count:]
 
 
 async def start_job(

@@ -1,4 +1,4 @@
-"""Read: show a file as numbered lines, or as an image.
+"""Read: show a file as numbered lines, as an image, or by the pages or cells that it has.
 
 A file of any size is read in bounded memory: up to `file_access.MAX_FILE_BYTES` whole, a larger one
 as a stream, and then only as far as the page that was asked for. What is cut says how to see the
@@ -20,9 +20,11 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass
 from . import image as images
+from . import notebook, pdf
 from . import text as texts
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import MAX_FILE_BYTES, Place, binary, locate, opened
+from .system.plural import count_of
 from .system.shorten import one_line
 from .system.unicode import clean
 from .text import Form, NotText
@@ -38,15 +40,15 @@ CHUNK_BYTES = 64 * 1024
 
 class ReadParams(Params):
     path: str
-    offset: int = Field(1, ge=0, description="First line, from 1")
+    offset: int = Field(1, ge=0, description="First line, page or cell, from 1")
     limit: int = Field(MAX_LINES, ge=1)
 
 
 class ReadTool(Tool[ReadParams]):
     name = "Read"
     description = (
-        "Reads a file. Text comes with line numbers, images as images. "
-        "Long files come in pages: go on with offset."
+        "Reads a file. Text comes with line numbers, images as images, PDFs and notebooks as text "
+        "by page and cell. Long files come in pages: go on with offset."
     )
     brief = Brief("Reads a file. A number and a tab come before each line.", ("path", "offset"))
     effect = "read"
@@ -75,6 +77,8 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
         size = len(data) if len(data) <= MAX_FILE_BYTES else os.fstat(file.fileno()).st_size
         if output := image_output(place.name, data, size):
             return replace(output, details={"path": str(place.path), **output.details})
+        if data.startswith(pdf.MAGIC):
+            return _pdf(place, file, params)
         try:
             if size <= MAX_FILE_BYTES:
                 text, form = texts.decode(data)
@@ -86,7 +90,52 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
                 f"{binary(place, data, size)} Look into it with Bash (file, strings, xxd, tar -t)."
             ) from None
     seen = context.seen.note(place.path, data)
-    return _text(place, text, form, params, seen)
+    if place.path.suffix != notebook.SUFFIX:
+        return _text(place, text, form, params, seen)
+    try:
+        return _notebook(place, text, params, seen)
+    except ValueError as error:
+        output = _text(place, text, form, params, seen)
+        return replace(output, text=f"{output.text}\n[not shown as a notebook: {error}]")
+
+
+def _pdf(place: Place, file: BinaryIO, params: ReadParams) -> Output:
+    first = max(1, params.offset)
+    try:
+        found = pdf.read_pdf(file, first, params.limit, MAX_PAGE_CHARS)
+    except ValueError as error:
+        raise ToolError(
+            f"{place.name}, a PDF, cannot be read: {error}. Look into it with Bash (pdfinfo, "
+            "pdftotext, strings)."
+        ) from None
+    if first > found.total:
+        raise _past_end(place, found.total, "page", first)
+    return Output(pdf.shown(place.name, found), {"path": str(place.path), "pages": found.total})
+
+
+def _notebook(place: Place, text: str, params: ReadParams, seen: dict[str, str]) -> Output:
+    """Return the cells of a notebook, with the images behind the text. Raises ValueError for a text
+    that is no notebook."""
+    first = max(1, params.offset)
+    page = notebook.read_cells(text, first, params.limit)
+    if first > max(1, page.total):
+        raise _past_end(place, page.total, "cell", first)
+    shown, blocks = page.shown(place.name), list[dict[str, Any]]()
+    for number, data in enumerate(page.images, 1):
+        try:
+            image = image_output(f"image {number}", data, len(data))
+            blocks += (image and image.blocks) or ()
+            problem = "" if image else f"image {number} is of no known format"
+        except ToolError as error:
+            problem = str(error)
+        shown += f"\n\n[{problem}]" if problem else ""
+    details = {"path": str(place.path), "seen": seen, "cells": page.total}
+    text_block = {"type": "text", "text": shown}
+    return Output(shown, details, blocks=[text_block, *blocks] if blocks else None)
+
+
+def _past_end(place: Place, total: int, unit: str, first: int) -> ToolError:
+    return ToolError(f"{place.name} has {count_of(total, unit)}; offset={first} is past its end.")
 
 
 def _text(place: Place, text: str, form: Form, params: ReadParams, seen: dict[str, str]) -> Output:

@@ -1,6 +1,8 @@
 """Recall: the way back to what left the context, by words or by ref."""
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -13,6 +15,8 @@ from .system.kept_text import KeptText
 
 MAX_CHARS = 30_000  # characters given at once
 MAX_QUERY_CHARS_SHOWN = 200  # characters of a query that are said again
+# Of an entry that is an image alone, with what stands for the image itself.
+MAX_CAPTION_LINES, MAX_CAPTION_CHARS = 3, 1_000
 CHARS_BEFORE_EXCERPT = 500  # characters before an excerpt that reading on begins with
 
 
@@ -63,10 +67,9 @@ class RecallTool(Tool[RecallParams]):
 
 def _recalled(params: RecallParams, context: Context) -> Output:
     ref = _ref(params)
-    data = context.recall_image(ref)
-    if image := image_of_entry(ref, data) if data else None:
-        return image
-    text = context.recall(ref)
+    text, images = context.recall(ref), context.recall_images(ref)
+    if shown := images_of_entry(ref, images, text, params.offset, params.limit):
+        return shown
     if text is None:
         raise ToolError(f"There is no {ref} with text. A query finds what there is.")
     return part_of_text(ref, text, params.offset, params.limit)
@@ -83,13 +86,26 @@ def full_ref(ref: str, session: str | None) -> str:
     return f"{session}{ref}" if session and ref.startswith("#") else ref
 
 
-def image_of_entry(ref: str, data: bytes) -> Output | None:
-    """Return the image that a ref names, None for data that cannot be shown; blocking."""
-    try:
-        output = image_output(f"the image of {ref}", data, len(data))
-    except ToolError:
+def images_of_entry(
+    ref: str, images: Sequence[bytes], text: KeptText | None, offset: int, limit: int
+) -> Output | None:
+    """Return the images that a ref names, behind the beginning of a text that they illustrate; None
+    for images that cannot be shown, and for the rest of such a text; blocking."""
+    said = text.part(0, MAX_CAPTION_CHARS)[0] if images and text else ""
+    is_illustrated = said.count("\n") >= MAX_CAPTION_LINES
+    if is_illustrated and offset:
         return None
-    return replace(output, details={"recalled": [ref], **output.details}) if output else None
+    outputs = list[Output]()
+    for number, data in enumerate(images, 1):
+        name = f"image {number} of {ref}" if is_illustrated else f"the image of {ref}"
+        with suppress(ToolError):
+            outputs += filter(None, [image_output(name, data, len(data))])
+    if not outputs or not (is_illustrated and text):
+        first = next(iter(outputs), None)
+        return first and replace(first, details={"recalled": [ref], **first.details})
+    whole = part_of_text(ref, text, 0, limit)
+    blocks = [block for each in outputs for block in each.blocks or ()]
+    return replace(whole, blocks=[{"type": "text", "text": whole.text}, *blocks])
 
 
 def part_of_text(ref: str, text: KeptText, offset: int, limit: int) -> Output:

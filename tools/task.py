@@ -23,6 +23,7 @@ class TaskParams(Params):
     type: str | None = Field(None, description="Not needed with resume")
     model: str | None = Field(None, description="Id of another one, if asked for")
     resume: str | None = Field(None, description="Id of an earlier subagent, which goes on")
+    background: bool = Field(False, description="Returns at once")
 
 
 async def nobody(task: SubagentTask) -> Output:
@@ -73,5 +74,6 @@ class TaskTool(Tool[TaskParams]):
                 type=params.type,
                 model=params.model,
                 resume=params.resume,
+                background=params.background,
             )
         )

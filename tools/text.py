@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from typing import Any
 
 from ..agent.lazy import dataclass, regex
 
@@ -254,3 +255,12 @@ def _mostly_utf8(data: bytes) -> bool:
     text = data.decode("utf-8", "surrogateescape")
     invalid = len(_ESCAPED.findall(text))
     return invalid < len(_NOT_ASCII.findall(text)) - invalid
+
+
+def strings_in(given: Any) -> Iterator[str]:
+    """Yield the strings in arguments, also those in lists and objects."""
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, dict | list):
+        for each in given.values() if isinstance(given, dict) else given:
+            yield from strings_in(each)

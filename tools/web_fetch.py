@@ -23,6 +23,8 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from ..agent.lazy import dataclass, regex
 from .base import Context, Output, Params, Tool
+from .pdf import read_pdf
+from .system.plural import count_of
 from .system.shorten import one_line
 from .system.unicode import clean, reveal_invisible
 from .text import printable
@@ -36,6 +38,7 @@ MAX_SHOWN_CHARS = 7_000  # of a page in the context: about 2,000 tokens
 MAX_HEADINGS_SHOWN = 40
 MAX_HEADING_CHARS = 100
 MAX_FIND_CHARS = 500
+MAX_PDF_PAGES, MAX_PDF_CHARS = 500, 5_000_000
 MAX_CACHED_PAGES = 20
 CACHE_SECONDS = 15 * 60
 TEXT_TYPES = ("application/json", "application/xml", "application/javascript", "application/yaml")
@@ -130,11 +133,11 @@ def _page(found: "Download") -> Page:
     kind, title, note = found.media_type, "", ""
     if found.is_cut:
         note = f"It is cut: a page may have {MAX_BYTES:,} bytes."
-    is_html = kind in ("text/html", "application/xhtml+xml")
-    if is_html or kind == "application/pdf":
-        data = decoded(found).encode("utf-8", "replace") if is_html else found.data
-        made = _converted("html" if is_html else "pdf", found.url, data)
-        title, text = made["title"], made["text"]
+    if kind in ("text/html", "application/xhtml+xml"):
+        title, text = _converted(found.url, decoded(found).encode("utf-8", "replace"))
+    elif kind == "application/pdf":
+        title, text, missing = _of_pdf(found.url, found.data)
+        note = f"{note} {missing}".strip()
     elif kind == "application/json" or kind.endswith("+json"):
         text = decoded(found)
         try:
@@ -152,22 +155,39 @@ def _page(found: "Download") -> Page:
     )  # fmt: skip
 
 
-def _converted(kind: str, url: str, data: bytes) -> dict[str, str]:
-    """Let another process convert a page; blocking. Raises ToolError."""
-    command = [sys.executable, "-I", convert.__file__, kind, url]
+def _converted(url: str, data: bytes) -> tuple[str, str]:
+    """Let another process convert a page; return its title and its text; blocking. Raises
+    ToolError."""
+    command = [sys.executable, "-I", convert.__file__, url]
     path = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
     try:
         done = subprocess.run(
             command, input=data, capture_output=True, timeout=convert.MAX_SECONDS, env=path
         )
         found = json.loads(done.stdout)
-        return {"title": str(found["title"]), "text": str(found["text"])}
+        return str(found["title"]), str(found["text"])
     except subprocess.TimeoutExpired:
         why = f"that takes more than {convert.MAX_SECONDS} s"
     except (ValueError, KeyError, TypeError):
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         why = said[0][:200] if said else f"it ended with {done.returncode}"
-    raise ToolError(f"{url} came, but its text cannot be taken out: {_safe(why)}")
+    raise _no_text(url, why)
+
+
+def _of_pdf(url: str, data: bytes) -> tuple[str, str, str]:
+    """Return the title and the text of a PDF, and what is missing of it; blocking. Raises
+    ToolError."""
+    try:
+        found = read_pdf(data, 1, MAX_PDF_PAGES, MAX_PDF_CHARS)
+    except ValueError as error:
+        raise _no_text(url, str(error)) from None
+    left = found.total - found.last
+    missing = f"{count_of(left, 'more page')} were left out. {found.stopped}" if left else ""
+    return found.title, found.marked(), missing
+
+
+def _no_text(url: str, why: str) -> ToolError:
+    return ToolError(f"{url} came, but its text cannot be taken out: {_safe(why)}")
 
 
 def _shown(page: Page, find: str | None) -> Output:

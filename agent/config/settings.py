@@ -51,9 +51,11 @@ PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
 SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 SearchMode = Literal["off", "auto", "on"]  # from the strictest on
+LspMode = Literal["off", "auto", "on"]  # from the strictest on
 FeatureName = Literal[
     "environment", "crash-recovery", "questions", "attachments", "plan", "subagents", "skills",
-    "web-search", "mcp", "drift", "loops", "run-state", "result-schema", "hooks",
+    "web-search", "mcp", "drift", "loops", "run-state", "result-schema",
+    "diagnostics", "hooks",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "ansi"]
 EditingMode = Literal["emacs", "vi"]
@@ -82,6 +84,11 @@ COMMANDS = list_of(text_matching("a shell command on one line", _VISIBLE_TEXT))
 THRESHOLD_OR_OFF = or_none("off", THRESHOLD)
 TOKENS = whole_number("tokens", 0)
 SERVER_NAMES = list_of(text_matching("the name of an MCP server", r"[A-Za-z0-9_-]{1,64}"))
+LANGUAGE_SERVERS = list_of(
+    text_matching(
+        'suffixes and a command, such as ".zig: zls"', rf"\.\S+(?: \.\S+)*: ?{_VISIBLE_TEXT}"
+    )
+)
 SECONDS = whole_number("seconds", 1)
 SECONDS_OR_AUTO = or_none("auto", whole_number("seconds", 0))
 TOKENS_OR_AUTO = or_none("auto", whole_number("tokens", 1))
@@ -242,8 +249,8 @@ class TruncateSettings:
 
     at: Threshold = _by_preset(
         THRESHOLD_OR_OFF,
-        "The context size from which inputs of old edits that are on disk may be cut short. "
-        '"off": never.',
+        "The context size from which long inputs of old calls may be cut short; in the presets "
+        'ctx-001, anchored and ledger those of edits that are on disk. "off": never.',
     )
 
 
@@ -409,6 +416,25 @@ class McpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LspSettings:
+    """[lsp]"""
+
+    enabled: LspMode = _setting(
+        "auto",
+        one_of(LspMode),
+        'Whether language servers check edits. "auto": in the sandbox, with a user, in a small '
+        "repository.",
+        loosens=loosens_if_later(LspMode),
+    )
+    servers: tuple[str, ...] = _setting(
+        (),
+        LANGUAGE_SERVERS,
+        'Servers besides the built-in ones, each as "SUFFIX …: COMMAND".',
+        loosens=loosens_if_different,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class FeatureSettings:
     """[features]"""
 
@@ -523,6 +549,7 @@ class Settings:
     sandbox: SandboxSettings = field(default_factory=SandboxSettings)
     hooks: HookSettings = field(default_factory=HookSettings)
     mcp: McpSettings = field(default_factory=McpSettings)
+    lsp: LspSettings = field(default_factory=LspSettings)
     features: FeatureSettings = field(default_factory=FeatureSettings)
     web: WebSettings = field(default_factory=WebSettings)
     state: StateSettings = field(default_factory=StateSettings)

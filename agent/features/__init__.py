@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..launch import LaunchOptions
 from ..lazy import dataclass
 from ..loop.feature import Feature
+from ..loop.features import Features
 from ..loop.resume import SessionState
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
@@ -14,6 +15,7 @@ from ..session.entries import Entry
 from ..worktree import WorkTree
 from .attachments import AttachmentsFeature
 from .crash_recovery import CrashRecoveryFeature
+from .diagnostics import DiagnosticsFeature
 from .drift import DriftFeature
 from .environment import EnvironmentFeature, Surroundings
 from .hooks import HooksFeature
@@ -45,6 +47,7 @@ class FeatureSources:
     opener: OpenSubagent | None = None  # None for a subagent, which starts no subagents
     types: Sequence[AgentType] = field(default_factory=tuple)  # of subagents
     servers: "McpServers | None" = None
+    parent: Features | None = None  # of the conversation that opened a subagent
 
 
 MakeFeature = Callable[[SessionHandle, ToolRunner, FeatureSources], Feature | None]
@@ -75,6 +78,17 @@ def _web_search(handle: SessionHandle, runner: ToolRunner, sources: FeatureSourc
     searches_web = handle.model.client.abilities.searches_web
     has_tool = asks_for_searches(sources.launch.settings, searches_web, handle.view.tools)
     return WebSearchFeature(handle, sources.servers, has_tool=has_tool)
+
+
+def _diagnostics(
+    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
+) -> Feature | None:
+    launch, parent = sources.launch, None
+    if launch.safe:
+        return None
+    if sources.parent is not None and (parent := sources.parent.find(DiagnosticsFeature)) is None:
+        return None
+    return DiagnosticsFeature(handle, runner, launch.settings.lsp, parent)
 
 
 def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
@@ -108,6 +122,7 @@ BUILT_IN: dict[str, MakeFeature] = {
     "loops": lambda handle, *_: LoopsFeature(handle),
     "run-state": lambda handle, *_: RunStateFeature(handle),
     "result-schema": lambda handle, *_: ResultSchemaFeature(handle),
+    "diagnostics": _diagnostics,
     "hooks": _hooks,
 }
 

@@ -174,9 +174,10 @@ class AttachmentsFeature(Feature):
         if output.is_error:
             content = f"{_heading(mention, tool)}, but it could not be read. {output.text}]"
         elif not blocks and estimate(output.text) > self._most():
-            content, details["lines"] = _beginning(self.handle.policy, mention, output)
+            content, lines = _beginning(self.handle.policy, mention, output)
+            details |= {"lines": lines} if "lines" in details else {}
             told += ", by reference: it is large"
-        elif blocks:
+        elif "width" in details:
             told += f", {image_size(details)}"
         self.handle.record(
             User(
@@ -301,11 +302,13 @@ def _beginning(policy: Policy, mention: Mention, output: Output) -> tuple[str, l
         if size > policy.preview_chars and lines:
             break
         lines.append(line[: policy.preview_chars])
-    total, size = output.details.get("total"), Path(output.details["path"]).stat().st_size
-    facts = f"{size:,} bytes" + (f", {total:,} lines" if total else "")
+    details, size = output.details, Path(output.details["path"]).stat().st_size
+    units = {"lines": "total", "pages": "pages", "cells": "cells"}
+    facts = [f"{details[key]:,} {unit}" for unit, key in units.items() if details.get(key)]
     head = (
-        f"[The user attached the file {mention.given}: {facts}, too large to be given whole. "
-        "It begins with the lines below; Read it with offset and limit, or Grep it.]"
+        f"[The user attached the file {mention.given}: {', '.join([f'{size:,} bytes', *facts])}, "
+        "too large to be given whole. It begins with the lines below; Read it with offset and "
+        f"limit{', or Grep it' if 'lines' in details else ''}.]"
     )
     return "\n".join([head, *lines]), [mention.first, mention.first + len(lines) - 1]
 

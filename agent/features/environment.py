@@ -73,7 +73,7 @@ class EnvironmentFeature(Feature):
             mode=handle.approval.mode,
             todos=handle.context.todos,
             jobs=job.listing(handle.context.jobs),
-            agents=list_unfinished(handle.ledger.agents.values()),
+            agents=list_unfinished(handle.ledger.agents.values(), handle.context.agents),
             preserved=preserved_text(sections),
             changed=self._stale_files(),
             servers=around.servers,

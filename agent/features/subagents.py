@@ -1,10 +1,12 @@
 """Run subagents: conversations that a conversation starts, each with its own log, view, window and
 compaction.
 
-A call of Task opens an `AgentState` in `agents/<id>/` of the session's folder and runs one turn.
-The subagent has the permissions of its parent at that moment, and its cost counts there. The parent
-gets the answer, or the partial result after a failure, an interrupt or a limit. An entry at the
-start and another at the end keep work and sums when the process is killed.
+A call of Task opens an `AgentState` in `agents/<id>/` of the session's folder and runs one turn, in
+a task of its own. The call waits for it, or the subagent works in the background: then the model is
+told of its end before its next call. The subagent has the permissions of its parent at that moment,
+and its cost counts there. The parent gets the answer, or the partial result after a failure, an
+interrupt or a limit. An entry at the start and another at the end keep work and sums when the
+process is killed.
 """
 
 import asyncio
@@ -24,38 +26,24 @@ from ..compaction.checkpoint import current_document
 from ..compaction.document import render
 from ..compaction.summary.request import pinned_section
 from ..errors import CtxagentError, RecordError, ToolError
-from ..events import (
-    AgentFinished,
-    AgentProgress,
-    AgentStarted,
-    Answer,
-    Ask,
-    CallStarted,
-    Compacted,
-    Emit,
-    Event,
-    Notice,
-    Question,
-    Retrying,
-    TextDelta,
-    ToolStarted,
-    TurnFinished,
-    Waiting,
-)
+from ..events import AgentFinished, Answer, Ask, Emit, Notice, Question, TurnFinished
 from ..launch import Budget
 from ..lazy import dataclass
 from ..loop.agent import AgentState
 from ..loop.budget import BudgetMeter
-from ..loop.feature import Feature
+from ..loop.feature import Feature, Turn
 from ..loop.file_changes import MAX_CHANGES_IN_RESULT
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
 from ..loop.turn import run_turn
 from ..session.archive import SUMMARY_NAME, write_archive_file
-from ..session.entries import SubagentRun
+from ..session.entries import Note, SubagentRun, User
+from ..session.log import LOG_NAME
+from ..session.store import AGENTS
 from ..session.subagent_logs import (
     STATUS_OF_TURN,
     HandOver,
+    SubagentStatus,
     changes_since,
     earlier_work,
     ledger_known_to_parent,
@@ -64,15 +52,18 @@ from ..session.subagent_logs import (
     touched_files,
 )
 from ..session.totals import Counts
+from .running_subagents import RunningSubagent
 from .subagent_types import AgentType, names_and_descriptions
 
 MAX_PARALLEL_SUBAGENTS = 4
 MAX_CALLS_PER_RUN = 400  # of the model; the subagent can be resumed after that
-REPORT_INTERVAL_S = 0.3
 MAX_DENIALS_SHOWN = 10
 MAX_SUMMARY_ANSWER_CHARS = 1_000  # of the answer, repeated in the summary
 
 STOPPED = "{id} was stopped before it had begun; nothing of it was done."
+WORKS = "[{id} works in the background; you are told of its end. resume gives it a message]"
+SENT = "[the user sent {id} to the background, where it goes on; you are told of its end]"
+GIVEN = "[{id} is at work and gets this before its next call; you are told of its end]"
 REASONS = {
     "done": "",
     "error": "The subagent failed: {why}",
@@ -113,7 +104,8 @@ class SubagentsFeature(Feature):
         super().__init__(handle)
         self._runner, self._opener = runner, opener
         self._types = {each.name: each for each in types}
-        self._taken: set[str] = set()
+        self._running: dict[str, RunningSubagent] = handle.context.agents
+        self._ended: list[tuple[SubagentRun, Output]] = []  # in the background, not told yet
         self._places, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
 
     @property
@@ -125,87 +117,184 @@ class SubagentsFeature(Feature):
         """Return the tool Task."""
         return [TaskTool(names_and_descriptions(self.types), self.run)]
 
+    async def turn_started(self, turn: Turn) -> None:
+        """Keep the files as they are at the start of a turn if subagents change them meanwhile."""
+        if any(each.changes_files for each in self._running.values()):
+            await self.handle.snapshot()
+
+    async def before_call(self) -> None:
+        """Tell the model which subagents have ended in the background."""
+        while self._ended:
+            self._tell(*self._ended[0])
+            del self._ended[0]
+
     async def run(self, task: SubagentTask) -> Output:
-        """Run one subagent and return its answer.
+        """Run one subagent, or give a message to one at work. Return its answer, or in the
+        background that it works.
 
         Raises ToolError for a task that cannot begin, and Interrupted with the partial result.
         """
         kind = self._type_of(task)
-        id = task.resume or f"{kind.name}-{secrets.token_hex(3)}"
-        if id in self._taken:
-            raise ToolError(f"{id} is at work already; its answer comes with that call.")
-        if not self._taken:
+        while (running := self._running.get(task.resume or "")) is not None:
+            if not await running.hears(task.prompt):
+                continue  # another call may have gone on with it
+            if task.background or not running.in_background:
+                return _at_work(running, GIVEN)
+            return await self._awaited(running, is_own=False)
+        running = self._begin(kind, task)
+        return _at_work(running, WORKS) if task.background else await self._awaited(running)
+
+    def _begin(self, kind: AgentType, task: SubagentTask) -> RunningSubagent:
+        """Start a subagent in a task of its own. Raises ToolError and RecordError."""
+        if not self._running:
             # They belong to the event loop that they are used in.
             self._places, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
-        self._taken.add(id)
-        try:
-            async with self._place(id) as stopped:
-                async with self._start:  # in the spec of their calls
-                    if self._changes(kind):
-                        await self.handle.snapshot()
-                if stopped.is_set():
-                    raise ToolError(STOPPED.format(id=id))
-                return await self._run(id, kind, task)
-        finally:
-            self._taken.discard(id)
-
-    @asynccontextmanager
-    async def _place(self, id: str) -> AsyncIterator[asyncio.Event]:
-        """Wait for one of the places for running subagents.
-
-        Yields an event that is set when the subagent is stopped before it begins. Raises ToolError
-        if it is stopped before there is a place.
-        """
-        stopped, places, agents = asyncio.Event(), self._places, self.handle.context.agents
-        waiting = asyncio.ensure_future(places.acquire())
-
-        def stop() -> None:
-            stopped.set()
-            waiting.cancel()
-
-        agents[id] = stop
-        try:
-            await waiting
-            yield stopped
-        except asyncio.CancelledError:
-            current = asyncio.current_task()
-            if not waiting.cancelled() or (current is not None and current.cancelling()):
-                raise
-            raise ToolError(STOPPED.format(id=id)) from None
-        finally:
-            agents.pop(id, None)
-            if waiting.done() and not waiting.cancelled():
-                places.release()
-
-    async def _run(self, id: str, kind: AgentType, task: SubagentTask) -> Output:
-        parent, began = self.handle, time.monotonic()
-        known = parent.ledger.agents.get(id)
-        progress = _Progress(id, parent.emit)
-        prior = self._prior(kind, task)
-        child = self._open(id, kind, task, progress, prior)
-        told, before = ledger_known_to_parent(child.log.entries(), known), child.totals.all
-        agent = SubagentRun(
+        id = task.resume or f"{kind.name}-{secrets.token_hex(3)}"
+        run = SubagentRun(
             id=id,
             type=kind.name,
             prompt=task.prompt,
-            log=str(child.log.path.relative_to(parent.folder)),
-            description=(known and known.description) or task.description,
-            told=known.told if known else 0,
+            log=f"{AGENTS}/{id}/{LOG_NAME}",
+            description=task.description,
         )
-        parent.record(before.recorded_in(agent))
-        parent.emit(AgentStarted(id, kind.name, task.description))
-        finished = await self._worked(id, child, task.prompt)
-        progress.end()
+        if (known := self.handle.ledger.agents.get(id)) is not None:
+            run = self._continued(known, run)
+        running = RunningSubagent(
+            run, task.description, self.handle.emit, task.background, self._changes(kind)
+        )
+        if task.background:
+            self._record_start(running)
+        self._running[id] = running
+        running.work = asyncio.ensure_future(self._work(running, kind, task))
+        running.work.add_done_callback(lambda work: self._check_end(running, work))
+        return running
+
+    def _continued(self, known: SubagentRun, run: SubagentRun) -> SubagentRun:
+        """Return the entry with which an earlier subagent goes on. Raises ToolError."""
+        if not subagent_log(self.handle.folder, run.id).is_file():
+            if known.told:
+                raise ToolError(f"The log of {run.id} is gone. Start a new subagent.")
+            run = replace(run, prompt=f"{known.prompt}\n\n{run.prompt}")  # it had not begun
+        run = replace(run, description=known.description or run.description, told=known.told)
+        return Counts.of(known).recorded_in(run)
+
+    def _record_start(self, running: RunningSubagent) -> None:
+        if not running.is_recorded:
+            self.handle.record(running.run)
+            running.is_recorded = True
+
+    async def _awaited(self, running: RunningSubagent, *, is_own: bool = True) -> Output:
+        """Wait for the end of a subagent, or until the user sends it to the background.
+
+        An interrupt ends it if it `is_own` to this call, else it goes on in the background. Raises
+        ToolError, and Interrupted with the partial result.
+        """
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def to_background() -> None:
+            if not (sent.done() or running.work.done()):
+                self._record_start(running)
+                running.in_background = True
+                self.handle.emit(running.started)
+                sent.set_result(None)
+
+        running.in_background, foreground = False, self.handle.context.foreground
+        ends: set[asyncio.Future[Any]] = {running.work, sent}
+        foreground.add(to_background)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if is_own and not running.in_background:
+                running.stop()
+                await finish_despite_cancel(running.ended())
+            elif not running.work.done():
+                running.in_background = True
+            if running.work.done() and not sent.done() and running.work.exception() is None:
+                raise Interrupted(running.work.result()) from None
+            raise
+        finally:
+            foreground.discard(to_background)
+        return _at_work(running, SENT) if sent.done() else running.work.result()
+
+    async def _work(self, running: RunningSubagent, kind: AgentType, task: SubagentTask) -> Output:
+        """Run a subagent to its end. Raises ToolError for one that cannot begin."""
+        try:
+            async with self._place(running):
+                async with self._start:  # in the spec of their calls
+                    if running.changes_files:
+                        await self.handle.snapshot()
+                if running.is_stopped:
+                    raise ToolError(STOPPED.format(id=running.id))
+                return await self._run(running, kind, task)
+        finally:
+            del self._running[running.id]
+
+    def _check_end(self, running: RunningSubagent, work: "asyncio.Task[Output]") -> None:
+        """Record the end of a subagent in the background that could not begin, or not be
+        recorded."""
+        error = None if work.cancelled() else work.exception()
+        if error is None or not running.in_background:
+            return
+        status: SubagentStatus = "interrupted" if running.is_stopped else "error"
+        run = replace(running.run, status=status)
+        output = Output(str(error), {"agent": run.id, "status": run.status}, is_error=True)
+        try:
+            self.handle.record(run)
+        except RecordError as problem:
+            self.handle.notify("warning", f"{run.id} has ended: {error}; {problem}")
+            return
+        self.handle.emit(AgentFinished(run.id, status, 0.0, {}, 0.0, background=True))
+        self._ended.append((run, output))
+
+    def _tell(self, run: SubagentRun, output: Output) -> None:
+        """Record for the model how a subagent ended in the background. Raises RecordError."""
+        output = self.handle.context.redact(output)
+        details = dict(output.details)
+        text, offloaded = self._runner.files.settle(TaskTool.name, output, details)
+        head = f"{run.id} ({run.type}): {run.description}. It has ended in the background:"
+        self.handle.record(
+            User(content=f"{head}\n{text}", source="notice", details=details, offloaded=offloaded)
+        )
+
+    @asynccontextmanager
+    async def _place(self, running: RunningSubagent) -> AsyncIterator[None]:
+        """Wait for one of the places for running subagents. Raises ToolError if it is stopped
+        before there is a place."""
+        places = self._places
+        waiting = asyncio.ensure_future(places.acquire())
+        running.step = waiting.cancel
+        try:
+            await asyncio.wait({waiting})
+            if waiting.cancelled():
+                raise ToolError(STOPPED.format(id=running.id))
+            yield
+        finally:
+            if not waiting.cancel() and not waiting.cancelled():
+                places.release()
+
+    async def _run(self, running: RunningSubagent, kind: AgentType, task: SubagentTask) -> Output:
+        parent, id, began = self.handle, running.id, time.monotonic()
+        prior = self._prior(kind, task)
+        child = running.child = self._open(running, kind, task, prior)
+        told = ledger_known_to_parent(child.log.entries(), running.run)
+        before = child.totals.all
+        self._record_start(running)
+        parent.emit(running.started)
+        finished = await self._worked(running, child)
+        running.end_reports()
         last = child.log.last_seq
         finished = replace(finished, text=qualify_refs(finished.text, child.log.path, last))
         agent = replace(
-            agent,
+            running.run,
             status=STATUS_OF_TURN[finished.status],
             answer=finished.text,
             told=last,
             files=touched_files(child.ledger),
         )
-        used = child.totals.all - before
+        used, rows = child.totals.all - before, changes_since(told, child.ledger, id)
+        if running.in_background and rows:  # else the result has them
+            text = f"{id} has changed files: {len(rows)}"
+            parent.record(Note(topic="agent", text=text, data={"changes": rows}))
         parent.record(child.totals.all.recorded_in(agent))
         parent.emit(
             AgentFinished(
@@ -214,24 +303,25 @@ class SubagentsFeature(Feature):
                 time.monotonic() - began,
                 used.usage.to_json(),
                 used.cost_usd,
+                running.in_background,
             )
         )
-        rows = changes_since(told, child.ledger, id)
-        output = _with_source(self._output(child, agent, finished, used, rows), prior)
-        current = asyncio.current_task()
-        if current is not None and current.cancelling():  # the parent's turn is, not this one alone
-            raise Interrupted(output)
+        output = _with_source(self._output(running, agent, finished, used, rows), prior)
+        if running.in_background:
+            self._ended.append((agent, output))
         return output
 
     def _output(
         self,
-        child: AgentState,
+        running: RunningSubagent,
         agent: SubagentRun,
         finished: TurnFinished,
         used: Counts,
         rows: list[dict[str, Any]],
     ) -> Output:
         """Return the output for the parent, and count the changes of the subagent as known."""
+        child = running.child
+        assert child is not None
         self.handle.denials.add(*child.handle.denials)
         if self._runner.change_tracker is not None:
             self._runner.change_tracker.credit(agent.id, [row["path"] for row in rows])
@@ -250,6 +340,7 @@ class SubagentsFeature(Feature):
             "compaction": used.compaction,
         }
         details |= {"denied": denied} if denied else {}
+        rows = [] if running.in_background else rows
         details |= {"changes": rows[:MAX_CHANGES_IN_RESULT]} if rows else {}
         details |= (
             {"changes_left_out": len(rows) - MAX_CHANGES_IN_RESULT}
@@ -257,23 +348,29 @@ class SubagentsFeature(Feature):
             else {}
         )
         return Output(
-            _answer_text(child, agent, finished, used, denied),
+            _answer_text(child, agent, finished, used, denied, running.messages),
             details,
             is_error=agent.status != "done",
         )
 
-    async def _worked(self, id: str, child: AgentState, prompt: str) -> TurnFinished:
-        """Run one turn of a subagent and close it in any case."""
-        work = asyncio.ensure_future(run_turn(child, prompt, verbatim=True))
-        self.handle.context.agents[id] = work.cancel
+    async def _worked(self, running: RunningSubagent, child: AgentState) -> TurnFinished:
+        """Run the turn of a subagent, and go on with it for messages that came too late for its
+        last call. Close it in any case."""
+        prompt: str | None = running.run.prompt
         try:
-            finished = await work
+            while True:
+                turn = run_turn(child, prompt, running.next_message, verbatim=True)
+                working = asyncio.ensure_future(turn)
+                running.step, prompt = working.cancel, None
+                finished = await working
+                if STATUS_OF_TURN[finished.status] != "done" or not running.messages:
+                    break
         except asyncio.CancelledError:  # it had not begun
             finished = TurnFinished("interrupted", "")
         except RecordError as error:
             finished = TurnFinished("error", "", {"message": str(error)})
         finally:
-            del self.handle.context.agents[id]
+            running.takes_messages, running.step = False, None
             shared = child.model.client is self.handle.model.client
             await finish_despite_cancel(child.leave() if shared else child.close())
         self._summarize(child, finished)
@@ -281,20 +378,19 @@ class SubagentsFeature(Feature):
 
     def _open(
         self,
-        id: str,
+        running: RunningSubagent,
         kind: AgentType,
         task: SubagentTask,
-        progress: "_Progress",
         prior: HandOver | None,
     ) -> AgentState:
-        parent = self.handle
+        parent, id = self.handle, running.id
         spec = SubagentSpec(
             id=id,
             type=kind,
             log=subagent_log(parent.folder, id),
             model=task.model or kind.model,
             prior=prior.text if prior else "",
-            emit=progress.show,
+            emit=running.show,
             ask=self._asking(id),
             budget_meter=BudgetMeter(
                 Budget(calls=MAX_CALLS_PER_RUN),
@@ -302,13 +398,10 @@ class SubagentsFeature(Feature):
                 hint="Task with resume goes on.",
             ),
         )
-        if task.resume is not None and not spec.log.is_file():
-            raise ToolError(f"The log of {id} is gone: {spec.log}. Start a new subagent.")
         try:
-            progress.child = self._opener(spec)
+            return self._opener(spec)
         except CtxagentError as error:
             raise ToolError(f"No subagent could be started: {error}") from error
-        return progress.child
 
     def _prior(self, kind: AgentType, task: SubagentTask) -> HandOver | None:
         """Return the hand-over for a new subagent. The log of a resumed one has it already."""
@@ -368,52 +461,11 @@ class SubagentsFeature(Feature):
             self.handle.emit(Notice("warning", error.message))
 
 
-class _Progress:
-    """Reports a subagent to the front end of its parent: notices and compactions at once, the rest
-    in a report at intervals."""
-
-    def __init__(self, id: str, emit: Emit) -> None:
-        self.child: AgentState | None = None
-        self._id, self._emit = id, emit
-        self._calls = self._tools = 0
-        self._doing = ""
-        self._told = 0.0
-        self._next: asyncio.TimerHandle | None = None
-
-    def show(self, event: Event) -> None:
-        if isinstance(event, Notice | Compacted):
-            self._emit(replace(event, agent=self._id))
-        elif isinstance(event, CallStarted):
-            self._calls += 1
-            self._report("thinking")
-        elif isinstance(event, ToolStarted):
-            self._tools += 1
-            self._report(" ".join(f"{event.name} {event.title}".split())[:120])
-        elif isinstance(event, TextDelta):
-            self._report("writing")
-        elif isinstance(event, Waiting) and event.what and self._calls:
-            self._report(event.what)
-        elif isinstance(event, Retrying):
-            self._report(str(event)[:120])
-
-    def end(self) -> None:
-        """Drop the report that is still to come."""
-        if self._next is not None:
-            self._next.cancel()
-
-    def _report(self, doing: str) -> None:
-        """Schedule a report, one period after the last: by then more may have happened."""
-        self._doing = doing
-        if self._next is None:
-            loop = asyncio.get_running_loop()
-            self._next = loop.call_at(self._told + REPORT_INTERVAL_S, self._tell)
-
-    def _tell(self) -> None:
-        self._next, self._told = None, asyncio.get_running_loop().time()
-        if self.child is not None:
-            now = self.child.model.current_window()
-            done = self._calls, self._tools
-            self._emit(AgentProgress(self._id, *done, now.tokens, now.level, self._doing))
+def _at_work(running: RunningSubagent, text: str) -> Output:
+    """Return the output of a call whose subagent goes on in the background."""
+    details: dict[str, Any] = {"agent": running.id, "status": "running"}
+    details |= {"backgrounded": True} if text is SENT else {}
+    return Output(text.format(id=running.id), details)
 
 
 def _with_source(output: Output, prior: HandOver | None) -> Output:
@@ -430,6 +482,7 @@ def _answer_text(
     finished: TurnFinished,
     used: Counts,
     denied: Sequence[str],
+    messages: Sequence[str],
 ) -> str:
     """Return the answer for the parent: how the subagent ended, its text, how to resume it."""
     why = (finished.error or {}).get("message", "").split("\n")[0]
@@ -444,6 +497,7 @@ def _answer_text(
         parts.append(
             "Not allowed to it:\n" + "\n".join(f"- {each}" for each in denied[:MAX_DENIALS_SHOWN])
         )
+    parts += [f"It ended before it got this message:\n{message}" for message in messages]
     count = f"{used.calls} calls of the model, {used.tool_calls} of tools"
     parts.append(f"[{agent.id}: {agent.status}, {count}; resume with this id goes on with it]")
     return "\n\n".join(filter(None, parts))

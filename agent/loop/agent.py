@@ -84,8 +84,16 @@ class AgentState:
         if self.is_open:
             await self.engine.finish()
 
+    async def end_subagents(self) -> None:
+        """Interrupt the subagents that are at work, and wait for their ends."""
+        running = [*self.context.agents.values()]
+        for each in running:
+            each.stop()
+        if running:
+            await asyncio.wait({each.work for each in running})
+
     async def close(self) -> None:
-        """End background jobs, close the model and release the session."""
+        """End subagents and background jobs, close the model and release the session."""
         try:
             await self.leave()
         finally:
@@ -96,6 +104,7 @@ class AgentState:
         handle, is_subagent = self.handle, self.folder.parent.name == AGENTS
         try:
             await self.engine.close()
+            await self.end_subagents()
             await end_all(handle.context.jobs, handle.context.sandbox)
             if handle.context.sandbox and not is_subagent:
                 await asyncio.to_thread(handle.context.sandbox.remove_empty)

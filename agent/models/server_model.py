@@ -108,6 +108,10 @@ class ServerModel:
                 return
             except RequestRejected as error:
                 refusal = error
+            if self._gaps_for(request) != gaps:  # another conversation has learned from the same
+                if has_output:
+                    yield Retrying(1, None, 0.0, refusal.message[:MAX_WHY_CHARS])
+                continue
             gap = self.gaps.learn(refusal, self.wire.fitted_body(request, gaps))
             if (
                 not gap or gap == IMAGES

@@ -13,6 +13,7 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
+from ...tools.text import strings_in
 from ..compaction.engine import CompactionEngine
 from ..compaction.layers.demote import demote_to_file
 from ..compaction.layers.microcompact import KEPT_IN
@@ -460,12 +461,8 @@ class ProxySession:
         for id, shorter in item.inputs.items():
             call, place = self.host.view.calls.get(id), part.calls.get(id)
             if call and place:
-                edits.inputs[place] = {
-                    old: new
-                    for name, old in call.input.items()
-                    if isinstance(old, str) and isinstance(new := shorter.get(name), str)
-                    if new != old
-                }
+                pairs = zip(strings_in(call.input), strings_in(shorter), strict=False)
+                edits.inputs[place] = {old: new for old, new in pairs if new != old}
         if item.edited and self.host.view.binds:
             edits.dropped.update(part.thinking)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import field
 
+from ...tools.text import strings_in
 from ..lazy import dataclass, regex
 from .results import NeedKind
 from .tool_names import TranslatedCall
@@ -54,9 +55,9 @@ class NeedDetector:
         self._given[recorded] = result
 
     def add_input(self, ref: int, call: TranslatedCall) -> None:
-        """Note what a call wrote into a file."""
-        strings = (call.input.get(name) for name in WRITTEN_ARGUMENTS)
-        if call.changes and (text := "\n".join(s for s in strings if isinstance(s, str))):
+        """Note what a call was given: of one that changes a file, what it wrote."""
+        given = [call.input.get(name) for name in WRITTEN_ARGUMENTS] if call.changes else call.input
+        if text := "\n".join(strings_in(given)):
             self._results.append(_Result(ref, text))
 
     def find(

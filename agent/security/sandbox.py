@@ -170,12 +170,13 @@ class Sandbox:
         own = copy.copy(self)
         own.limits, own._recent = limits, (0.0, Boundary())
         opened = [*limits.opens]
-        if limits.looks:
+        if limits.looks or limits.offline:
             own.names = None
+        if limits.looks:
             opened += self._toolchains
         read = [Path(path) for path in opened if self.moved(path) == path]
         own.read = read if limits.looks else [*self.read, *read]
-        if limits.looks or limits.unasked:
+        if limits.looks or limits.unasked or limits.offline:
             own.network, own.network_if_asked = False, self.network
             if not (self.off or (limits.looks and seccomp.filter_program(seccomp.NETLINK))):
                 own._bubblewrap = find_bubblewrap(os.path.realpath(self.cwd), network=False)

@@ -335,6 +335,7 @@ class SubagentRun(Entry):
     told: int = 0  # last entry of its log whose changes of files are recorded in this one
     # Files that it read or changed, newest last, as its log names them; empty in older logs.
     files: list[str] = field(default_factory=list)
+    lost: bool = False  # interrupted since its process was killed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -403,7 +404,10 @@ _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(("parent", "block"), (dict, _NONE)),
     "ref": (int, _NONE),
     "cost_usd": (int, float, _NONE),
-    **dict.fromkeys(("is_error", "mid_turn", "replaces_earlier", "keeps_thinking"), (bool,)),
+    **dict.fromkeys(
+        ("is_error", "mid_turn", "replaces_earlier", "keeps_thinking", "lost"),
+        (bool,),
+    ),
 }  # fmt: skip
 _ITEMS: dict[str, tuple[type, ...]] = {  # of the fields that are lists
     **dict.fromkeys(("content", "tools", "targets", "resolved", "superseded"), (dict,)),

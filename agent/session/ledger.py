@@ -110,6 +110,15 @@ class PlanFact:
     ref: int  # of the entry with it
 
 
+@dataclass(frozen=True, slots=True)
+class JobFact:
+    """A command in the background, as far as its end was told."""
+
+    command: str
+    exit_code: int | None = None  # None while its end is not known
+    interrupted: bool = False  # it was ended on purpose
+
+
 @dataclass(slots=True)
 class _RunningJob:
     """A command in the background whose outcome is not known yet."""
@@ -157,6 +166,7 @@ class Ledger:
     offloaded: dict[str, int] = field(default_factory=dict)  # refs of results, by file
     pins: dict[int, str] = field(default_factory=dict)  # by ref; a text of one's own by its entry
     agents: dict[str, SubagentRun] = field(default_factory=dict)  # newest entries, by id
+    jobs: dict[str, JobFact] = field(default_factory=dict)  # by id
     skills: dict[str, SkillFact] = field(default_factory=dict)  # by name, the one loaded last last
     plan: PlanFact | None = None  # that stands
 
@@ -449,6 +459,7 @@ class Ledger:
         if isinstance(job, str) and "running" in details:  # started in the background
             said = output.lines if details.get("backgrounded") is True else ()
             self._jobs[job] = _RunningJob(command, entry.seq, [*said])
+            self.jobs[job] = JobFact(command)
             self.commands.append(CommandFact(command, None, entry.seq))
         else:
             fact = CommandFact(command, code if isinstance(code, int) else None, entry.seq)
@@ -466,6 +477,7 @@ class Ledger:
         code = details.get("exit_code")
         if not isinstance(code, int) or details.get("running") is True:
             return
+        self.jobs[str(id)] = JobFact(job.command, code, details.get("interrupted") is True)
         if is_read:
             del self._jobs[str(id)]
         if is_read or not job.is_told:

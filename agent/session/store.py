@@ -252,22 +252,23 @@ def entry_text(entry: Entry, folder: Path) -> str | None:
     return entry.text if isinstance(entry, Pin | Note) else None
 
 
-def entry_image(entry: Entry, folder: Path) -> bytes | None:
-    """Return the image of an entry of the session in `folder`, as it was before anything was made
-    of it; None where it has none, or it is gone."""
+def entry_images(entry: Entry, folder: Path) -> list[bytes]:
+    """Return the images of an entry of the session in `folder`; a single one that was kept as it
+    was before anything was made of it."""
     if not isinstance(entry, ToolResult | User):
-        return None
+        return []
     kept = entry.details.get("image") if isinstance(entry.details, dict) else None
     name = str(kept.get("path")) if isinstance(kept, dict) else ""
     if _IMAGE.fullmatch(name):
         with suppress(OSError, ValueError):
-            return read_below(folder, name, MAX_KEPT_BYTES)
+            return [read_below(folder, name, MAX_KEPT_BYTES)]
+    found = list[bytes]()
     for block in entry.content if isinstance(entry.content, list) else ():
         source = block.get("source") if block.get("type") == "image" else None
         if isinstance(source, dict) and source.get("type") == "base64":
             with suppress(ValueError):
-                return b64decode(str(source.get("data")), validate=True)
-    return None
+                found.append(b64decode(str(source.get("data")), validate=True))
+    return found
 
 
 def read_kept_text(folder: Path, name: str) -> str | None:

@@ -155,16 +155,16 @@ def missing_entries(
     return found
 
 
-def list_unfinished(agents: Iterable[SubagentRun]) -> str:
-    """List the subagents that did not finish, for the model; "" when all did."""
-    rows = [
-        f"- {agent.id} ({agent.type}): {agent.description}"
-        for agent in agents
-        if agent.status != "done"
-    ]
-    if not rows:
-        return ""
-    return "\n".join([f"Subagents that did not finish ({RESUME_HINT}):", *rows[-MAX_LISTED:]])
+def list_unfinished(agents: Iterable[SubagentRun], at_work: Collection[str] = ()) -> str:
+    """List the subagents that did not finish, and those `at_work`, for the model; "" for none."""
+    left, working = list[str](), list[str]()
+    for agent in agents:
+        if agent.id in at_work or agent.status != "done":
+            rows = working if agent.id in at_work else left
+            rows.append(f"- {agent.id} ({agent.type}): {agent.description}")
+    parts = [f"Subagents that did not finish ({RESUME_HINT}):", *left[-MAX_LISTED:]] if left else []
+    parts += ["Subagents at work in the background:", *working] if working else []
+    return "\n".join(parts)
 
 
 def _finished_answers(agents: Iterable[SubagentRun]) -> str:
@@ -185,7 +185,8 @@ def update_unheard(unheard_ids: set[str], entry: Entry) -> None:
     if isinstance(entry, SubagentRun) and entry.status == "running":
         unheard_ids.add(entry.id)
     elif isinstance(entry, ToolResult):
-        unheard_ids.discard(str(entry.details.get("agent")))
+        if entry.details.get("status") != "running":  # else it goes on in the background
+            unheard_ids.discard(str(entry.details.get("agent")))
     elif isinstance(entry, User) and entry.source == "notice" and unheard_ids:
         words = content_text(entry.content)
         unheard_ids -= {id for id in unheard_ids if f"{id} (" in words}
@@ -205,7 +206,9 @@ def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], S
             known.add(entry)
             continue
         turns += isinstance(entry, User) and entry.begins_turn
-        if turns == 1 and isinstance(entry, Assistant) and entry.purpose == "turn":
+        if turns == 1 and isinstance(entry, User):  # also in answer to what it had ended with
+            end = ""
+        elif turns == 1 and isinstance(entry, Assistant) and entry.purpose == "turn":
             answer = "".join(str(b.get("text", "")) for b in entry.content) or answer
         elif turns == 1 and isinstance(entry, End):
             end = entry.status
@@ -215,6 +218,7 @@ def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], S
         now = replace(
             now,
             status=status,
+            lost=not end,
             answer=qualify_refs(answer, log, last),
             files=touched_files(ledger),
         )

@@ -139,6 +139,7 @@ class Headless:
             await self._close(agent)
 
     async def _finish_session(self, agent: "Agent", *, is_ok: bool) -> None:
+        await agent.state.end_subagents()
         if is_ok:
             await agent.finish()
         await agent.state.engine.close()  # what a summary in preparation cost counts too

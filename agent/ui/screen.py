@@ -36,21 +36,21 @@ class ScreenHost(Protocol):
 
     @property
     def runs_command(self) -> bool:
-        """Whether a command runs that can be sent to the background."""
+        """Whether a command or subagent is waited for that can be sent to the background."""
 
     def send_to_background(self) -> None:
-        """Let the commands that run go on in the background."""
+        """Let the commands and subagents that are waited for go on in the background."""
 
     @property
     def asks_to_leave(self) -> bool:
-        """Whether the person would be asked before leaving, since jobs run."""
+        """Whether the person would be asked before leaving, since tasks run."""
 
     @property
     def is_leaving(self) -> bool:
         """Whether the person is asked that now."""
 
     def leave(self) -> None:
-        """End now, and interrupt what runs; where jobs run the person is asked once."""
+        """End now, and interrupt what runs; where tasks run the person is asked once."""
 
     def finish(self) -> None:
         """End once everything submitted is done: there is no more input."""

@@ -14,7 +14,7 @@ from ...tools.base import Context, Output, Params, Tool
 from ...tools.recall import (
     MAX_CHARS,
     full_ref,
-    image_of_entry,
+    images_of_entry,
     nothing_found,
     part_of_text,
     passages_text,
@@ -27,7 +27,7 @@ from ..compaction.session_intent import session_intent
 from ..errors import ToolError
 from ..lazy import dataclass
 from ..session.log import Entries
-from ..session.search.recall import find_session, image_of_ref, search_sessions, text_of_ref
+from ..session.search.recall import find_session, images_of_ref, search_sessions, text_of_ref
 from ..session.store import Project, locate_log
 
 MAX_PASSAGES = 8
@@ -124,10 +124,11 @@ class RecallEntryTool(Tool[RecallEntryParams]):
         log = self._sessions.log(ref.rpartition("#")[0] or params.session)
         folder, session = locate_log(log)
         ref = full_ref(ref, session)
-        image = image_of_ref(folder, session, ref)
-        if output := image_of_entry(ref, image) if image else None:
+        text = text_of_ref(folder, session, ref)
+        images = () if params.pattern else images_of_ref(folder, session, ref)
+        if output := images_of_entry(ref, images, text, params.offset, params.limit):
             return ref, output
-        if text := text_of_ref(folder, session, ref):
+        if text:
             return ref, text
         last = next((entry.seq for entry in reversed(Entries(log))), 0)
         raise ToolError(

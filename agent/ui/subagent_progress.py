@@ -18,6 +18,7 @@ class Subagent:
     id: str
     type: str
     description: str
+    background: bool = False  # whether the conversation goes on meanwhile
     progress: AgentProgress | None = None
     finished: AgentFinished | None = None
     questions: int = 0  # of its own that wait for the person's answer
@@ -53,7 +54,8 @@ class Subagents:
         """Record an event and return the subagent that it is about."""
         if isinstance(event, AgentStarted):
             self._all.pop(event.id, None)  # one that is resumed comes last
-            self._all[event.id] = Subagent(event.id, event.type, event.description)
+            started = Subagent(event.id, event.type, event.description, event.background)
+            self._all[event.id] = started
         subagent = self._all.setdefault(event.id, Subagent(event.id, event.id, ""))
         if isinstance(event, AgentProgress):
             subagent.progress = event
@@ -66,11 +68,12 @@ class Subagents:
         if id in self._all:
             self._all[id].questions += change
 
-    def running(self) -> Sequence[Subagent]:
-        return [each for each in self._all.values() if each.finished is None]
+    def awaited(self) -> Sequence[Subagent]:
+        """Return those for which calls wait."""
+        return [s for s in self._all.values() if s.finished is None and not s.background]
 
-    def progress(self, id: str) -> AgentProgress | None:
-        return self._all[id].progress if id in self._all else None
+    def find(self, id: str) -> Subagent | None:
+        return self._all.get(id)
 
     def name(self, id: str) -> str:
         """Return the name of a subagent, or its id if it is not known."""

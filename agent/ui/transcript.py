@@ -33,7 +33,6 @@ MAX_END_CHARS = 100_000  # of its end, besides its last piece
 SILENCE_S = 2.0  # without a sign of the model, in mid-stream, until the person is told
 TEXT_ROWS, THOUGHT_ROWS = 16, 3  # of unfinished text, and of unfinished thinking
 OUTPUT_LINES = 5  # of a running tool
-TASK_TOOL = "Task"  # starts subagents
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,11 +342,11 @@ class Transcript:
     def _tools(self, now: float) -> list[RenderableType]:
         lines: list[RenderableType] = []
         for tool in self._running.values():
-            if tool.name != TASK_TOOL:
+            if tool.name != tool_calls.TASK_TOOL:
                 since = now - tool.started
                 lines.append(tool_calls.running(tool.name, tool.title, since, tool.tail()))
-        if tasks := [tool for tool in self._running.values() if tool.name == TASK_TOOL]:
-            agents = self.subagents.running()
+        if tasks := [tool for tool in self._running.values() if tool.name == tool_calls.TASK_TOOL]:
+            agents = self.subagents.awaited()
             since = now - min(task.started for task in tasks)
             lines.append(tool_calls.tasks([task.title for task in tasks], agents, since))
         return lines
@@ -432,9 +431,13 @@ class Transcript:
     def _follow(self, event: SubagentEvent) -> None:
         subagent = self.subagents.follow(event)
         if isinstance(event, events.AgentStarted) and not self._paints:
-            self.put("tool", render.dim(f"  {subagent.name} · started"))
+            begins = "in the background" if subagent.background else "started"
+            self.put("tool", render.dim(f"  {subagent.name} · {begins}"))
         elif isinstance(event, events.AgentFinished):
-            self._ended[event.id] = subagent
+            if subagent.background:
+                self.put("notice", tool_calls.ended_in_background(subagent))
+            else:
+                self._ended[event.id] = subagent
             self._spent.add(event)
             self._spent.tools += subagent.tools
 

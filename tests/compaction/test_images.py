@@ -68,6 +68,16 @@ def test_a_view_within_the_bounds_is_not_edited_again() -> None:
     assert images.plan(view, set()) == []
 
 
+def test_images_among_more_text_leave_the_text() -> None:
+    text = "[a.ipynb: notebook, 1 cell]\n\n## Cell 1\nplot()\n[image 1]"
+    view = view_of(*[10] * 21)
+    item = view.items[1]
+    item.blocks[0]["content"] = [{"type": "text", "text": text}, image(), image()]
+    first, *others = [target["stub"] for target in images.plan(view, set())]
+    assert first.startswith(f'{text}\n[Read "0.png" · 2 images left out: at most 20 images')
+    assert all(stub.startswith('[Read "') and "\n" not in stub for stub in others)
+
+
 class Refusing(ScriptedModel):
     """A model whose server refuses requests with more than `limit` images."""
 

@@ -108,7 +108,7 @@ def test_the_ages_of_inputs() -> None:
     edit(history, "/a.py")
     bash(history, "make")
     history.call("Write", {"path": "/b.py", "content": "x"}, "done", details={"path": "/b.py"})
-    assert sorted(input_ages(history.view()).values()) == [0, 2]
+    assert sorted(input_ages(history.view()).values()) == [0, 1, 2]
 
 
 def _run(history: History, number: int) -> tuple[int, str]:

@@ -25,6 +25,7 @@ from ..support.sessions.history import History, called, words
 
 TOOLS: dict[str, Tool[Any]] = {"Read": ReadTool(), "Write": WriteTool(), "Edit": EditTool()}
 ALL = replace(DEFAULT, clear_keep=0)
+PERSISTED = replace(ALL, truncate="persisted")
 
 
 class Project:
@@ -84,18 +85,37 @@ def test_a_large_write_whose_content_is_on_disk(tmp_path: Path) -> None:
     ]
 
 
-def test_small_inputs_and_other_tools_stay(tmp_path: Path) -> None:
+def test_small_inputs_stay(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.write("a.md", words(200))
     assert project.due() == []
-    details = {
-        "seen": {"path": str(tmp_path / "a.md"), "sha256": file_sha256(str(tmp_path / "a.md"))}
-    }
-    given = {"path": "a.md", "content": words(900)}
-    project.history.call("Append", given, "ok", details=details)
-    assert project.due() == []
     over = project.write("a.md", words(201))
     assert project.due() == [over]
+
+
+def test_the_beginning_of_what_another_tool_was_given_stays(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    bash = project.history.call("Bash", {"command": "x = 1\n" * 200}, "ok") - 1
+    given = {"tool": "mcp__a__b", "arguments": {"sql": words(300), "rows": [words(90), 5]}}
+    mcp = project.history.call("Mcp", given, "No.", is_error=True) - 1
+    plan_ = project.history.call("Plan", {"plan": words(900)}, "ok") - 1
+    assert project.due() == [bash, mcp], f"what was agreed to in #{plan_} stays"
+    assert project.due(PERSISTED) == []
+    first, second = project.shortened()
+    head = ("x = 1\n" * 14)[:79]
+    assert first == {"command": f"{head}… [800 tokens compacted · full text: #{bash}]"}
+    assert second["tool"] == "mcp__a__b"
+    sql, rows = second["arguments"].values()
+    assert sql.startswith("word word")
+    assert sql.endswith(f"[390 tokens compacted · full text: #{mcp}]")
+    assert (rows[0].endswith("… [compacted]"), rows[1]) == (True, 5)
+
+
+def test_the_newest_of_other_tools_stay(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    seqs = [project.history.call("Bash", {"command": words(300)}, "ok") - 1 for _ in range(5)]
+    project.write("a.md", lines(60))
+    assert project.due(DEFAULT) == seqs[:2]
 
 
 def test_the_newest_three_calls_stay(tmp_path: Path) -> None:
@@ -135,13 +155,26 @@ def test_a_file_that_others_changed_keeps_its_input(tmp_path: Path) -> None:
     project = Project(tmp_path)
     first, second = project.write("a.md", lines(60)), project.write("b.md", lines(60))
     (tmp_path / "a.md").write_text("other")
-    assert project.due() == [second]
+    assert project.due(PERSISTED) == [second]
     project.read("a.md")
-    assert project.due() == [second], "that we know what others wrote does not make it ours"
+    assert project.due(PERSISTED) == [second], "what others wrote is known, but is not ours"
     (tmp_path / "b.md").unlink()
-    assert project.due() == []
+    assert project.due(PERSISTED) == []
     (tmp_path / "a.md").write_text(lines(60))
-    assert project.due() == [first]
+    assert project.due(PERSISTED) == [first]
+
+
+def test_an_input_that_differs_from_the_disk_names_that(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    seq = project.write("a.md", lines(60))
+    (tmp_path / "a.md").write_text("other")
+    assert project.shortened() == [
+        {
+            "path": "a.md",
+            "content": "[480 tokens compacted · wrote 60 lines to a.md · the file differs now · "
+            f"full text: #{seq}]",
+        }
+    ]
 
 
 def test_what_a_later_call_of_ours_replaced_is_history(tmp_path: Path) -> None:
@@ -155,7 +188,7 @@ def test_what_a_later_call_of_ours_replaced_is_history(tmp_path: Path) -> None:
     assert note is not None
     assert "content persisted to disk, changed since · " in note
     (tmp_path / "a.md").write_text("other")
-    assert project.due() == []
+    assert project.due(PERSISTED) == []
 
 
 def test_a_change_of_others_between_two_of_ours(tmp_path: Path) -> None:
@@ -173,7 +206,7 @@ def test_an_older_content_brought_back_by_others(tmp_path: Path) -> None:
     first = project.write("a.md", lines(60))
     project.write("a.md", lines(70))
     (tmp_path / "a.md").write_text(lines(60))
-    assert project.due() == [first]
+    assert project.due(PERSISTED) == [first]
 
 
 def test_oldest_first_then_largest(tmp_path: Path) -> None:
@@ -221,7 +254,7 @@ def test_an_edit_keeps_its_keys(tmp_path: Path) -> None:
     assert project.shortened()[-1] == {
         "path": "a.md",
         "old_string": (
-            "[328 tokens compacted · replaced 40 lines by 1 line in a.md · content persisted to "
+            "[320 tokens compacted · replaced 40 lines by 1 line in a.md · content persisted to "
             f"disk · Read it there, or see #{seq}]"
         ),
         "new_string": lines(1),

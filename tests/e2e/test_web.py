@@ -15,6 +15,7 @@ from ctxagent.agent.errors import ToolError
 from ctxagent.tools.web import addresses, download
 
 from ..support.command import Place
+from ..support.documents import pdf
 from ..support.server.loopback import Say, Server
 
 PAGE = """<html><head><title>The\u200b Zoo</title><style>.x{}</style></head><body>
@@ -127,27 +128,6 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *args: object) -> None: ...
-
-
-def pdf(text: str) -> bytes:
-    """Return a PDF of one page with a text on it."""
-    stream = f"BT /F1 18 Tf 20 100 Td ({text}) Tj ET".encode()
-    objects = [
-        b"<</Type/Catalog/Pages 2 0 R>>",
-        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
-        b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 200 200]/Contents 4 0 R"
-        b"/Resources<</Font<</F1 5 0 R>>>>>>",
-        b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream),
-        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
-    ]
-    data, places = b"%PDF-1.4\n", list[int]()
-    for number, body in enumerate(objects, 1):
-        places.append(len(data))
-        data += b"%d 0 obj%s endobj\n" % (number, body)
-    table = b"".join(b"%010d 00000 n \n" % place for place in places)
-    start = len(data)
-    data += b"xref\n0 6\n0000000000 65535 f \n" + table
-    return data + b"trailer<</Size 6/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % start
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from ctxagent.agent.session.entries import Mask, User
 
 from ..e2e.test_images import png
 from ..loop.test_turn import bare
+from ..support.documents import cell, notebook, pdf, picture
 from ..support.sessions.conversation import Conversation
 
 
@@ -274,3 +275,38 @@ def test_files_named_in_the_middle_of_a_turn(project: Path) -> None:
     assert result["type"] == "tool_result"
     assert words["text"] == "see @src/app.py too"
     assert attached["text"].startswith("[The user attached the file src/app.py:]\n1\tone = 1")
+
+
+def test_pages_of_a_pdf_and_cells_of_a_notebook_are_brought_in(project: Path) -> None:
+    (project / "a.pdf").write_bytes(pdf("Walrus", "Herring", "Squid"))
+    (project / "b.ipynb").write_text(notebook(cell("code", "x = 1"), cell("code", "y = 2")))
+    talk = Conversation(project, [Step(text="Seen.")])
+    say(talk, "see @a.pdf:2-2 and @b.ipynb:2")
+    _, first, second = [block["text"] for block in sent(talk)]
+    assert first.startswith("[The user attached the file a.pdf:2-2:]\n[a.pdf: PDF, 3 pages]")
+    assert "Herring" in first
+    assert "Walrus" not in first
+    assert "Squid" not in first
+    assert second.startswith("[The user attached the file b.ipynb:2-2:]\n[b.ipynb: notebook")
+    assert "y = 2" in second
+    assert "x = 1" not in second
+
+
+def test_a_large_pdf_is_brought_in_by_its_beginning(project: Path) -> None:
+    (project / "a.pdf").write_bytes(pdf(*["walrus " * 3_000] * 4))
+    talk = Conversation(project, [Step(text="Seen.")])
+    say(talk, "see @a.pdf")
+    _, text = [block["text"] for block in sent(talk)]
+    assert "4 pages, too large to be given whole" in text
+    assert "Read it with offset and limit.]" in text
+    assert len(text) < 10_000
+
+
+def test_images_of_a_notebook_come_behind_its_text(project: Path) -> None:
+    (project / "b.ipynb").write_text(notebook(cell("code", "plot()", picture(png(64, 48)))))
+    talk = Conversation(project, [Step(text="Seen.")])
+    say(talk, "see @b.ipynb")
+    _, text, image = sent(talk)
+    assert "plot()\n### output\n[image 1]" in text["text"]
+    assert image["type"] == "image"
+    assert notices(talk, "info") == ["attached b.ipynb"]

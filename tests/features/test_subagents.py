@@ -479,8 +479,8 @@ def test_cancelling_ends_all_and_keeps_what_they_had(tmp_path: Path) -> None:
 def test_one_alone_is_cancelled(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if prompt == "ask: 0":
-            stop = talk.agent.context.agents[talk.agents()["t0"].id]
-            asyncio.get_running_loop().call_soon(stop)
+            running = talk.agent.context.agents[talk.agents()["t0"].id]
+            asyncio.get_running_loop().call_soon(running.stop)
             return Step(text="Sleep.", tools=[("Bash", {"command": "sleep 60"})])
         return Step(text="Found.")
 

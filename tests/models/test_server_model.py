@@ -97,6 +97,25 @@ def events(*texts: str) -> bytes:
     return "".join(f"data: {text}\n\n" for text in texts).encode()
 
 
+def test_what_another_conversation_has_learned_meanwhile_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both were refused for the same reason; the first to hear of it learned the gap."""
+    model, asked = model_at("http://127.0.0.1:9"), list[Any]()
+
+    async def send(request: Request, gaps: tuple[str, ...]) -> Any:
+        asked.append(gaps)
+        if len(asked) == 1:
+            model.gaps.names = ("learned",)
+            raise RequestRejected("no", status=400)
+        yield Reply([{"type": "text", "text": "hello"}], "end_turn", Usage(), model.id)
+
+    monkeypatch.setattr(model, "send", send)
+    (reply,) = ask(model)
+    assert reply.content[0]["text"] == "hello"
+    assert asked == [(), ("learned",)]
+
+
 STREAM = {"content-type": "text/event-stream"}
 
 

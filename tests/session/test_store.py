@@ -279,27 +279,28 @@ def test_the_text_of_a_content() -> None:
     assert store.content_text([{"type": "text"}]) == ""
 
 
-def test_the_image_of_an_entry(tmp_path: Path) -> None:
+def test_the_images_of_an_entry(tmp_path: Path) -> None:
     name = offload_image(tmp_path, b"kept", "png")
     block = {"type": "image", "source": {"type": "base64", "data": b64encode(b"sent").decode()}}
 
-    def image(content: Any = "", **details: Any) -> bytes | None:
-        return store.entry_image(
+    def images(content: Any = "", **details: Any) -> list[bytes]:
+        return store.entry_images(
             ToolResult(tool_use_id="t", content=content, details=details), tmp_path
         )
 
-    assert image(image={"path": name}) == b"kept"
-    assert image([{"type": "text", "text": "x"}, block], image={"path": name}) == b"kept"
+    assert images(image={"path": name}) == [b"kept"]
+    assert images([{"type": "text", "text": "x"}, block], image={"path": name}) == [b"kept"]
     assert (
-        image([block])
-        == image([block], image={"path": "../x"})
-        == image([block], image="x")
-        == b"sent"
+        images([block])
+        == images([block], image={"path": "../x"})
+        == images([block], image="x")
+        == [b"sent"]
     )
-    assert image([block], image={"path": "offloaded/" + "0" * 32 + ".png"}) == b"sent"
-    assert image() is None
-    assert image([{"type": "image", "source": {"type": "url", "data": "eA=="}}]) is None
-    assert image([{"type": "image", "source": {"type": "base64", "data": "?"}}]) is None
-    assert image([{"type": "document", "source": block["source"]}]) is None
-    assert store.entry_image(Note(topic="a", text="b"), tmp_path) is None
-    assert store.entry_image(User(content=[block]), tmp_path) == b"sent"
+    assert images([block], image={"path": "offloaded/" + "0" * 32 + ".png"}) == [b"sent"]
+    assert images([{"type": "text", "text": "x"}, block, block]) == [b"sent", b"sent"]
+    assert images() == []
+    assert images([{"type": "image", "source": {"type": "url", "data": "eA=="}}]) == []
+    assert images([{"type": "image", "source": {"type": "base64", "data": "?"}}]) == []
+    assert images([{"type": "document", "source": block["source"]}]) == []
+    assert store.entry_images(Note(topic="a", text="b"), tmp_path) == []
+    assert store.entry_images(User(content=[block]), tmp_path) == [b"sent"]

@@ -267,7 +267,7 @@ def test_one_that_waits_for_a_place_is_stopped_alone(tmp_path: Path) -> None:
         if not stopped:
             begun = {agent.id for agent in talk.of(SubagentRun)}
             stopped.append(next(id for id in agents if id not in begun and len(agents) == 6))
-            asyncio.get_running_loop().call_soon(agents[stopped[0]])
+            asyncio.get_running_loop().call_soon(agents[stopped[0]].stop)
         if number <= 3:
             return Step(tools=[("Bash", {"command": "echo x"})])
         return Step(text="Found.")

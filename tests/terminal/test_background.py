@@ -1,11 +1,10 @@
-"""Commands that go to the background (Ctrl-B, /background), /jobs, and leaving while jobs run."""
+"""Commands that go to the background (Ctrl-B, /background), /tasks, and leaving while jobs run."""
 
 import json
 import os
 import re
 import secrets
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,9 +46,11 @@ def test_ctrl_b_sends_a_command_to_the_background(tmp_path: Path) -> None:
         await seat.until("1 job")
         assert "goes on in the background as job-1" in seat.glass.all()
         seat.say("/jobs")
+        await seat.until("/tasks ID shows its last output")
+        assert re.search(rf"job-1 +running +[\d.]+ s +echo under way; {SLEEP}", seat.glass.all())
+        seat.say("/tasks job-1")
         await seat.until("last output of job-1:")
-        assert "running, pid" in seat.glass.all()
-        seat.say("/jobs stop job-1")
+        seat.say("/tasks stop job-1")
         await seat.until("ended by the user")
         await seat.until("1 job ", gone=True)
 
@@ -71,7 +72,7 @@ def test_a_command_by_hand_goes_to_the_background_too(tmp_path: Path) -> None:
         await seat.until("goes on in the background as job-1")
         seat.say("what runs?")
         await seat.until("I know.")
-        seat.say("/jobs stop 1")
+        seat.say("/tasks stop 1")
         await seat.until("ended by the user")
 
     drive(desk, act)
@@ -119,11 +120,11 @@ def test_nothing_that_could_go_to_the_background(tmp_path: Path) -> None:
     async def act(seat: Seat) -> None:
         await seat.idle()
         seat.say("/background")
-        await seat.until("no running command can go to the background")
-        seat.say("/jobs")
-        await seat.until("no command is running in the background; Ctrl-B")
-        seat.say("/jobs stop job-7")
-        await seat.until("there is no job 'job-7'")
+        await seat.until("no running command or subagent can go to the background")
+        seat.say("/tasks")
+        await seat.until("there are no tasks yet")
+        seat.say("/tasks stop job-7")
+        await seat.until("there is no task 'job-7'")
 
     drive(Desk(tmp_path), act)
 
@@ -169,15 +170,16 @@ def test_a_job_that_ends_is_told_and_shown(tmp_path: Path) -> None:
         await seat.until("goes on in the background as job-1")
         await seat.idle()
         (desk.cwd / "go").write_text("the end\n")
-        await seat.until("job-1 has ended: exit 3 · /jobs job-1 shows what it said")
-        seat.say("/jobs")
-        await seat.until("/jobs stop ID ends it")
-        shown = seat.glass.all().rpartition("/jobs\n")[2]
-        assert [line.strip() for line in shown.split("\n")][4:7] == ["49", "50", "the end"]
-        seat.say("/jobs job-1")
+        await seat.until("job-1 has ended: exit 3 · /tasks job-1 shows what it said")
+        seat.say("/tasks")
+        await seat.until("/tasks stop ID ends it")
+        row = r"job-1 +failed +[\d.]+ s +seq 50; cat go; exit 3 · exit 3"
+        assert re.search(row, seat.glass.all())
+        seat.say("/tasks job-1")
         await seat.until("  12\n  13\n")
-        seat.say("/jobs stop job-1")
-        await seat.until("job-1 has already ended: exit 3")
+        await seat.until("  49\n  50\n  the end\n")
+        seat.say("/tasks stop job-1")
+        await seat.until("job-1 has already ended: failed, exit 3")
 
     drive(desk, act)
 
@@ -193,7 +195,7 @@ def test_leaving_within_a_question_of_permission(tmp_path: Path) -> None:
         await seat.until("touch made")
         await seat.keys()
         seat.press("/exit" + ENTER)
-        await seat.until("jobs run: answer the question first, or leave once more")
+        await seat.until("tasks run: answer the question first, or leave once more")
         seat.press("/exit" + ENTER)
         await seat.until(lambda: not seat.repl.screen.app.is_running)  # type: ignore[attr-defined]
 
@@ -245,39 +247,6 @@ def test_a_second_ctrl_d_leaves_the_real_command(tmp_path: Path) -> None:
         assert terminal.leave() == 0
     assert server.rejected == []
     assert "sent it to the background" in json.dumps(server.requests[-1]["messages"])
-    assert running(SLEEP) == []
-
-
-def test_ctrl_b_sends_the_commands_of_all_subagents(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    prompts = {word: f"ask: {word}" for word in ("first", "second")}
-
-    def step(body: dict[str, Any]) -> Say:
-        said = json.dumps(body["messages"])
-        mine = [word for word, prompt in prompts.items() if prompt in said]
-        if len(mine) != 1:  # the parent: before its calls it has neither, behind them both
-            calls = [
-                ("Task", {"description": word, "prompt": prompt, "type": "general"})
-                for word, prompt in prompts.items()
-            ]
-            return Say("Both are done.") if mine else Say(tools=calls)
-        if "sent it to the background" in said:
-            return Say(f"{mine[0]} is in the background.")
-        return Say(tools=[("Bash", {"command": f"touch {mine[0]}; {SLEEP}"})])
-
-    with Server(step) as server:
-        terminal = Terminal(
-            "--permission-mode", "bypass", cwd=place.project, env=place.server(server.url)
-        )
-        terminal.see("/help")
-        terminal.type("go\r")
-        terminal.see(lambda _: all((place.project / word).exists() for word in prompts))
-        send_to_background(terminal, "Both are done.")
-        terminal.type("/exit\r")
-        assert terminal.leave() == 0
-    assert server.rejected == []
-    results = json.dumps(server.requests[-1]["messages"])
-    assert all(f"{word} is in the background." in results for word in prompts)
     assert running(SLEEP) == []
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ctxagent.agent.errors import ToolError
 from ctxagent.tools.base import Context, Interrupted, Output
 from ctxagent.tools.bash import BashParams, BashTool
-from ctxagent.tools.job import JobParams, JobTool, end_all
+from ctxagent.tools.job import JobParams, JobTool, end_all, tail_of
 
 from ..support.command import alive, gone
 
@@ -183,11 +183,11 @@ def test_the_person_sends_a_command_to_the_background(tmp_path: Path) -> None:
         output = await running
         assert context.foreground == set()
         job = context.jobs["job-1"]
-        assert job.tail(5) == ["now"]
+        assert tail_of(job.spool.path, 5) == ["now"]
         assert job.process.running
         (tmp_path / "go").write_text("\n")
         later = await JobTool().run(JobParams(action="wait", timeout=100), context)
-        assert job.tail(5) == ["now", "later"]
+        assert tail_of(job.spool.path, 5) == ["now", "later"]
         return output, later
 
     output, later = asyncio.run(scene())

@@ -22,13 +22,13 @@ class Records:
     def __init__(self, folder: Path | None = None, **texts: str) -> None:
         self.asked: list[Any] = []
         self.texts = {f"#{name.removeprefix('n')}": text for name, text in texts.items()}
-        self.images: dict[str, bytes] = {}
+        self.images: dict[str, list[bytes]] = {}
         self.findings = Findings([], "this session, 1.0 kB")
         self.context = Context(
             Path("/"),
             session_dir=folder,
             recall=self._recall,
-            recall_image=lambda ref: self.images.get(str(ref)),
+            recall_images=lambda ref: self.images.get(str(ref), ()),
             search=self._search,
         )
 
@@ -117,17 +117,29 @@ def test_large_figures_are_written_with_commas() -> None:
 
 def test_an_image_is_shown_and_comes_before_the_text_of_its_entry() -> None:
     records = Records(n1="[image]", n2="[image]")
-    records.images = {"#1": png(64, 48), "#2": b"\x89PNG\r\n\x1a\n broken"}
+    records.images = {"#1": [png(64, 48)], "#2": [b"\x89PNG\r\n\x1a\n broken"]}
     output = records.run(ref=1)
     assert output.text.startswith("[the image of #1: PNG, 64 x 48 pixels")
     assert output.blocks
     assert [block["type"] for block in output.blocks] == ["text", "image"]
     assert output.details["recalled"] == ["#1"]
     assert output.details["width"] == 64
-    assert records.asked == []
     assert records.run(ref=2).text == "[image]"  # it cannot be shown
-    records.images = {"#2": b"no image"}
+    records.images = {"#2": [b"no image"]}
     assert records.run(ref=2).text == "[image]"
+
+
+def test_images_of_a_text_come_behind_its_beginning() -> None:
+    text = "[nb.ipynb: notebook, 1 cell]\n\n## Cell 1\nplot()\n[image 1]\n" + "x" * 100
+    records = Records(n1=text)
+    records.images = {"#1": [png(64, 48), png(8, 8)]}
+    output = records.run(ref=1, limit=60)
+    assert output.blocks
+    assert [block["type"] for block in output.blocks] == ["text", "text", "image", "text", "image"]
+    assert output.blocks[0]["text"] == output.text
+    assert output.text.startswith(f"{text[:60]}\n[60 of ")
+    assert output.blocks[1]["text"].startswith("[image 1 of #1: PNG, 64 x 48 pixels")
+    assert records.run(ref=1, offset=60).blocks is None
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
-"""Turn an HTML page or a PDF into Markdown: a script of its own, so that what is made to take for
-ever, or all memory, ends with it.
+"""Turn an HTML page into Markdown: a script of its own, so that what is made to take for ever, or
+all memory, ends with it.
 
-`python convert.py KIND BASE_URL` reads the file on stdin, writes JSON with `title` and `text`. It
+`python convert.py BASE_URL` reads the page on stdin, writes JSON with `title` and `text`. It
 imports nothing of the program.
 """
 
-import io
 import json
 import re
 import resource
@@ -17,7 +16,6 @@ from ...agent.lazy import regex
 
 MAX_SECONDS = 30  # after which its starter ends it
 MAX_MEMORY_BYTES = 2 << 30
-MAX_PDF_PAGES = 500
 GONE = [
     "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas",
     "head", "link", "meta", "input", "button", "select", "textarea", "audio", "video",
@@ -30,13 +28,8 @@ HIDDEN_STYLE = regex(
 )
 
 
-def main(kind: str, base: str, data: bytes) -> dict[str, str]:
-    """Return title and text of a file."""
-    return of_pdf(data) if kind == "pdf" else of_html(data.decode("utf-8", "replace"), base)
-
-
-def of_html(text: str, base: str) -> dict[str, str]:
-    """Return what a page shows, without what it hides."""
+def main(base: str, text: str) -> dict[str, str]:
+    """Return the title of a page and what it shows, without what it hides."""
     from bs4 import BeautifulSoup, Comment
     from markdownify import MarkdownConverter
 
@@ -71,23 +64,10 @@ def is_hidden(tag: Any) -> bool:
     return bool(HIDDEN_STYLE.search(str(tag.get("style", ""))))
 
 
-def of_pdf(data: bytes) -> dict[str, str]:
-    """Return the text of a PDF, with a heading for each page."""
-    from pypdf import PdfReader
-
-    reader = PdfReader(io.BytesIO(data))
-    title = str(reader.metadata.title or "") if reader.metadata else ""
-    pages = [f"## Page {n}\n\n{page.extract_text()}" for n, page in
-             enumerate(reader.pages[:MAX_PDF_PAGES], 1)]  # fmt: skip
-    if len(reader.pages) > MAX_PDF_PAGES:
-        pages.append(f"[{len(reader.pages) - MAX_PDF_PAGES:,} more pages were left out]")
-    return {"title": title, "text": "\n\n".join(pages)}
-
-
 if __name__ == "__main__":
     limit = MAX_SECONDS + 1  # without a starter it ends as well
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     if sys.platform.startswith("linux"):  # macOS refuses this limit
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
-    found = main(sys.argv[1], sys.argv[2], sys.stdin.buffer.read())
+    found = main(sys.argv[1], sys.stdin.buffer.read().decode("utf-8", "replace"))
     json.dump(found, sys.stdout)

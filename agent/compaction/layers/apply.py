@@ -21,8 +21,7 @@ from ..policy import Policy, reached, summary_due_at
 from ..summary.request import max_tokens_after
 from . import demote, images, microcompact, truncate
 from .break_even import BreakEven, DueMask, PromptPrices
-from .later_calls import input_ages
-from .need_chances import CURVES
+from .later_calls import input_ages, input_curve
 
 LayerName = Literal["demote", "microcompact", "truncate"]
 
@@ -203,7 +202,8 @@ class LayerRunner:
             for target in truncate.plan(view, policy, self.host.file_sha256):
                 saved = view.scaled(_saved_tokens(view, target))
                 if saved > 0:
-                    chance = CURVES["input"].at(ages[target["tool_use_id"]])
+                    id = target["tool_use_id"]
+                    chance = input_curve(view.calls[id]).at(ages[id])
                     due.append(DueMask("truncate", target, saved, chance))
         return due
 

@@ -16,6 +16,7 @@ from .microcompact import MAX_ARGUMENT_CHARS
 
 MAX_IMAGES = 20  # in one request; with more, none may have a side above 2,000 pixels
 MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64, of the 32 MB that a request may have
+MAX_CAPTION_LINES = 2  # of an image alone; images among more text leave the text
 KEPT_SHARE = 0.5  # of both, after a bound was passed: not each further image edits history
 
 OVER_BOUND = (
@@ -96,4 +97,8 @@ def named_in(refusal: str, view: View) -> list[ViewResult]:
 def _stub(result: ViewResult, why: str) -> str:
     argument = shorten(result.call.argument, MAX_ARGUMENT_CHARS)
     headline = f'{result.call.name} "{argument}"'
-    return replace_unprintable(f"[{headline} · image left out: {why} · #{result.item.seq}]")
+    what = "image" if len(result.images) == 1 else f"{len(result.images)} images"
+    line = replace_unprintable(f"[{headline} · {what} left out: {why} · #{result.item.seq}]")
+    blocks = result.block["content"]
+    text = "\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")
+    return f"{text}\n{line}" if text.count("\n") >= MAX_CAPTION_LINES else line

@@ -19,9 +19,10 @@ from .need_chances import (
     PRIOR_RESULTS,
     REPEATED,
     NeedClass,
+    NeedCurve,
 )
+from .truncate import CHANGING_TOOLS
 
-CHANGING_TOOLS = ("Write", "Edit")
 _SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch")
 _IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
 _OFTEN = 2  # changes of a file
@@ -97,12 +98,16 @@ def seen_needs(results: Sequence[ViewResult], fates: Mapping[str, Fate]) -> Seen
     return SeenNeeds(gone, again)
 
 
+def input_curve(call: Call) -> NeedCurve:
+    """Return the chance that what a call was given is needed once it is gone, by its age."""
+    return CURVES["input" if call.name in CHANGING_TOOLS else "argument"]
+
+
 def input_ages(view: View) -> dict[str, int]:
-    """Return how many replies came after each Write and Edit call, by its id."""
+    """Return how many replies came after each call, by its id."""
     replies = [item.seq for item in view.items if item.role == "assistant"]
     after = {seq: len(replies) - number for number, seq in enumerate(replies, 1)}
-    calls = (call for call in view.calls.values() if call.name in CHANGING_TOOLS)
-    return {call.id: after[call.seq] for call in calls if call.seq in after}
+    return {call.id: after[call.seq] for call in view.calls.values() if call.seq in after}
 
 
 def failed(result: ViewResult) -> bool:

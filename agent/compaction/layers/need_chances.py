@@ -20,7 +20,16 @@ from typing import Literal
 
 from ...lazy import dataclass
 
-NeedClass = Literal["read", "changed once", "changed often", "shown", "command", "search", "input"]
+NeedClass = Literal[
+    "read",
+    "changed once",
+    "changed often",
+    "shown",
+    "command",
+    "search",
+    "input",
+    "argument",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,7 @@ CURVES: dict[NeedClass, NeedCurve] = {
     "command": NeedCurve(0.052, 8, 0.0026),
     "search": NeedCurve(0.041, 5, 0.013),
     "input": NeedCurve(0.16, 8, 0.015),  # what a Write or an Edit wrote
+    "argument": NeedCurve(0.052, 8, 0.0026),  # what any other call was given
 }
 REPEATED = 0.0005  # of a result that a later call repeated or showed as part of more
 # A session shows by itself what it needs again of each kind. The curves count like so many results

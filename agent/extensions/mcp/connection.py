@@ -17,8 +17,9 @@ from ....tools.system.unicode import clean
 from ...errors import ToolError
 from ...lazy import dataclass
 from ...version import __version__
+from ..server_process import Complaint
 from .config import ServerConfig, plain_name
-from .transport import BoundedStream, Complaint, http, stdio
+from .transport import BoundedStream, http, stdio
 
 if TYPE_CHECKING:
     import mcp_types as types

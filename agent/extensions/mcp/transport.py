@@ -1,25 +1,16 @@
 """The ways to a server: its stdin and stdout, or HTTP; with bounds on what comes from it.
 
-What a server sends is read within limits: a message of at most MAX_MESSAGE_BYTES, and at most
-MAX_UNASKED_MESSAGES a minute that answer nothing. A server beyond them is let go of.
+What a server sends is read within limits: a message of at most MAX_MESSAGE_BYTES, and a bounded
+number of messages a minute that answer nothing. A server beyond them is let go of.
 """
 
 import asyncio
-import os
-import secrets
-import sys
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ....tools.system import leash, orphans
-from ....tools.system.process import named
-from ....tools.system.spawn import Spawned, spawn
-from ....tools.system.tasks import finish_despite_cancel
-from ....tools.system.unicode import clean
-from ...lazy import dataclass
+from ..server_process import CHUNK_BYTES, MAX_STDERR_CHARS, Complaint, running
 from .config import ServerConfig
 from .login import authentication, wants_login
 
@@ -29,44 +20,7 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 MAX_MESSAGE_BYTES = 32 * 1024 * 1024
-MAX_UNASKED_MESSAGES = 10_000  # in a minute: notifications, requests, lines that are no message
-MAX_STDERR_CHARS = 2_000  # that are kept, the newest
-CHUNK_BYTES = 1 << 16
-END_TIMEOUT_S = 1.0  # for a server whose stdin was closed
 CONNECT_TIMEOUT_S = 30.0
-
-
-class Complaint:
-    """Why a server is let go of, and what it said on stderr. `ended` is set when no more can come
-    from it."""
-
-    def __init__(self) -> None:
-        self.reason = ""
-        self.ended = asyncio.Event()
-        self._said = ""
-        self._unasked = 0
-        self._since = time.monotonic()
-
-    def hear(self, data: bytes) -> None:
-        """Keep what the server said on stderr, the newest of it."""
-        self._said = (self._said + data.decode("utf-8", "replace"))[-MAX_STDERR_CHARS:]
-
-    @property
-    def last_words(self) -> str:
-        """The last line on stderr, "" where there is none."""
-        lines = [line.strip() for line in self._said.splitlines()]
-        return clean(next((line for line in reversed(lines) if line), ""))[:300]
-
-    def count_unasked(self) -> bool:
-        """Count a message that answers nothing; return whether they are too many."""
-        now = time.monotonic()
-        if now - self._since > 60:
-            self._unasked, self._since = 0, now
-        self._unasked += 1
-        if self._unasked > MAX_UNASKED_MESSAGES:
-            self.reason = f"it sent more than {MAX_UNASKED_MESSAGES:,} messages in a minute"
-            return True
-        return False
 
 
 class BoundedStream:
@@ -124,79 +78,34 @@ async def stdio(
     its end the server and all that it has started are ended. Raises OSError."""
     import anyio
 
-    mark = f"mcp-{secrets.token_hex(8)}"
     send_in, receive_in = anyio.create_memory_object_stream[Any](0)
     send_out, receive_out = anyio.create_memory_object_stream[Any](0)
+    tasks = list[asyncio.Task[None]]()
     async with AsyncExitStack() as stack:
-        server = await _start(stack, config, named({**env, **config.env}, mark), cwd)
-        tasks = [
+        stack.push_async_callback(_end, tasks)
+        server = await stack.enter_async_context(
+            running(
+                config.command,
+                env={**env, **config.env},
+                cwd=config.cwd or cwd,
+                complaint=complaint,
+            )
+        )
+        tasks += [
             asyncio.create_task(_read(server.out, send_in, complaint)),
             asyncio.create_task(_write(server.into, receive_out, send_in)),
-            asyncio.create_task(_hear(server.err, complaint)),
         ]
         try:
             yield receive_in, send_out
         finally:
             for stream in (receive_in, send_out):
                 stream.close()
-            server.into.close()
-            await finish_despite_cancel(_end(server, mark, tasks))
 
 
-async def _end(server: "_Server", mark: str, tasks: "list[asyncio.Task[None]]") -> None:
-    """End a server: it may end by itself for a moment, then its group and all that bears its mark
-    are ended."""
-    with suppress(TimeoutError):
-        await asyncio.wait_for(server.process.wait(), END_TIMEOUT_S)
-    os.close(server.held)
-    await asyncio.to_thread(orphans.end, mark)
-    await server.process.wait()
+async def _end(tasks: "list[asyncio.Task[None]]") -> None:
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks)
-
-
-@dataclass(frozen=True, slots=True)
-class _Server:
-    """A server that was started on a leash."""
-
-    process: Spawned
-    into: asyncio.StreamWriter
-    out: asyncio.StreamReader
-    err: asyncio.StreamReader
-    held: int  # the end of a pipe: the server ends when it is closed
-
-
-async def _start(
-    stack: AsyncExitStack, config: ServerConfig, env: Mapping[str, str], cwd: Path
-) -> _Server:
-    """Start a server on a leash; what it is read by is closed with the stack. Raises OSError."""
-    loop = asyncio.get_running_loop()
-    ends = [os.pipe() for _ in range(4)]  # stdin, stdout, stderr, the leash
-    (stdin, into), (out, stdout), (err, stderr), (leashed, held) = ends
-    try:
-        process = await spawn(
-            (sys.executable, "-I", "-S", leash.__file__, str(leashed), *config.command),
-            stdin=stdin, stdout=stdout, stderr=stderr, cwd=config.cwd or cwd, env=env,
-            pass_fds=(leashed,), start_new_session=True,
-        )  # fmt: skip
-    except (OSError, ValueError) as error:
-        for end in (into, out, err, held):
-            os.close(end)
-        raise OSError(f"it cannot be started: {error}") from None
-    finally:
-        for end in (stdin, stdout, stderr, leashed):
-            os.close(end)
-    from_out, from_err = asyncio.StreamReader(), asyncio.StreamReader()
-    for reader, end in ((from_out, out), (from_err, err)):
-        protocol = asyncio.StreamReaderProtocol(reader)
-        transport, _ = await loop.connect_read_pipe(lambda p=protocol: p, os.fdopen(end, "rb", 0))  # type: ignore[misc]
-        stack.callback(transport.close)
-    writing, flow = await loop.connect_write_pipe(
-        asyncio.streams.FlowControlMixin, os.fdopen(into, "wb", 0)
-    )
-    writer = asyncio.StreamWriter(writing, flow, None, loop)
-    return _Server(process, writer, from_out, from_err, held)
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _read(out: asyncio.StreamReader, into: Any, complaint: Complaint) -> None:
@@ -246,11 +155,6 @@ async def _write(stdin: asyncio.StreamWriter, source: Any, into: Any) -> None:
             except (OSError, RuntimeError):  # it has ended: what waits for it is told so
                 into.close()
                 return
-
-
-async def _hear(err: asyncio.StreamReader, complaint: Complaint) -> None:
-    while chunk := await err.read(CHUNK_BYTES):
-        complaint.hear(chunk)
 
 
 @asynccontextmanager

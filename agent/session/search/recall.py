@@ -9,7 +9,7 @@ from pathlib import Path
 from ....tools.base import Context, Findings, Passage
 from ....tools.system.kept_text import KeptText
 from ..log import LOG_NAME, find_entry
-from ..store import entry_image, find_text, kept_text
+from ..store import entry_images, find_text, kept_text
 from .index import CATCH_UP_S, SearchIndex
 from .query import Hit
 
@@ -24,7 +24,7 @@ def enable_recall(context: Context, folder: Path, log: Path) -> None:
     """Give a conversation access to its own past; `folder` is the project's, `log` its log."""
     here = log.parent.relative_to(folder / "sessions").as_posix()
     context.recall = lambda ref: text_of_ref(folder, here, ref)
-    context.recall_image = lambda ref: image_of_ref(folder, here, ref)
+    context.recall_images = lambda ref: images_of_ref(folder, here, ref)
     context.search = lambda query, scope: search_sessions(folder, here, query, scope)
 
 
@@ -39,11 +39,11 @@ def text_of_ref(folder: Path, here: str, ref: int | str) -> KeptText | None:
     return None if path is None else kept_text(path.parent, path.name)
 
 
-def image_of_ref(folder: Path, here: str, ref: int | str) -> bytes | None:
-    """Return the image that a ref names; None when there is none in the project."""
+def images_of_ref(folder: Path, here: str, ref: int | str) -> list[bytes]:
+    """Return the images that a ref names; none when there are none in the project."""
     log, seq = _log_and_seq(folder, here, ref) or (None, 0)
     entry = find_entry(log, seq) if log else None
-    return entry_image(entry, log.parent) if log and entry else None
+    return entry_images(entry, log.parent) if log and entry else []
 
 
 def _log_and_seq(folder: Path, here: str, ref: int | str) -> tuple[Path | None, int] | None:

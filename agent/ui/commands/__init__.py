@@ -2,7 +2,7 @@
 
 # Each module registers its commands. /help lists them in the order of these imports.
 from . import session, status, sessions, models, settings, context, cost, log  # noqa: F401, I001
-from . import intent, agents, mcp, jobs, pins, plan, preserve, rewind  # noqa: F401
+from . import intent, agents, mcp, diagnostics, tasks, pins, plan, preserve, rewind  # noqa: F401
 from .command_context import CommandContext
 from .completions import completions_for
 from .files import added_commands, read_command_files

@@ -37,7 +37,7 @@ class CommandContext:
     transcript: "Callable[[], Transcript]"  # where things are printed, made at first use
     task: RunningTask  # what Esc interrupts
     say_next: Callable[[str], None]  # sends words as the person's, before those that wait
-    is_leaving: bool = False  # whether the person is asked if the jobs may end
+    is_leaving: bool = False  # whether the person is asked if the tasks may end
     handed_over: str = ""  # what the open session was told of the one before it
     command_files: "Mapping[str, CommandFile]" = field(default_factory=dict)  # as last read
     skills: "Mapping[str, Skill]" = field(default_factory=dict)  # for people, as last read
@@ -112,23 +112,23 @@ class CommandContext:
         self.screen.title(self.agent.ledger.title if self.conversation.is_open else "")
 
     async def leave(self) -> None:
-        """Leave, if the person lets the jobs end that run; when that is asked already, at once."""
+        """Leave, if the person lets the tasks end that run; when that is asked already, at once."""
         if self.is_leaving:
             self.screen.exit()
             return
         self.is_leaving = True
         try:
-            if self.questions.is_asking and self.conversation.running_jobs:
-                self.notify("info", "jobs run: answer the question first, or leave once more")
-            if await self.may_end_jobs():
+            if self.questions.is_asking and self.conversation.background_tasks:
+                self.notify("info", "tasks run: answer the question first, or leave once more")
+            if await self.may_end_tasks():
                 self.screen.exit()
         finally:
             self.is_leaving = False
 
-    async def may_end_jobs(self) -> bool:
-        """Ask, where jobs run, whether they may end, as they do when the session is left."""
-        jobs = self.conversation.running_jobs
-        if jobs and not await self.questions.end_jobs(jobs):
+    async def may_end_tasks(self) -> bool:
+        """Ask, where tasks run, whether they may end, as they do when the session is left."""
+        tasks = self.conversation.background_tasks
+        if tasks and not await self.questions.end_tasks(tasks):
             self.say("nothing has changed")
             self.screen.rest()
             return False

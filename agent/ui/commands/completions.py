@@ -13,6 +13,7 @@ from ....tools.system.shorten import one_line
 from ...errors import CtxagentError
 from ..habits import habits
 from ..screen import Offer
+from ..tasks import tasks_of
 from .command_context import CommandContext
 from .files import added_commands, read_command_files
 from .registry import COMMANDS, Complete
@@ -140,13 +141,6 @@ async def preserved(repl: CommandContext) -> Sequence[Offer]:
     return [(section.name, section.where) for section in sections]
 
 
-async def running_subagents(repl: CommandContext) -> Sequence[Offer]:
-    """Return `stop ID` for each subagent at work."""
-    known = repl.agent.ledger.agents
-    running = (known.get(id) for id in repl.agent.context.agents)
-    return [(f"stop {run.id}", f"{run.type}: {run.description}") for run in running if run]
-
-
 async def titles(repl: CommandContext) -> Sequence[Offer]:
     """Return the title of the session and its first words, to begin a new title with."""
     ledger = repl.agent.ledger
@@ -155,11 +149,11 @@ async def titles(repl: CommandContext) -> Sequence[Offer]:
     return [(text, what) for text, what in known.items() if text]
 
 
-async def jobs(repl: CommandContext) -> Sequence[Offer]:
-    """Return the jobs, the newest first, and `stop ID` for each that runs."""
-    known = [(id, _short(job.command)) for id, job in repl.agent.context.jobs.items()]
-    running = [(f"stop {job.id}", _short(job.command)) for job in repl.conversation.running_jobs]
-    return [*known[::-1], *running[::-1]]
+async def tasks(repl: CommandContext) -> Sequence[Offer]:
+    """Return the tasks, the newest first, and `stop ID` for each that runs."""
+    found = tasks_of(repl.agent, repl.transcript().subagents)[::-1]
+    running = [(f"stop {task.id}", _short(task.what)) for task in found if task.is_running]
+    return [*((task.id, f"{task.state}: {_short(task.what)}") for task in found), *running]
 
 
 def _ledger_entries(ledger: "Ledger") -> dict[int, str]:

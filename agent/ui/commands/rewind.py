@@ -269,8 +269,9 @@ def _show(repl: CommandContext, plan: _RewindPlan, *, with_files: bool) -> None:
         if plan.turns:
             what = count_of(plan.turns, "turn")
         repl.say(f"conversation: {what} would be left out; this session stays, for /resume")
-    if running := [id for id, job in repl.agent.context.jobs.items() if job.process.running]:
-        text = f"{', '.join(running)} is still running: it may write to files that go back, and "
+    if running := repl.conversation.background_tasks:
+        ids = ", ".join(task.id for task in running)
+        text = f"{ids} is still running: it may write to files that go back, and "
         repl.notify("warning", f"{text}is ended when the conversation goes back")
 
 

@@ -44,7 +44,7 @@ KEYS = (
     ("@path  #ref", "attach a file or directory, or refer to an entry of the log"),
     ("Ctrl-V", "attach the image that is in the clipboard"),
     ("Ctrl-Z", "to the shell; fg comes back"),
-    ("Ctrl-B", "send the running command to the background; /jobs lists them"),
+    ("Ctrl-B", "send what the agent waits for to the background; /tasks lists it"),
     ("Ctrl-D", "leave; so does Ctrl-C twice"),
 )
 LINE_KEYS = (  # what works where lines are read
@@ -97,7 +97,7 @@ async def _clear(repl: CommandContext, argument: str) -> None:
 
 async def _open_fresh(repl: CommandContext, told: str) -> None:
     """Open a fresh session that is told this text, and say what it has of the one before."""
-    if not await repl.may_end_jobs():
+    if not await repl.may_end_tasks():
         return
     left_behind = _left_behind(repl.agent) if repl.session else []
     left = repl.session
@@ -132,6 +132,7 @@ def _left_behind(agent: "AgentState") -> list[str]:
         (agent.totals.turns, "turn"),
         (len(agent.context.todos), "todo"),
         (sum(job.process.running for job in agent.context.jobs.values()), "ended job"),
+        (sum(each.in_background for each in agent.context.agents.values()), "ended subagent"),
         (len(agent.ledger.pins), "pin"),
         (len(agent.approval.rules()["session"]), "session rule"),
     )

@@ -34,7 +34,7 @@ async def _resume(repl: CommandContext, argument: str) -> None:
         argument = next(islice((row.id for row in listed), int(argument) - 1, None), argument)
     if repl.session == argument and not repl.agent.log.refusal:
         raise UsageError("you are already in this session")
-    if not await repl.may_end_jobs():
+    if not await repl.may_end_tasks():
         return
     await repl.reopen(resume=argument)
 
@@ -78,7 +78,7 @@ async def _rename(repl: CommandContext, argument: str) -> None:
 async def _fork(repl: CommandContext, argument: str) -> None:
     if not repl.agent.log.last_seq:
         raise UsageError("there is nothing to copy yet: this session is empty")
-    if not await repl.may_end_jobs():
+    if not await repl.may_end_tasks():
         return
     await repl.reopen(resume=repl.session, fork=True)
 

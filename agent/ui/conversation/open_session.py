@@ -14,6 +14,7 @@ from ...loop import permission_mode
 from ...session.listing import last_answer
 from ...worktree.git import current_branch
 from .. import status
+from ..tasks import SessionTask, background_tasks
 from .services import ConversationServices
 
 if TYPE_CHECKING:
@@ -221,9 +222,9 @@ class Conversation:
 
     @property
     def works_in_background(self) -> bool:
-        """Whether anything on the status line goes on without a turn: a summary, jobs."""
+        """Whether anything on the status line goes on without a turn: a summary, tasks."""
         return self._agent is not None and (
-            self._agent.engine.is_preparing or bool(self.running_jobs)
+            self._agent.engine.is_preparing or bool(self.running_jobs or self._agent.context.agents)
         )
 
     @property
@@ -231,6 +232,11 @@ class Conversation:
         """The background jobs that run."""
         jobs = self._agent.context.jobs.values() if self._agent is not None else ()
         return [job for job in jobs if job.process.running]
+
+    @property
+    def background_tasks(self) -> list[SessionTask]:
+        """The jobs and the subagents in the background that run."""
+        return background_tasks(self._agent) if self._agent is not None else []
 
     def ended_jobs(self, jobs: "Sequence[BackgroundJob]") -> "list[BackgroundJob]":
         """Return those of these jobs of the session that have ended by themselves."""
@@ -240,11 +246,12 @@ class Conversation:
 
     @property
     def runs_command(self) -> bool:
-        """Whether a command runs that can be sent to the background."""
+        """Whether a command or a subagent is waited for that can be sent to the background."""
         return self._agent is not None and bool(self._agent.context.foreground)
 
     def send_to_background(self) -> int:
-        """Let the commands that run go on in the background; return how many. Raises ToolError."""
+        """Let the commands and subagents that are waited for go on in the background; return how
+        many. Raises ToolError and RecordError."""
         sending = [*self._agent.context.foreground] if self._agent is not None else []
         for send in sending:
             send()

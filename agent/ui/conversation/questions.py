@@ -13,10 +13,10 @@ from ...errors import CtxagentError, UsageError
 from ...events import Answer, FormQuestion, Notice, Question
 from ..question import BACK, ChoiceRow
 from ..screen import Screen
+from ..tasks import SessionTask
 from .plan_question import agree_to_plan
 
 if TYPE_CHECKING:
-    from ....tools.job import BackgroundJob
     from ...config.settings import PermissionMode
     from ...permissions.rule_files import RuleFiles, RulesFile
     from ..transcript import Transcript
@@ -29,8 +29,8 @@ MAX_REMINDER_CHARS = 200  # of what is asked, beside the choices
 MAX_ONE_KEY_CHARS = 48  # of a rule in words that one key takes
 MAX_ONE_KEY_RULE_CHARS = 120  # of the rule itself
 BUSY_CHOICES = "[r]ead only · [f]ork: continue in a copy · [w]ait · [l]eave"
-JOBS_CHOICES = "[y]es, leave and end {them} · [n]o, stay"
-MAX_LISTED_JOBS = 5
+LEAVE_CHOICES = "[y]es, leave and end {them} · [n]o, stay"
+MAX_LISTED_TASKS = 5
 BUSY_WORDS = ("read", "fork", "wait", "leave")  # each may be answered by its first letter
 
 
@@ -181,13 +181,15 @@ class Questions:
                 return "y"
             return await self._screen.answer(lambda typed: choices, keys)
 
-    async def end_jobs(self, jobs: "Sequence[BackgroundJob]") -> bool:
-        """Ask whether to go although that ends these jobs."""
-        them = "this job" if len(jobs) == 1 else f"these {len(jobs)} jobs"
-        lines = [_job_line(job) for job in jobs[:MAX_LISTED_JOBS]]
-        if more := len(jobs) - MAX_LISTED_JOBS:
+    async def end_tasks(self, tasks: Sequence[SessionTask]) -> bool:
+        """Ask whether to go although that ends these tasks."""
+        kinds = {task.kind for task in tasks}
+        what = kinds.pop() if len(kinds) == 1 else "task"
+        them = f"this {what}" if len(tasks) == 1 else f"these {len(tasks)} {what}s"
+        lines = [_task_line(task) for task in tasks[:MAX_LISTED_TASKS]]
+        if more := len(tasks) - MAX_LISTED_TASKS:
             lines += [f"… +{more} more"] if more > 0 else []
-        prompt = "\n".join([JOBS_CHOICES.format(them=them), *lines])
+        prompt = "\n".join([LEAVE_CHOICES.format(them=them), *lines])
         return (await self.choose(prompt, f"yn{BACK}")).strip().lower() in ("y", "yes")
 
     @property
@@ -305,9 +307,9 @@ class Questions:
         return "\n".join(lines)
 
 
-def _job_line(job: "BackgroundJob") -> str:
-    title = clean(reveal_invisible(" ".join(job.command.split())))
-    return f"{job.id} has been running for {job.seconds:.0f} s: {cut_after(title, MAX_TITLE_CHARS)}"
+def _task_line(task: SessionTask) -> str:
+    title = cut_after(clean(reveal_invisible(task.what)), MAX_TITLE_CHARS)
+    return f"{task.id} has been running for {task.seconds or 0:.0f} s: {title}"
 
 
 def _one_key_rule(question: Question) -> str:

@@ -20,12 +20,13 @@ from ..subagent_progress import Subagent
 from .command_text import MAX_PARTS, CommandText
 from .diffs import diff
 from .markdown import report
-from .render import Either, Headline, duration, indented, one_line
+from .render import Either, Headline, duration, indented, notice, one_line
 
 HEAD_LINES, TAIL_LINES = 4, 2  # of a folded result
 MAX_UNCUT_CHARS = 76  # a longer line may be cut on a usual terminal
-COMMAND_TOOLS = ("Bash", "Shell")  # as they are called where they run
-BACKGROUND_HINT_S = 10  # seconds from which on a command is said to be able to go there
+TASK_TOOL = "Task"  # starts subagents
+COMMAND_TOOLS = ("Bash", "Shell", TASK_TOOL)  # what can go to the background, as it is called
+BACKGROUND_HINT_S = 10  # seconds from which on that is said
 QUIET_TOOLS = ("Read", "Write", "Edit")  # the title says all that matters of their results
 
 _OFFLOADED = regex(r"^\*\*Preview:\*\* .* of ([\d,]+) lines", re.MULTILINE)
@@ -63,7 +64,7 @@ def tasks(titles: Sequence[str], agents: Sequence[Subagent], seconds: float) -> 
     """Show running calls of Task: one headline for all, and a line for each subagent."""
     waiting = len(titles) - len(agents) if agents else 0
     several = f"{len(titles)} subagents" + (f", {waiting} waiting to start" if waiting else "")
-    head = running("Task", titles[0] if len(titles) == 1 else several, seconds, ())
+    head = running(TASK_TOOL, titles[0] if len(titles) == 1 else several, seconds, ())
     return Group(head, *map(_progress, agents))
 
 
@@ -72,6 +73,11 @@ def finished_subagent(agent: Subagent, *, named: bool = False) -> RenderableType
     style = "dim" if agent.finished and agent.finished.status == "done" else "warning"
     name = f"{agent.name} · " if named else ""
     return one_line(Text(f"  {clean(name + agent.ending)}", style=style))
+
+
+def ended_in_background(agent: Subagent) -> RenderableType:
+    """Show how a subagent in the background ended, and how its answer is seen."""
+    return notice("info", f"{agent.name} has ended: {agent.ending} · /tasks {agent.id} shows more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +278,10 @@ def _facts(event: ToolFinished) -> str:
         parts.append(count_of(event.text.count("\n") + 1, "line"))
     elif event.name == SEARCH_TOOL and not event.is_error:
         parts.append(count_of(details.get("results", 0), "result"))
+    if errors := details.get("new_errors"):
+        parts.append(count_of(errors, "new error"))
     if details.get("backgrounded"):
-        parts.append(f"goes on in the background as {details.get('job')}")
+        parts.append(f"goes on in the background as {details.get('job') or details.get('agent')}")
     elif details.get("interrupted") and not details.get("not_run"):
         parts.append("interrupted")
     elif details.get("exit_code"):

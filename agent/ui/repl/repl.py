@@ -205,7 +205,7 @@ class Repl:
 
     @property
     def asks_to_leave(self) -> bool:
-        return bool(self.conversation.running_jobs) and not self.is_leaving
+        return bool(self.conversation.background_tasks) and not self.is_leaving
 
     @property
     def is_leaving(self) -> bool:
@@ -390,7 +390,7 @@ class Repl:
             running = self.conversation.running_jobs
             await asyncio.sleep(REDRAW_INTERVAL_S)
             for ended in self.conversation.ended_jobs(running):
-                seen = f"/jobs {ended.id} shows what it said"
+                seen = f"/tasks {ended.id} shows what it said"
                 self.emit(Notice("info", f"{ended.id} has ended: {ended.status} · {seen}"))
             self.screen.touch()
         self._watching = False

@@ -299,7 +299,7 @@ def of_each_layer() -> Iterator[tuple[str, str]]:
     titles = {
         "demote": "Large results go to files",
         "clear": "Old results are cleared",
-        "cut": "Inputs that are on disk are cut short",
+        "cut": "Old inputs are cut short",
         "summarise": "A summary takes the place of the oldest part",
     }
     morning = workday(4)

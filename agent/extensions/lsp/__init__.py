@@ -1,0 +1,1 @@
+"""Language servers: programs that say which errors a file has."""

@@ -1,0 +1,338 @@
+"""One language server: started, told what files contain, asked which errors they have.
+
+Changes are brought to the server one batch after another. A file that is opened is first given as
+it was before its change, so that its old errors are known. A server that pulls is asked for the
+errors of each open file; another one sends them by itself, and has finished when it is quiet.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import unquote, urlsplit
+
+from ...lazy import dataclass
+from ...version import __version__
+from ..server_process import Complaint, Enclose, running
+from .connection import RETRY_CODES, LspConnection, RequestRefused, ServerEnded
+from .problems import Problem, new_errors, problems_in
+
+ServerState = Literal["starting", "running", "silent", "failed"]
+
+START_TIMEOUT_S = 30.0
+SILENCE_TIMEOUT_S = 30.0  # after a change, until a server counts as silent
+QUIET_S = 0.3  # without a message, after which a server that does not pull has finished
+SHUTDOWN_TIMEOUT_S = 0.5
+MAX_DOCUMENTS = 50  # that are open; the one that changed least recently is closed
+PULL_TRIES, PULL_PAUSE_S = 5, 0.2
+
+FULL_SYNC = 1
+CREATED, CHANGED, DELETED = 1, 2, 3  # kinds of changes on disk
+CAPABILITIES = {
+    "general": {"positionEncodings": ["utf-16"]},
+    "workspace": {
+        "configuration": True,
+        "workspaceFolders": True,
+        "didChangeWatchedFiles": {"dynamicRegistration": True},
+        "diagnostics": {"refreshSupport": True},
+    },
+    "textDocument": {
+        "synchronization": {"didSave": True},
+        "publishDiagnostics": {"versionSupport": True},
+        "diagnostic": {"dynamicRegistration": False},
+    },
+}
+
+
+@dataclass(slots=True)
+class Document:
+    """A file that a server has open."""
+
+    text: str
+    version: int = 1
+    reported: int = 0  # the newest version that the server has reported on
+    pushed: list[Problem] = field(default_factory=list)
+    pulled: list[Problem] = field(default_factory=list)
+    # The errors that were there before or are told; None until the server has reported once.
+    known: list[Problem] | None = None
+
+    @property
+    def problems(self) -> list[Problem]:
+        return list(dict.fromkeys([*self.pulled, *self.pushed]))
+
+
+class LanguageServer:
+    """A server and the files that it has open."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        root: Path,
+        languages: Mapping[str, str],
+        *,
+        env: Mapping[str, str],
+        enclose: Enclose | None,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.name, self.root = name, root
+        self.state: ServerState = "starting"
+        self.error = ""
+        self.documents: dict[Path, Document] = {}
+        self.idle = asyncio.Event()  # all changes were brought to it, and it has said what it says
+        self.is_late = False  # somebody waited for that in vain
+        self._command, self._languages = command, languages
+        self._env, self._enclose, self._tell = env, enclose, tell
+        self._complaint = Complaint()
+        self._pending: dict[Path, tuple[str | None, str]] = {}
+        self._wanted, self._heard = asyncio.Event(), asyncio.Event()
+        self._connection: LspConnection | None = None
+        self._pulls = False
+        self._running = asyncio.create_task(self._serve(), name=f"language server {name}")
+
+    def change(self, path: Path, before: str | None, after: str) -> None:
+        """Bring a changed file to the server, soon. `before` is None for a new file."""
+        if self.state == "failed":
+            return
+        if path in self._pending:
+            before = self._pending[path][0]
+        self._pending[path] = before, after
+        self.idle.clear()
+        self._wanted.set()
+
+    def changed_on_disk(self, changes: Mapping[Path, int]) -> None:
+        """Tell the server which files something else has changed, each with a kind of change."""
+        if self._connection is None:
+            return
+        rows = [{"uri": path.as_uri(), "type": kind} for path, kind in changes.items()]
+        self._connection.notify("workspace/didChangeWatchedFiles", {"changes": rows})
+
+    def forget(self, path: Path) -> None:
+        """Close a file, if it is open."""
+        if self.documents.pop(path, None) and self._connection:
+            closed = {"textDocument": {"uri": path.as_uri()}}
+            self._connection.notify("textDocument/didClose", closed)
+
+    def take_new_errors(self, files: Collection[Path]) -> list[tuple[Path, Problem]]:
+        """Return the errors in these files that nobody was told of; they are known from now on."""
+        found = list[tuple[Path, Problem]]()
+        for path in self.documents.keys() & files if self.idle.is_set() else ():
+            document = self.documents[path]
+            if document.reported:
+                now, known = document.problems, document.known
+                found += ((path, each) for each in new_errors(now, now if known is None else known))
+                document.known = now
+        return found
+
+    async def close(self) -> None:
+        """End the server."""
+        connection, self.state = self._connection, "failed"
+        if connection is not None and not self._complaint.ended.is_set():
+            with suppress(TimeoutError, RequestRefused, ServerEnded):
+                async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
+                    await connection.request("shutdown", None)
+                connection.notify("exit", {})
+        self._running.cancel()
+        await asyncio.wait([self._running])
+
+    async def _serve(self) -> None:
+        """Run the server until it ends, and say why it has ended."""
+        try:
+            async with running(
+                self._command, env=self._env, cwd=self.root, complaint=self._complaint,
+                enclose=self._enclose,
+            ) as process:  # fmt: skip
+                connection = LspConnection(process, self._complaint, self._hear, self._answer)
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(connection.read())
+                    work = tasks.create_task(self._work(connection))
+                    await self._complaint.ended.wait()
+                    work.cancel()
+        except* (OSError, TimeoutError, RequestRefused) as group:
+            self._complaint.reason = self._complaint.reason or _said(group)
+        finally:
+            self._failed()
+
+    def _failed(self) -> None:
+        closed, self._connection = self.state == "failed", None
+        self.state = "failed"
+        self.documents.clear()
+        self._pending.clear()
+        self.idle.set()
+        words = self._complaint.last_words
+        self.error = self._complaint.reason or "it has ended"
+        self.error += f" (it said: {words})" if words else ""
+        if not closed:
+            self._tell(f"the language server {self.name} has failed: {self.error}")
+
+    async def _work(self, connection: LspConnection) -> None:
+        """Start to talk, then bring the changes to the server. Raises TimeoutError,
+        RequestRefused."""
+        try:
+            async with asyncio.timeout(START_TIMEOUT_S):
+                await self._initialize(connection)
+        except TimeoutError:
+            raise TimeoutError(f"it did not answer in {START_TIMEOUT_S:g} s") from None
+        except ServerEnded:
+            return
+        self._connection, self.state = connection, "running"
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            batch, self._pending = self._pending, {}
+            with suppress(ServerEnded):
+                await self._bring(connection, batch)
+            if not self._pending:
+                self.is_late = False
+                self.idle.set()
+
+    async def _initialize(self, connection: LspConnection) -> None:
+        folder = {"uri": self.root.as_uri(), "name": self.root.name}
+        answer = await connection.request(
+            "initialize",
+            {
+                "processId": None,  # in a sandbox it would not find ours
+                "clientInfo": {"name": "ctxagent", "version": __version__},
+                "rootUri": folder["uri"],
+                "workspaceFolders": [folder],
+                "capabilities": CAPABILITIES,
+            },
+        )
+        can = answer.get("capabilities") if isinstance(answer, dict) else None
+        self._pulls = isinstance(can, dict) and can.get("diagnosticProvider") not in (None, False)
+        connection.notify("initialized", {})
+
+    async def _bring(
+        self, connection: LspConnection, batch: Mapping[Path, tuple[str | None, str]]
+    ) -> None:
+        """Bring changed files to the server, and wait until it has said which errors they have."""
+        old = [p for p, (before, _) in batch.items() if p not in self.documents and before]
+        for path in old:
+            self._open(connection, path, batch[path][0] or "")
+        await self._settled(connection, old)
+        for path in old:
+            document = self.documents.get(path)
+            if document and document.reported:
+                document.known = document.problems
+        for path, (_, after) in batch.items():
+            if path not in self.documents:
+                self._open(connection, path, after)
+                self.documents[path].known = []
+            else:
+                self._change(connection, path, after)
+            saved = {"textDocument": {"uri": path.as_uri()}}
+            connection.notify("textDocument/didSave", saved)
+        await self._settled(connection, batch)
+
+    def _open(self, connection: LspConnection, path: Path, text: str) -> None:
+        self.documents[path] = Document(text)
+        document = {
+            "uri": path.as_uri(), "languageId": self._languages.get(path.suffix, "plaintext"),
+            "version": 1, "text": text,
+        }  # fmt: skip
+        connection.notify("textDocument/didOpen", {"textDocument": document})
+        if len(self.documents) > MAX_DOCUMENTS:
+            self.forget(next(iter(self.documents)))
+
+    def _change(self, connection: LspConnection, path: Path, text: str) -> None:
+        document = self.documents.pop(path)
+        self.documents[path] = document  # as the newest
+        document.text = text
+        document.version += 1
+        named = {"uri": path.as_uri(), "version": document.version}
+        changes = [{"text": text}]
+        connection.notify(
+            "textDocument/didChange", {"textDocument": named, "contentChanges": changes}
+        )
+
+    async def _settled(self, connection: LspConnection, paths: Iterable[Path]) -> None:
+        """Wait until the server has said which errors these files have."""
+        waited = [path for path in paths if path in self.documents]
+        try:
+            async with asyncio.timeout(SILENCE_TIMEOUT_S):
+                if self._pulls:
+                    await self._pull(connection)
+                else:
+                    await self._until_quiet(waited)
+        except TimeoutError:
+            if self.state == "running":
+                silence = f"it has said nothing for {SILENCE_TIMEOUT_S:g} s"
+                self.state, self.error = "silent", silence
+                self._tell(f"the language server {self.name} does not answer: {silence}")
+            return
+        if waited:
+            self.state, self.error = "running", ""
+
+    async def _until_quiet(self, paths: Sequence[Path]) -> None:
+        def is_behind(path: Path) -> bool:
+            document = self.documents.get(path)
+            return document is not None and document.reported < document.version
+
+        while any(map(is_behind, paths)):
+            self._heard.clear()
+            await self._heard.wait()
+        while paths:
+            self._heard.clear()
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    await self._heard.wait()
+            except TimeoutError:
+                return
+
+    async def _pull(self, connection: LspConnection) -> None:
+        """Ask for the errors of each open file."""
+        for path, document in list(self.documents.items()):
+            for _ in range(PULL_TRIES):
+                try:
+                    answer = await connection.request(
+                        "textDocument/diagnostic", {"textDocument": {"uri": path.as_uri()}}
+                    )
+                except RequestRefused as refused:
+                    if refused.code not in RETRY_CODES:
+                        break
+                    await asyncio.sleep(PULL_PAUSE_S)
+                    continue
+                if isinstance(answer, dict) and answer.get("kind") == "full":
+                    document.pulled = problems_in(answer.get("items"))
+                    document.reported = document.version
+                break
+
+    def _hear(self, method: str, params: Any) -> None:
+        """Take the errors that the server sends by itself."""
+        if method != "textDocument/publishDiagnostics" or not isinstance(params, dict):
+            return
+        path = Path(unquote(urlsplit(str(params.get("uri"))).path))
+        document, version = self.documents.get(path), params.get("version")
+        if document is None or (isinstance(version, int) and version < document.version):
+            return
+        document.reported = document.version
+        document.pushed = problems_in(params.get("diagnostics"))
+        self._heard.set()
+
+    def _answer(self, method: str, params: Any) -> Any:
+        """AnswerRequest a request of the server. Raises KeyError for an unknown one."""
+        if method == "workspace/configuration":
+            items = params.get("items") if isinstance(params, dict) else None
+            return [None for _ in items] if isinstance(items, list) else []
+        if method == "workspace/diagnostic/refresh":
+            self.idle.clear()
+            self._wanted.set()
+        folders = [{"uri": self.root.as_uri(), "name": self.root.name}]
+        return {
+            "workspace/diagnostic/refresh": None,
+            "workspace/workspaceFolders": folders,
+            "workspace/applyEdit": {"applied": False},
+            "window/workDoneProgress/create": None,
+            "window/showMessageRequest": None,
+            "client/registerCapability": None,
+            "client/unregisterCapability": None,
+        }[method]
+
+
+def _said(group: BaseExceptionGroup[Any]) -> str:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__

@@ -1,0 +1,134 @@
+"""The language servers of a session: each is started at the first change of a file of its
+language."""
+
+import asyncio
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import field
+from pathlib import Path
+
+from ....tools.system.safe_open import open_regular
+from ....tools.text import NotText, decode
+from ...lazy import dataclass
+from ..server_process import Enclose
+from .kinds import KINDS, installed, own_kinds, project_top, root_of
+from .problems import Problem
+from .server import CHANGED, CREATED, DELETED, LanguageServer
+
+MAX_SERVERS = 4  # at the same time
+MAX_FILE_BYTES = 1 << 20  # of a file that is checked
+MAX_WAIT_S = 3.0  # after a change
+KINDS_OF_CHANGE = {"created": CREATED, "deleted": DELETED}
+
+
+@dataclass
+class LanguageServers:
+    """The servers. All is for the loop of the session."""
+
+    cwd: Path
+    environ: Mapping[str, str]  # of the servers
+    settings: tuple[str, ...]  # servers of the user
+    enclose: Enclose | None  # None: outside of a sandbox
+    tell: Callable[[str], None]
+    absent: dict[str, str] = field(default_factory=dict)  # why a server does not run, by its name
+    running: dict[tuple[str, Path], LanguageServer] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._top = project_top(self.cwd)
+        kinds = (*own_kinds(self.settings), *KINDS)
+        self._kinds = {s: kind for kind in reversed(kinds) for s in kind.languages}
+
+    async def text_before(self, path: Path) -> str | None:
+        """Return the text of a file that is about to change, if there may be a server for it."""
+        if path.suffix not in self._kinds:
+            return None
+        return await asyncio.to_thread(lambda: read_text(path.resolve()))
+
+    async def check(self, path: Path, before: str | None) -> None:
+        """Bring a file that has changed to its server, and wait for what that says, but not long. A
+        server for which that was too short is not waited for until it has answered."""
+        server = await self._server_for(path)
+        after = await asyncio.to_thread(read_text, path)
+        if server is None or after is None:
+            return
+        server.change(path, before, after)
+        if not server.is_late:
+            try:
+                async with asyncio.timeout(MAX_WAIT_S):
+                    await server.idle.wait()
+            except TimeoutError:
+                server.is_late = True
+
+    async def heed(self, changes: Mapping[Path, str]) -> None:
+        """Tell the servers which files a command has changed, by the action of each."""
+        for server in [*self.running.values()]:
+            rows = {
+                path: KINDS_OF_CHANGE.get(action, CHANGED)
+                for path, action in changes.items()
+                if path.is_relative_to(server.root)
+            }
+            if rows:
+                server.changed_on_disk(rows)
+            for path in rows.keys() & server.documents.keys():
+                text = await asyncio.to_thread(read_text, path)
+                if text is None:
+                    server.forget(path)
+                else:
+                    server.change(path, text, text)
+
+    def take_new_errors(self, touched: Collection[Path]) -> list[tuple[Path, Problem]]:
+        """Return the errors in these files that nobody was told of."""
+        return [new for each in self.running.values() for new in each.take_new_errors(touched)]
+
+    def problems(self, files: Collection[Path]) -> list[tuple[Path, Problem]]:
+        """Return the errors and warnings of these files, as they are now."""
+        return [
+            (path, problem)
+            for path in files
+            for server in self.running.values()
+            if (document := server.documents.get(path))
+            for problem in document.problems
+        ]
+
+    async def _server_for(self, path: Path) -> LanguageServer | None:
+        """Return the server for a file, which is started if it does not run yet."""
+        kind = self._kinds.get(path.suffix)
+        if kind is None or not path.is_relative_to(self._top):
+            return None
+        root = await asyncio.to_thread(root_of, kind, path, self._top)
+        if server := self.running.get((kind.name, root)):
+            return server
+        confined = self.enclose is not None
+        found = await asyncio.to_thread(
+            installed, kind, root, self.environ.get("PATH", ""), confined=confined
+        )
+        if found is None:
+            self.absent[kind.name] = "not installed"
+        elif len(self.running) >= MAX_SERVERS:
+            self.absent[kind.name] = f"not started in {root}: {MAX_SERVERS} servers run already"
+        else:
+            self.absent.pop(kind.name, None)
+            server = self.running[kind.name, root] = LanguageServer(
+                Path(found[0]).name,
+                found,
+                root,
+                kind.languages,
+                env=self.environ,
+                enclose=self.enclose,
+                tell=self.tell,
+            )
+        return server
+
+    async def close(self) -> None:
+        """End all servers."""
+        await asyncio.gather(*(server.close() for server in self.running.values()))
+
+
+def read_text(path: Path) -> str | None:
+    """Return the text of a file, None if it is gone, too large or no text; blocking."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        return None if len(data) > MAX_FILE_BYTES else decode(data)[0]
+    except (OSError, NotText):
+        return None

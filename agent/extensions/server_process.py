@@ -1,0 +1,153 @@
+"""A program that serves a session: started on a leash, spoken with through stdin and stdout.
+
+The program and all that it has started end with the session, also when the agent is killed. What it
+says on stderr is kept for the message about its end.
+"""
+
+import asyncio
+import os
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+from ...tools.system import leash, orphans
+from ...tools.system.process import named
+from ...tools.system.spawn import Enclosed, Spawned, spawn
+from ...tools.system.tasks import finish_despite_cancel
+from ...tools.system.unicode import clean
+from ..lazy import dataclass
+
+MAX_UNASKED_MESSAGES = 10_000  # in a minute: notifications, requests, lines that are no message
+MAX_STDERR_CHARS = 2_000  # that are kept, the newest
+CHUNK_BYTES = 1 << 16
+END_TIMEOUT_S = 1.0  # for a server whose stdin was closed
+# In a sandbox, stdin is where that reports: the command gets its own from a descriptor.
+_WITH_STDIN = 'exec "$@" <"$0"'
+
+Enclose = Callable[[Sequence[str]], Enclosed]  # puts a command line into a sandbox
+
+
+class Complaint:
+    """Why a server is let go of, and what it said on stderr. `ended` is set when no more can come
+    from it."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.ended = asyncio.Event()
+        self._said = ""
+        self._unasked = 0
+        self._since = time.monotonic()
+
+    def hear(self, data: bytes) -> None:
+        """Keep what the server said on stderr, the newest of it."""
+        self._said = (self._said + data.decode("utf-8", "replace"))[-MAX_STDERR_CHARS:]
+
+    @property
+    def last_words(self) -> str:
+        """The last line on stderr, "" where there is none."""
+        lines = [line.strip() for line in self._said.splitlines()]
+        return clean(next((line for line in reversed(lines) if line), ""))[:300]
+
+    def count_unasked(self) -> bool:
+        """Count a message that answers nothing; return whether they are too many."""
+        now = time.monotonic()
+        if now - self._since > 60:
+            self._unasked, self._since = 0, now
+        self._unasked += 1
+        if self._unasked > MAX_UNASKED_MESSAGES:
+            self.reason = f"it sent more than {MAX_UNASKED_MESSAGES:,} messages in a minute"
+            return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """A running server."""
+
+    process: Spawned
+    into: asyncio.StreamWriter
+    out: asyncio.StreamReader
+    err: asyncio.StreamReader
+    held: tuple[int, ...]  # ends of pipes: the server ends when they are closed
+
+
+@asynccontextmanager
+async def running(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path,
+    complaint: Complaint,
+    enclose: Enclose | None = None,
+) -> AsyncIterator[ServerProcess]:
+    """Run a server for the length of a block. At its end the server may end by itself for a moment,
+    then it is ended with all that it has started. Raises OSError."""
+    mark = f"server-{secrets.token_hex(8)}"
+    async with AsyncExitStack() as stack:
+        server = await _start(stack, command, named(env, mark), cwd, enclose)
+        hearing = asyncio.create_task(_hear(server.err, complaint))
+        try:
+            yield server
+        finally:
+            server.into.close()
+            await finish_despite_cancel(_end(server, mark, hearing))
+
+
+async def _end(server: ServerProcess, mark: str, hearing: "asyncio.Task[None]") -> None:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(server.process.wait(), END_TIMEOUT_S)
+    for end in server.held:
+        os.close(end)
+    await asyncio.to_thread(orphans.end, mark)
+    await server.process.wait()
+    hearing.cancel()
+    await asyncio.wait([hearing])
+
+
+async def _start(
+    stack: AsyncExitStack,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path,
+    enclose: Enclose | None,
+) -> ServerProcess:
+    """Start a server on a leash; what it is read by is closed with the stack. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    ends = [os.pipe() for _ in range(5)]  # stdin, stdout, stderr, the leash, the sandbox's reports
+    (stdin, into), (out, stdout), (err, stderr), (leashed, held), (report, told) = ends
+    whole = Enclosed(command)
+    try:
+        if enclose:
+            whole = enclose(["/bin/sh", "-c", _WITH_STDIN, f"/dev/fd/{stdin}", *command])
+        process = await spawn(
+            (sys.executable, "-I", "-S", leash.__file__, str(leashed), *whole.command),
+            whole.give_up,
+            stdin=told if enclose else stdin, stdout=stdout, stderr=stderr, cwd=cwd, env=env,
+            pass_fds=(leashed, *([stdin] if enclose else []), *whole.passed),
+            start_new_session=True,
+        )  # fmt: skip
+    except (OSError, ValueError) as error:
+        for end in (into, out, err, held, report):
+            os.close(end)
+        raise OSError(f"it cannot be started: {error}") from None
+    finally:
+        for end in (stdin, stdout, stderr, leashed, told, *whole.passed):
+            os.close(end)
+    from_out, from_err = asyncio.StreamReader(), asyncio.StreamReader()
+    for reader, end in ((from_out, out), (from_err, err)):
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_read_pipe(lambda p=protocol: p, os.fdopen(end, "rb", 0))  # type: ignore[misc]
+        stack.callback(transport.close)
+    writing, flow = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(into, "wb", 0)
+    )
+    writer = asyncio.StreamWriter(writing, flow, None, loop)
+    return ServerProcess(process, writer, from_out, from_err, (held, report))
+
+
+async def _hear(err: asyncio.StreamReader, complaint: Complaint) -> None:
+    while chunk := await err.read(CHUNK_BYTES):
+        complaint.hear(chunk)

@@ -1,0 +1,176 @@
+"""Errors that a change of a file has made, as a language server finds them.
+
+The server for a file is started at its first change. Errors that were not there before are added to
+the result of the call that changed the file or, if the server takes longer, to a later result.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...tools.base import CommandLimits, Output
+from ...tools.system.git_links import linked_folders
+from ..config.settings import LspSettings
+from ..loop.feature import Feature, ToolCall
+from ..loop.session_handle import SessionHandle
+from ..loop.tool_calls import ToolRunner
+from ..session.ledger import change_rows
+
+if TYPE_CHECKING:
+    from ..extensions.lsp.problems import Problem
+    from ..extensions.lsp.servers import LanguageServers
+
+EDITING_TOOLS = ("Edit", "Write")
+MAX_TRACKED_FILES = 5_000  # of a repository in which servers are started without being asked for
+MAX_ERRORS_SHOWN = 10
+HEADING = "[New errors, says the language server:"
+
+
+class DiagnosticsFeature(Feature):
+    """Tells the model which errors it has made. Subagents share the servers of their parent."""
+
+    name = "diagnostics"
+
+    def __init__(
+        self,
+        handle: SessionHandle,
+        runner: ToolRunner,
+        settings: LspSettings,
+        parent: "DiagnosticsFeature | None" = None,
+    ) -> None:
+        super().__init__(handle)
+        self._runner, self._settings, self._parent = runner, settings, parent
+        self._servers: LanguageServers | None = None
+        self._before: tuple[str, str | None] = ("", None)  # a call, and the file before it
+        self.touched: dict[Path, None] = {}  # files that were changed, in order
+        self.refusal: str | None = None  # why no server is started; None until that is decided
+
+    async def before_tool(self, call: ToolCall) -> None:
+        """Keep the text of a file that is about to be changed."""
+        if call.tool in EDITING_TOOLS and (servers := await self.servers()):
+            path = self.handle.context.resolve(call.arguments["path"])
+            self._before = call.id, await servers.text_before(path)
+
+    async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output | None:
+        """Add the errors that are new to a result."""
+        servers = self._parent.started if self._parent else self._servers
+        if servers is None or output.is_error:
+            return None
+        if call.tool in EDITING_TOOLS and self._before[0] == call.id:
+            path = Path(str(output.details.get("path")))
+            self.touched[path] = None
+            await servers.check(path, self._before[1])
+        elif changes := _changes(output.details, self.handle.context.cwd):
+            await servers.heed(changes)
+        if output.blocks or output.whole or output.filed:
+            return None
+        errors = servers.take_new_errors(self.touched.keys())
+        if not errors:
+            return None
+        lines = [f"{self.handle.context.shown(path)}:{each.shown}" for path, each in errors]
+        if len(lines) > MAX_ERRORS_SHOWN:
+            lines[MAX_ERRORS_SHOWN:] = [f"and {len(lines) - MAX_ERRORS_SHOWN:,} more"]
+        text = "\n".join([output.text, HEADING, *lines])
+        return replace(
+            output, text=f"{text}]", details={**output.details, "new_errors": len(errors)}
+        )
+
+    async def close(self) -> None:
+        """End the servers."""
+        if self._servers is not None:
+            await self._servers.close()
+
+    @property
+    def started(self) -> "LanguageServers | None":
+        """The servers, if there may be some."""
+        return self._servers
+
+    def problems(self) -> "list[tuple[Path, Problem]]":
+        """Return the errors and warnings of the files that were changed, as they are now."""
+        servers = self._servers
+        return servers.problems(self.touched) if servers else []
+
+    async def servers(self) -> "LanguageServers | None":
+        """Return the servers of the session, None if none are to be started here."""
+        if self._parent is not None:
+            return await self._parent.servers()
+        if self.refusal is None:
+            self.refusal = await asyncio.to_thread(self._why_none)
+            self._servers = None if self.refusal else self._made()
+        return self._servers
+
+    def _made(self) -> "LanguageServers":
+        from ..extensions.lsp.servers import LanguageServers
+
+        handle, context = self.handle, self.handle.context
+        sandbox, env, enclose = context.sandbox, context.env, None
+        if sandbox is not None and not sandbox.absent:
+            hide, keep = handle.approval.guarded_files() or handle.guarded
+            planted = self._runner.planted
+            confined = sandbox.for_command(
+                CommandLimits(
+                    unasked=True,
+                    offline=True,
+                    writes_repository=False,
+                    hide=hide,
+                    keep=[*keep, *(planted.closed() if planted else ())],
+                )
+            )
+            env, enclose = confined.environment(env), confined.enclose
+        return LanguageServers(
+            context.cwd.resolve(),
+            env,
+            self._settings.servers,
+            enclose,
+            lambda text: handle.notify("warning", text),
+        )
+
+    def _why_none(self) -> str:
+        """Return why no server is started here, "" if they are; blocking."""
+        sandbox, mode = self.handle.context.sandbox, self._settings.enabled
+        if mode == "off":
+            return 'lsp.enabled is "off"'
+        if sandbox is not None and sandbox.required and sandbox.absent:
+            return f"nothing runs without the sandbox: {sandbox.absent}"
+        if mode == "on":
+            return ""
+        instead = 'lsp.enabled = "on" starts them all the same'
+        if self.handle.ask is None:
+            return f"nobody is at the keyboard; {instead}"
+        count = tracked_files(self.handle.context.cwd)
+        if count is None:
+            return f"this is no git repository; {instead}"
+        if count > MAX_TRACKED_FILES:
+            many = f"{count:,} files in the repository are more than {MAX_TRACKED_FILES:,}"
+            return f"{many}; {instead}"
+        absent = "sandbox.mode is off" if sandbox is None else sandbox.unasked_absent
+        return f"nothing would confine them: {absent}; {instead}" if absent else ""
+
+
+def tracked_files(folder: Path) -> int | None:
+    """Return how many files the git repository of a folder has in its index, None outside of a
+    repository; blocking."""
+    for each in (folder, *folder.parents):
+        entry = each / ".git"
+        if entry.is_file():
+            own = linked_folders(entry)
+            return _entries(Path(own[0])) if own else None
+        if entry.is_dir():
+            return _entries(entry)
+    return None
+
+
+def _entries(repository: Path) -> int:
+    """Return the number of entries of an index, as gitformat-index(5) has it in the header."""
+    with suppress(OSError), (repository / "index").open("rb") as file:
+        header = file.read(12)
+        return int.from_bytes(header[8:]) if header.startswith(b"DIRC") else 0
+    return 0
+
+
+def _changes(details: Mapping[str, Any], cwd: Path) -> dict[Path, str]:
+    """Return the files that a command has changed, each with what happened to it."""
+    return {cwd / row["path"]: str(row["action"]) for row in change_rows(details)}

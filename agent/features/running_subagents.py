@@ -1,0 +1,130 @@
+"""A subagent at work: how far it is, the messages for it, and how it is stopped."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import field, replace
+
+from ...tools.base import Output
+from ..events import (
+    AgentProgress,
+    AgentStarted,
+    CallStarted,
+    Compacted,
+    Emit,
+    Event,
+    Notice,
+    Retrying,
+    TextDelta,
+    ToolStarted,
+    Waiting,
+)
+from ..lazy import dataclass
+from ..loop.agent import AgentState
+from ..session.entries import SubagentRun
+
+REPORT_INTERVAL_S = 0.3
+MAX_DOING_CHARS = 120
+
+
+@dataclass(eq=False, slots=True)
+class RunningSubagent:
+    """A subagent that works or waits for a place.
+
+    It shows notices and compactions to the front end of its parent at once, the rest in a report at
+    intervals.
+    """
+
+    run: SubagentRun  # its entry at the start
+    description: str  # of this run, in a few words
+    emit: Emit
+    in_background: bool  # whether no call waits for it
+    changes_files: bool
+    work: "asyncio.Task[Output]" = field(init=False)
+    child: AgentState | None = None
+    is_recorded: bool = False  # whether `run` is in the log of its parent
+    is_stopped: bool = False
+    takes_messages: bool = True
+    messages: deque[str] = field(default_factory=deque)  # that it gets before its next call
+    step: Callable[[], object] | None = None  # interrupts what it does now
+    last_call: str = ""  # of a tool, in one line
+    began: float = field(default_factory=time.monotonic)
+    _calls: int = 0
+    _tools: int = 0
+    _doing: str = ""
+    _told: float = 0.0
+    _next: asyncio.TimerHandle | None = None
+
+    @property
+    def id(self) -> str:
+        return self.run.id
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it began, or began to wait for a place."""
+        return time.monotonic() - self.began
+
+    @property
+    def started(self) -> AgentStarted:
+        """The event that it has begun, or goes on, where it is now."""
+        return AgentStarted(self.id, self.run.type, self.description, self.in_background)
+
+    def stop(self) -> None:
+        """Interrupt it alone. What it has done by then is kept."""
+        self.is_stopped = True
+        if self.step is not None:
+            self.step()
+
+    async def hears(self, message: str) -> bool:
+        """Give it a message for its next call. Return False when it has ended."""
+        if self.takes_messages:
+            self.messages.append(message)
+            return True
+        await self.ended()
+        return False
+
+    async def ended(self) -> None:
+        """Wait for its end."""
+        await asyncio.wait({self.work})
+
+    def next_message(self) -> str | None:
+        """Remove the next message and return it; None for none."""
+        return self.messages.popleft() if self.messages else None
+
+    def show(self, event: Event) -> None:
+        """Take an event of the subagent."""
+        if isinstance(event, Notice | Compacted):
+            self.emit(replace(event, agent=self.id))
+        elif isinstance(event, CallStarted):
+            self._calls += 1
+            self._report("thinking")
+        elif isinstance(event, ToolStarted):
+            self._tools += 1
+            self.last_call = " ".join(f"{event.name} {event.title}".split())[:MAX_DOING_CHARS]
+            self._report(self.last_call)
+        elif isinstance(event, TextDelta):
+            self._report("writing")
+        elif isinstance(event, Waiting) and event.what and self._calls:
+            self._report(event.what)
+        elif isinstance(event, Retrying):
+            self._report(str(event)[:MAX_DOING_CHARS])
+
+    def end_reports(self) -> None:
+        """Drop the report that is still to come."""
+        if self._next is not None:
+            self._next.cancel()
+
+    def _report(self, doing: str) -> None:
+        """Schedule a report, one period after the last: by then more may have happened."""
+        self._doing = doing
+        if self._next is None:
+            loop = asyncio.get_running_loop()
+            self._next = loop.call_at(self._told + REPORT_INTERVAL_S, self._tell)
+
+    def _tell(self) -> None:
+        self._next, self._told = None, asyncio.get_running_loop().time()
+        if self.child is not None:
+            now = self.child.model.current_window()
+            done = self._calls, self._tools
+            self.emit(AgentProgress(self.id, *done, now.tokens, now.level, self._doing))

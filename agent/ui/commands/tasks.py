@@ -1,0 +1,154 @@
+"""/tasks, /background, /set-aside: subagents and background commands, sending one there, and what
+commands have planted for other programs to run."""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ....tools.system.shorten import one_line
+from ...errors import CtxagentError, UsageError
+from . import completions
+from .command_context import CommandContext
+from .registry import command
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..tasks import SessionTask
+
+TAIL_LINES = 40  # of the output of one task
+MAX_WHAT_CHARS = 100  # of its work
+HEAD = ("task", "state", "time", "tokens", "cost", "what")
+
+
+@command(
+    "list subagents and background commands, or stop one",
+    argument="[ID | stop ID]",
+    anytime=True,
+    complete=completions.tasks,
+)
+async def _tasks(repl: CommandContext, argument: str) -> None:
+    from ..tasks import tasks_of
+
+    verb, _, id = argument.partition(" ")
+    tasks = tasks_of(repl.agent, repl.transcript().subagents)
+    if verb == "stop":
+        await _stop(repl, _find(tasks, id.strip(), running=True))
+    elif argument:
+        _show_one(repl, _find(tasks, argument))
+    elif tasks:
+        _show(repl, tasks)
+        repl.say("/tasks ID shows its last output · /tasks stop ID ends it")
+    else:
+        repl.say(
+            "there are no tasks yet: subagents, and commands in the background (Ctrl-B or "
+            "/background sends one there)"
+        )
+
+
+@command("send what the agent waits for to the background (Ctrl-B)", anytime=True)
+async def _background(repl: CommandContext, argument: str) -> None:
+    if not repl.conversation.send_to_background():
+        repl.say("no running command or subagent can go to the background")
+
+
+@command(
+    "rename what commands made for other programs to run", argument="[PATH | all]", anytime=True
+)
+async def _set_aside(repl: CommandContext, argument: str) -> None:
+    watch, cwd = repl.agent.runner.planted, repl.services.cwd
+    told = watch.told if watch else []
+    chosen = told if argument == "all" or not argument else [str(cwd.resolve() / argument)]
+    if not watch or not told:
+        repl.say("no command has made what other programs would run")
+    elif not argument and len(told) > 1:
+        repl.say("\n".join(["say which, or /set-aside all:", *told]))
+    elif unknown := [path for path in chosen if path not in told]:
+        raise UsageError(f"no command has made {unknown[0]}", hint=f"There are: {', '.join(told)}.")
+    else:
+        for path in await asyncio.to_thread(watch.set_aside, chosen):
+            repl.say(f"renamed to {path}")
+
+
+def _show(repl: CommandContext, tasks: "Sequence[SessionTask]") -> None:
+    from ..render import render
+
+    rows = [
+        (
+            task.id,
+            task.state,
+            "" if task.seconds is None else render.duration(task.seconds),
+            "" if task.tokens is None else f"{task.tokens:,}",
+            "" if task.tokens is None else render.price(task.cost),
+            " · ".join([one_line(task.what, MAX_WHAT_CHARS), *task.facts]),
+        )
+        for task in tasks
+    ]
+    repl.show_table(rows, HEAD)
+
+
+def _show_one(repl: CommandContext, task: "SessionTask") -> None:
+    """Print a task, and below it the end of what it said."""
+    _show(repl, [task])
+    lines = _output_of(repl, task)
+    if lines:
+        repl.say(f"last output of {task.id}:")
+        repl.show("\n".join(lines[-TAIL_LINES:]))
+    else:
+        repl.say(f"{task.id} has said nothing yet")
+
+
+def _output_of(repl: CommandContext, task: "SessionTask") -> list[str]:
+    """Return the lines of a task's output. Raises CtxagentError."""
+    from ....tools.job import tail_of
+    from ...loop.model_call import last_text
+    from ..tasks import JOB, runs_of
+
+    agent = repl.agent
+    if task.kind == JOB:
+        job = agent.context.jobs.get(task.id)
+        path = job.spool.path if job else agent.folder / "jobs" / f"{task.id}.log"
+        try:
+            return tail_of(path, TAIL_LINES)
+        except OSError as error:
+            raise CtxagentError(
+                f"the output of {task.id} cannot be read: {error.strerror}",
+                hint=f"It is kept in {path}.",
+            ) from error
+    running = agent.context.agents.get(task.id)
+    if running is None:
+        return runs_of(agent)[task.id].answer.split("\n")
+    said = last_text(running.child.view.items) if running.child else ""
+    return said.split("\n") if said else []
+
+
+async def _stop(repl: CommandContext, task: "SessionTask") -> None:
+    from ....tools.job import undone
+
+    agent = repl.agent
+    if (running := agent.context.agents.get(task.id)) is not None:
+        running.stop()
+        repl.say(f"{task.id} stopped; the conversation gets what it has done so far")
+        return
+    job = agent.context.jobs[task.id]
+    job.ended_by_user = True
+    await job.stop()
+    repl.say(f"{job.id}: {job.status}")
+    if note := undone(agent.context.sandbox):
+        repl.say(note)
+
+
+def _find(tasks: "Sequence[SessionTask]", id: str, *, running: bool = False) -> "SessionTask":
+    """Return the task whose id is or begins with `id`; "" is the only one that runs. Raises
+    UsageError for none, for several, and for one that has ended where it must be `running`."""
+    at_work = [task for task in tasks if task.is_running]
+    found = [task for task in tasks if task.id in (id, f"job-{id}")]
+    begin = [task for task in (at_work if running else tasks) if task.id.startswith(id)]
+    found = found or begin
+    if len(found) == 1 and running and not found[0].is_running:
+        ended = ", ".join([found[0].state, *found[0].facts])
+        raise UsageError(f"{found[0].id} has already ended: {ended}")
+    if len(found) == 1:
+        return found[0]
+    there = ", ".join(task.id for task in (at_work if running else tasks)) or "none"
+    problem = f"several tasks begin with {id!r}" if found else f"there is no task {id!r}"
+    raise UsageError(problem if id else "say which: /tasks stop ID", hint=f"There are: {there}.")

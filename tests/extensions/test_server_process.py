@@ -1,0 +1,72 @@
+"""Programs that serve a session: their streams, their end, and the sandbox around them."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.extensions.server_process import Complaint, Enclose, running
+from ctxagent.tools.system.spawn import Enclosed
+
+from ..support.command import gone
+
+ECHO = """
+import os, subprocess, sys
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+print(os.getpid(), child.pid, flush=True)
+print("walrus", file=sys.stderr, flush=True)
+for line in sys.stdin:
+    print(line.upper(), end="", flush=True)
+"""
+
+
+def reporting(command: Sequence[str]) -> Enclosed:
+    """A sandbox that has stdin for its reports, and none for the command."""
+    script = 'echo up >&0; (exec "$@" </dev/null)'
+    return Enclosed(["/bin/sh", "-c", script, "sh", *command], reports=True)
+
+
+@pytest.mark.parametrize("enclose", [None, reporting])
+def test_a_server_is_spoken_with_and_ends_with_all_that_it_started(
+    tmp_path: Path, enclose: Enclose | None
+) -> None:
+    complaint = Complaint()
+
+    async def scene() -> list[int]:
+        async with running(
+            [sys.executable, "-c", ECHO], env=os.environ, cwd=tmp_path, complaint=complaint,
+            enclose=enclose,
+        ) as server:  # fmt: skip
+            pids = [int(pid) for pid in (await server.out.readline()).split()]
+            server.into.write(b"herring\n")
+            assert await server.out.readline() == b"HERRING\n"
+        return pids
+
+    assert gone(*asyncio.run(scene()))
+    assert complaint.last_words == "walrus"
+
+
+def test_a_server_that_cannot_be_started_leaves_nothing_open(tmp_path: Path) -> None:
+    before = len([*Path("/proc/self/fd").iterdir()])
+
+    async def scene() -> None:
+        with pytest.raises(OSError, match="it cannot be started"):
+            async with running(["walrus\0"], env=os.environ, cwd=tmp_path, complaint=Complaint()):
+                pass
+
+    asyncio.run(scene())
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
+
+
+def test_too_many_messages_are_counted() -> None:
+    async def scene() -> int:
+        complaint, count = Complaint(), 1
+        while not complaint.count_unasked():
+            count += 1
+        assert "messages in a minute" in complaint.reason
+        return count
+
+    assert asyncio.run(scene()) == 10_001

@@ -1,0 +1,125 @@
+"""Where language servers are started, and what a result gets of their errors."""
+
+import asyncio
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.config.settings import LspSettings
+from ctxagent.agent.events import Answer, Question
+from ctxagent.agent.features import diagnostics as module
+from ctxagent.agent.features.diagnostics import DiagnosticsFeature, tracked_files
+from ctxagent.agent.loop.feature import ToolCall
+from ctxagent.agent.loop.features import Features
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.loop.tool_calls import ToolRunner
+from ctxagent.tools.base import Output
+
+from ..support import language_server
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
+
+
+async def asked(question: Question) -> Answer | None:
+    return None
+
+
+class Sandbox:
+    """As much of a sandbox as is asked before a server is started."""
+
+    def __init__(
+        self, *, required: bool = False, absent: str = "", unasked_absent: str = ""
+    ) -> None:
+        self.required, self.absent, self.unasked_absent = required, absent, unasked_absent
+
+
+def feature(handle: SessionHandle, **settings: Any) -> DiagnosticsFeature:
+    runner = ToolRunner(handle, Features(handle.emit))
+    return DiagnosticsFeature(handle, runner, LspSettings(**settings))
+
+
+def refusal(handle: SessionHandle, mode: str) -> str:
+    made = feature(handle, enabled=mode)
+    asyncio.run(made.servers())
+    assert made.refusal is not None
+    return made.refusal
+
+
+def test_files_are_counted_by_the_index(tmp_path: Path) -> None:
+    assert tracked_files(tmp_path) is None
+    git(tmp_path, "init")
+    assert tracked_files(tmp_path) == 0
+    (tmp_path / "deep").mkdir()
+    for number in range(7):
+        (tmp_path / "deep" / f"{number}").write_text("")
+    git(tmp_path, "add", ".")
+    assert tracked_files(tmp_path / "deep") == 7
+    git(tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-m", "a")
+    git(tmp_path, "worktree", "add", str(tmp_path.parent / "other"))
+    assert tracked_files(tmp_path.parent / "other") == 7
+    (tmp_path / ".git" / "index").write_bytes(b"walrus")
+    assert tracked_files(tmp_path) == 0
+
+
+def test_by_default_servers_run_in_the_sandbox_for_a_user_in_a_small_repository(
+    handle: SessionHandle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cwd, context = handle.context.cwd, handle.context
+    assert refusal(handle, "off") == 'lsp.enabled is "off"'
+    assert refusal(handle, "auto").startswith("nobody is at the keyboard; lsp.enabled = ")
+    handle.ask = asked
+    assert refusal(handle, "auto").startswith("this is no git repository")
+    git(cwd, "init")
+    assert "nothing would confine them: sandbox.mode is off" in refusal(handle, "auto")
+    context.sandbox = Sandbox(unasked_absent="bwrap is not installed.")  # type: ignore[assignment]
+    assert "nothing would confine them: bwrap is not installed." in refusal(handle, "auto")
+    context.sandbox = Sandbox(required=True, absent="no.")  # type: ignore[assignment]
+    assert refusal(handle, "on") == "nothing runs without the sandbox: no."
+    context.sandbox = None
+    assert refusal(handle, "on") == ""
+    (cwd / "tracked").write_text("")
+    git(cwd, "add", "tracked")
+    monkeypatch.setattr(module, "MAX_TRACKED_FILES", 0)
+    assert "1 files in the repository are more than 0" in refusal(handle, "auto")
+
+
+def test_what_a_result_gets(handle: SessionHandle) -> None:
+    cwd = handle.context.cwd
+    git(cwd, "init")
+    command = f"{sys.executable} {language_server.__file__} push"
+    (cwd / "a.x").write_text("fine\n")
+
+    async def scene() -> tuple[Output | None, Output | None, Output | None]:
+        made = feature(handle, enabled="on", servers=(f".x: {command}",))
+        edit = ToolCall("1", "Edit", "a.x", {"path": "a.x"}, cwd)
+        bash = ToolCall("2", "Bash", "sed", {"command": "sed"}, cwd)
+        output = Output("Edited.", {"path": str(cwd / "a.x")})
+        await made.before_tool(edit)
+        (cwd / "a.x").write_text("".join(f"error: {n}\n" for n in range(12)))
+        told = await made.after_tool(edit, output, 0.1)
+        failed = await made.after_tool(edit, replace(output, is_error=True), 0.1)
+        (cwd / "a.x").write_text("error: by a command\n")
+        row = {"path": "a.x", "action": "modified"}
+        await made.after_tool(bash, Output("", {"changes": [row]}, blocks=[{}]), 0.1)
+        servers = await made.servers()
+        assert servers is not None
+        (server,) = servers.running.values()
+        await server.idle.wait()
+        later = await made.after_tool(bash, Output("ran"), 0.1)
+        await made.close()
+        return told, failed, later
+
+    told, failed, later = asyncio.run(scene())
+    assert told is not None
+    shown = "\n".join(f"a.x:{n + 1}:1: {n}" for n in range(10))
+    assert told.text == (f"Edited.\n[New errors, says the language server:\n{shown}\nand 2 more]")
+    assert told.details["new_errors"] == 12
+    assert failed is None
+    assert later is not None
+    assert later.text == ("ran\n[New errors, says the language server:\na.x:1:1: by a command]")

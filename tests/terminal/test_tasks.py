@@ -1,0 +1,245 @@
+"""Subagents in the background and /tasks, as a person sees them: Ctrl-B, questions between turns,
+leaving, kill -9."""
+
+import json
+import re
+import secrets
+import signal
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.session.entries import SubagentRun, User
+from ctxagent.agent.session.log import read_log
+
+from ..support.command import Place, running
+from ..support.server.loopback import Say, Server
+from ..support.terminal.screen import Terminal
+
+CTRL_B = "\x02"
+SLEEP = f"sleep 300.{secrets.randbelow(10**9)}"
+FREELY = ("--permission-mode", "bypass", "-c", "sandbox.mode=off")
+
+
+def said(body: dict[str, Any]) -> str:
+    return json.dumps(body["messages"])
+
+
+def is_parent(body: dict[str, Any]) -> bool:
+    return any(tool["name"] == "Task" for tool in body["tools"])
+
+
+def word_of(body: dict[str, Any]) -> str:
+    """The word that a subagent was asked for."""
+    found = re.search(r"ask: (\w+)", said(body))
+    assert found, "a request of a subagent has its prompt"
+    return found[1]
+
+
+def begin(*words: str, background: bool = True) -> list[tuple[str, dict[str, Any]]]:
+    given = {"type": "general", **({"background": True} if background else {})}
+    return [("Task", {"description": word, "prompt": f"ask: {word}", **given}) for word in words]
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 12)])
+def test_ctrl_b_sends_a_subagent_to_the_background(tmp_path: Path, columns: int, rows: int) -> None:
+    place = Place(tmp_path)
+    parent = [Say(tools=begin("look", background=False)), Say("It goes on."), Say("It is told.")]
+
+    def step(body: dict[str, Any]) -> Say:
+        if is_parent(body):
+            return parent.pop(0)
+        if "tool_result" in said(body):
+            return Say("The port is 48231.")
+        wait = "touch begun; until test -e go; do sleep 0.02; done"
+        return Say(tools=[("Bash", {"command": wait})])
+
+    with Server(step) as server:
+        terminal = Terminal(
+            *FREELY, cwd=place.project, env=place.server(server.url), columns=columns, rows=rows
+        )
+        terminal.see("/help")
+        terminal.type("go\r")
+        terminal.see(lambda _: (place.project / "begun").exists())
+        terminal.type(CTRL_B)
+        terminal.see("It goes on.")
+        terminal.type("/tasks\r")
+        terminal.see(lambda text: "running" in text and "/tasks stop ID ends it" in flat(text))
+        (place.project / "go").touch()
+        terminal.see(lambda text: "look has ended: done" in flat(text))
+        terminal.type("/tasks general\r")
+        terminal.see(lambda text: "The port is 48231." in text)
+        terminal.type("and?\r")
+        terminal.see("It is told.")
+        terminal.type("/exit\r")
+        assert terminal.leave() == 0
+    assert server.rejected == []
+    last = said(next(body for body in reversed(server.requests) if is_parent(body)))
+    assert last.count("The port is 48231.") == 1
+    assert "has ended in the background" in last
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_a_question_between_turns_and_leaving(tmp_path: Path) -> None:
+    """Esc interrupts the turn alone; the question names the subagent; leaving asks once."""
+    place = Place(tmp_path)
+    parent = [
+        Say(tools=begin("look")), Say("Begun."),
+        Say(tools=[("Bash", {"command": f"touch slow; {SLEEP}"})]),
+    ]  # fmt: skip
+
+    def step(body: dict[str, Any]) -> Say:
+        if is_parent(body):
+            return parent.pop(0)
+        if "tool_result" in said(body):
+            return Say(tools=[("Bash", {"command": SLEEP})])
+        return Say(tools=[("Write", {"path": "made.txt", "content": "x"})])
+
+    allowed = ("-c", "sandbox.mode=off", "--allow", f"Bash({SLEEP})", "--allow", "Bash(touch:*)")
+    with Server(step) as server:
+        terminal = Terminal(*allowed, cwd=place.project, env=place.server(server.url))
+        terminal.see("/help")
+        terminal.type("go\r")
+        terminal.see("Begun.")
+        terminal.see("general · look: Write wants to write")
+        terminal.keys()
+        terminal.type("y")
+        terminal.see("✓ allowed")
+        terminal.see(lambda _: (place.project / "made.txt").exists())
+        terminal.type("slow\r")
+        terminal.see(lambda _: (place.project / "slow").exists() and len(running(SLEEP)) > 1)
+        terminal.press("esc")
+        terminal.see("interrupted; what was done is kept")
+        terminal.type("/tasks\r")
+        terminal.see(lambda text: f"general: look · Bash {SLEEP}" in flat(text))
+        terminal.press("ctrl-d")
+        terminal.see("[y]es, leave and end this subagent · [n]o, stay")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert server.rejected == []
+    assert running(SLEEP) == []
+    (log,) = place.logs()
+    runs = [entry for entry in read_log(log).entries if isinstance(entry, SubagentRun)]
+    assert [run.status for run in runs] == ["running", "interrupted"]
+
+
+def test_a_headless_run_ends_them(tmp_path: Path) -> None:
+    """And counts what they have cost."""
+    place = Place(tmp_path)
+
+    def step(body: dict[str, Any]) -> Say:
+        if not is_parent(body):
+            return Say(tools=[("Bash", {"command": f"touch begun; {SLEEP}"})])
+        if "tool_result" not in said(body):
+            return Say(tools=begin("look"))
+        if "begun" not in said(body):
+            wait = "until test -e begun; do sleep 0.02; done"
+            return Say(tools=[("Bash", {"command": wait})])
+        return Say("Done.")
+
+    with Server(step) as server:
+        options = (*FREELY, "-p", "go", "--output-format", "json")
+        done = place.run(*options, env=place.server(server.url))
+    assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    result = json.loads(done.stdout)
+    assert result["result"] == "Done."
+    (agent,) = result["agents"]
+    assert (agent["status"], agent["calls"], agent["tool_calls"]) == ("interrupted", 1, 1)
+    assert result["calls"] == 4
+    assert running(SLEEP) == []
+
+
+def test_a_kill_loses_no_task(tmp_path: Path) -> None:
+    """Eight subagents and three jobs: each is listed as it is, none runs twice, and the model is
+    told once."""
+    place, words = Place(tmp_path), [f"w{number}" for number in range(8)]
+    begun: Counter[str] = Counter()
+    jobs = [
+        ("Bash", {"command": command, "run_in_background": True})
+        for command in (f"exec {SLEEP}", "echo quick", f"{SLEEP}; true")
+    ]
+    parent: list[Say] = [
+        Say(tools=[*begin(*words), *jobs]),
+        Say(tools=[("Job", {"action": "wait", "id": "job-2"})]),
+        Say("All begun."),
+        Say("I see."),
+        Say("Still so."),
+    ]
+
+    def step(body: dict[str, Any]) -> Say:
+        if is_parent(body):
+            return parent.pop(0)
+        word = word_of(body)
+        begun[word] += 1
+        if "Go on." in said(body):
+            return Say(f"{word} went on.")
+        if word in ("w0", "w1"):
+            return Say(f"Answer of {word}.")
+        return Say(tools=[("Bash", {"command": f"echo x >> {word}; {SLEEP}"})])
+
+    with Server(step) as server:
+        env = place.server(server.url)
+        terminal = Terminal(*FREELY, cwd=place.project, env=env)
+        terminal.see("/help")
+        terminal.type("go\r")
+        terminal.see("All begun.")
+        terminal.see(lambda text: all(f"{w} has ended: done" in flat(text) for w in ("w0", "w1")))
+        terminal.see(lambda _: len([*place.project.glob("w*")]) == 4)
+        terminal.child.kill(signal.SIGKILL)
+        terminal.child.wait()
+        (log,) = place.logs()
+        ids = {run.description: run.id for run in newest(log)}
+        assert sorted(ids) == words
+
+        terminal = Terminal(*FREELY, "--continue", cwd=place.project, env=env, rows=60)
+        terminal.see("All begun.")
+        terminal.type("/tasks\r")
+        shown = terminal.see("/tasks stop ID ends it").rpartition("/tasks\n")[2]
+        states = dict(re.findall(r"^ *((?:general|job)-\w+) +(\w+)", shown, re.MULTILINE))
+        lost = {ids[word]: "lost" for word in words[2:]}
+        done = {ids[word]: "done" for word in words[:2]}
+        assert states == {**done, **lost, "job-1": "lost", "job-2": "done", "job-3": "lost"}
+        terminal.type(f"/tasks {ids['w0']}\r")
+        terminal.see("Answer of w0.")
+        terminal.type("what now?\r")
+        terminal.see("I see.")
+        told = said(server.requests[-1])
+        assert all(told.count(f"{id} (general)") == 1 for id in ids.values())
+        assert "Answer of w0." in told
+        assert running(SLEEP) == [], "what ran on has been ended"
+        terminal.type("/tasks\r")
+        again = terminal.see(lambda text: text.count("/tasks stop ID ends it") == 2)
+        assert again.count(" lost ") == 2 * len(lost) + 4
+        more = {"description": "more", "prompt": "Go on.", "background": True}
+        calls = [("Task", {**more, "resume": ids[word]}) for word in ("w2", "w7")]
+        parent[:] = [Say(tools=calls), Say("They go on."), Say("So.")]
+        before = Counter(begun)
+        terminal.type("go on\r")
+        terminal.see("They go on.")
+        terminal.see(lambda text: all(f"/tasks {ids[w]} shows" in flat(text) for w in ("w2", "w7")))
+        terminal.type("and?\r")
+        terminal.see("So.")
+        terminal.type("/exit\r")
+        assert terminal.leave() == 0
+        replayed = place.run("replay", log.parent.name, env=env)
+    assert server.rejected == []
+    assert begun - before == Counter(w2=1, w7=1)
+    assert all(path.read_text() == "x\n" for path in place.project.glob("w*"))
+    notices = [e for e in read_log(log).entries if isinstance(e, User) and e.source == "notice"]
+    assert [ids["w3"] in str(notice.content) for notice in notices].count(True) == 1
+    assert {run.description: run.status for run in newest(log)} == {
+        **dict.fromkeys(words, "interrupted"), **dict.fromkeys(("w0", "w1", "w2", "w7"), "done"),
+    }  # fmt: skip
+    assert replayed.returncode == 0, replayed.stderr
+    assert re.search(r"(\d+) of \1 requests rebuilt to the byte", replayed.stdout + replayed.stderr)
+
+
+def newest(log: Path) -> list[SubagentRun]:
+    found = {e.id: e for e in read_log(log).entries if isinstance(e, SubagentRun)}
+    return [*found.values()]

@@ -1,0 +1,106 @@
+"""The text of PDFs. Another process takes it out, since a PDF can be made to take for ever, or all
+memory."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from typing import Any, BinaryIO
+
+from ..agent.lazy import dataclass
+from . import pdf_pages
+from .system.plural import count_of
+from .system.shorten import one_line
+from .system.unicode import clean
+from .text import printable
+
+MAGIC = b"%PDF-"
+MAX_WHY_CHARS = 200
+
+_READERS = threading.BoundedSemaphore(2)  # each may take gigabytes for a moment
+
+
+@dataclass(frozen=True, slots=True)
+class PdfText:
+    """Some pages of a PDF."""
+
+    title: str
+    total: int  # pages of the document
+    first: int
+    pages: list[str]
+    cut: int  # characters of the last page, 0 where it is whole
+    stopped: str  # why the next page is missing, "" where it was not asked for
+
+    @property
+    def last(self) -> int:
+        return self.first + len(self.pages) - 1
+
+    def marked(self) -> str:
+        """Return the pages, each with a heading."""
+        numbered = enumerate(self.pages, self.first)
+        return "\n\n".join(f"## Page {number}\n\n{text}" for number, text in numbered)
+
+
+def read_pdf(source: BinaryIO | bytes, first: int, count: int, chars: int) -> PdfText:
+    """Return `count` pages of a PDF, or fewer if these have `chars` characters; blocking. Raises
+    ValueError, saying why it cannot be read."""
+    command = [sys.executable, "-I", pdf_pages.__file__, str(first), str(count), str(chars)]
+    given: dict[str, Any] = {"input": source} if isinstance(source, bytes) else {"stdin": source}
+    env = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
+    why = ""
+    try:
+        with _READERS:
+            done = subprocess.run(
+                command, **given, capture_output=True, timeout=pdf_pages.MAX_SECONDS, env=env
+            )
+        written = done.stdout
+        if done.returncode:
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+            why = said[0] if said else f"its reader ended with {done.returncode}"
+    except subprocess.TimeoutExpired as expired:
+        written, why = expired.stdout or b"", f"it takes more than {pdf_pages.MAX_SECONDS} s"
+    why = one_line(clean(why.removeprefix("ValueError: ")), MAX_WHY_CHARS)
+    lines = written.split(b"\n")[:-1]
+    if not lines:
+        raise ValueError(why)
+    head, *rows = map(json.loads, lines)
+    pages = [_page(row) for row in rows]
+    cut = rows[-1]["characters"] if rows and rows[-1]["characters"] > len(rows[-1]["text"]) else 0
+    title = one_line(clean(printable(head["title"])), MAX_WHY_CHARS)
+    return PdfText(title, head["pages"], first, pages, cut, why)
+
+
+def _page(row: dict[str, Any]) -> str:
+    if row["problem"]:
+        return f"[This page cannot be read: {one_line(clean(row['problem']), MAX_WHY_CHARS)}]"
+    return printable(row["text"]).strip()
+
+
+def shown(name: str, found: PdfText) -> str:
+    """Return the pages as Read shows them, with what is missing and the next step."""
+    title = f"; title: {found.title}" if found.title else ""
+    lines = [f"[{name}: PDF, {count_of(found.total, 'page')}{title}]", found.marked()]
+    if found.pages and not any(found.pages):
+        lines.append(
+            "[There is no text in these pages: they are probably scanned. To see them, make images "
+            f"with Bash (pdftoppm -r 100 -png -f {found.first} -l {found.last} FILE NAME) and Read "
+            "those.]"
+        )
+    if found.cut:
+        lines.append(
+            f"[Page {found.last} has {found.cut:,} characters and is cut; Bash pdftotext -f "
+            f"{found.last} -l {found.last} can show all of it]"
+        )
+    next_page = found.last + 1
+    if found.stopped:
+        lines.append(
+            f"[Page {next_page} cannot be read: {found.stopped}. Go on behind it with "
+            f"offset={next_page + 1}, or try Bash pdftotext.]"
+        )
+    elif next_page <= found.total:
+        lines.append(
+            f"[pages {found.first:,}-{found.last:,} of {found.total:,}; go on with "
+            f"offset={next_page}]"
+        )
+    return "\n\n".join(filter(None, lines))
