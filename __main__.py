@@ -20,8 +20,13 @@ def leave_out_project() -> None:
 if __name__ == "__main__":
     if not (sys.flags.ignore_environment and sys.flags.safe_path):
         leave_out_project()
-    from .agent.cli.main import main
+    if sys.argv[1:] == ["--version"]:
+        from .agent.cli.program_version import version_line
 
-    with suppress(OSError), open("/proc/self/comm", "w") as name:  # noqa: PTH123
-        name.write("ctxagent")  # for ps, pgrep and tmux
-    main(prog_name="ctxagent")
+        print(version_line())
+    else:
+        from .agent.cli.main import main
+
+        with suppress(OSError), open("/proc/self/comm", "w") as name:  # noqa: PTH123
+            name.write("ctxagent")  # for ps, pgrep and tmux
+        main(prog_name="ctxagent")

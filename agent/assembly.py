@@ -1,7 +1,7 @@
 """Assemble one conversation: its record, model, tools and features become an `AgentState`."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from .features.skills import SkillSource
 from .features.subagent_types import AgentType
 from .features.subagents import SubagentSpec
 from .launch import LaunchOptions
+from .lazy import dataclass
 from .loop.agent import AgentState
 from .loop.budget import BudgetMeter
 from .loop.compaction_host import attach_engine

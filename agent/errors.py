@@ -21,12 +21,13 @@
 Exit codes are those of the command line's contract.
 """
 
-import re
 from typing import Any
+
+from .lazy import regex
 
 # The second form is tried at the beginning of a run and its first colon alone: a server's text
 # without "@" would take minutes otherwise.
-_CREDENTIALS = re.compile(r"(?<=//)\S*@|(?<![^/\s\"'=])[^/\s\"'=][^/\s\"'=:]*+:[^/\s\"']*@")
+_CREDENTIALS = regex(r"(?<=//)\S*@|(?<![^/\s\"'=])[^/\s\"'=][^/\s\"'=:]*+:[^/\s\"']*@")
 
 _MIN_KEY_CHARS = 8  # characters of a key; less may be a word like any other
 

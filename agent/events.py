@@ -19,8 +19,10 @@ types in the `stream-json` output.
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from .lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True)

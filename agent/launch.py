@@ -2,13 +2,14 @@
 anything heavy is imported."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config.keys import SCRIPTED
 from .config.places import home_folder
 from .config.settings import Settings
+from .lazy import dataclass
 
 if TYPE_CHECKING:
     from ..tools.base import Tool

@@ -140,7 +140,10 @@ def long_manifest(lines: int) -> dict[str, dict[str, float]]:
         for line in [*Manifest(fleet.place.project / "tasks.jsonl").lines.values()][JOBS:-JOBS]:
             ledger.begin(line.id, line.digest, f"s-{line.id}", 1)
             ledger.end(
-                line.id, f"s-{line.id}", 1, AttemptOutcome(0, cost_usd=0.01, calls=9, tokens=9_999)
+                line.id,
+                f"s-{line.id}",
+                1,
+                AttemptOutcome(exit_code=0, cost_usd=0.01, calls=9, tokens=9_999),
             )
         ledger.close()
         rows["nearly all done"] = started(fleet)

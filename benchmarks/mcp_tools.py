@@ -51,7 +51,7 @@ class Player:
             name = f"mcp__{server}__read_kind{kind}"
             given = {"owner": "me", "name": f"r{number}", "text": ANSWER}
             if way == NONE:
-                yield "Bash", {"command": f"printf '%s' '{ANSWER}'"}
+                yield "Bash", {"command": f"printf '%s' '{number}: {ANSWER}'"}
                 continue
             if way != START and name not in found:
                 found.add(name)

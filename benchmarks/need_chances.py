@@ -30,7 +30,7 @@ from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.replay.cache_prices import CacheBill
 from ctxagent.agent.replay.formats import load_recording
 from ctxagent.agent.replay.player import Player, Terms
-from ctxagent.agent.replay.recording import RecordedReply, Recording
+from ctxagent.agent.replay.recording import RecordedCall, RecordedReply, Recording
 from ctxagent.agent.replay.tool_names import TranslatedCall
 from ctxagent.tests.support.sessions.recording import made
 
@@ -65,8 +65,8 @@ class Observer(Player):
         for id, age in input_ages(view).items():
             self.noted.append(("input", age, view.calls[id].seq, number))
 
-    def _check_need(self, ours: TranslatedCall, text: str, bill: CacheBill) -> None:
-        found = self._detector.find(ours, text, lambda ref: True, self._said)
+    def _check_need(self, call: RecordedCall, ours: TranslatedCall, bill: CacheBill) -> None:
+        found = self._detector.find(ours, call.text, lambda ref: True, self._said, call.recalls)
         if found is not None:
             self.needed[found.ref] = len(self._priced)
 

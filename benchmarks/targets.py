@@ -47,20 +47,20 @@ PROXY = "a request through the proxy"
 FLEET_ROW = "ctxagent fleet"
 FLEET, MANIFEST = "a fleet that is killed", "a long manifest"
 TARGETS = (
-    Target("`--version`, CPU s", "start-up", "--version", "cpu_s", 0.10),
-    Target("first paint of the REPL, CPU s", "start-up", "first paint of the REPL", "cpu_s", 0.35),
-    Target("`-p` to its first request, CPU s", "start-up", "-p, first request", "cpu_s", 1.2),
+    Target("`--version`, CPU s", "start-up", "--version", "cpu_s", 0.06),
+    Target("first paint of the REPL, CPU s", "start-up", "first paint of the REPL", "cpu_s", 0.25),
+    Target("`-p` to its first request, CPU s", "start-up", "-p, first request", "cpu_s", 0.5),
     Target(
-        "`-p` to it in a repository, CPU s", "start-up", "-p, first request, in git", "cpu_s", 1.2
+        "`-p` to it in a repository, CPU s", "start-up", "-p, first request, in git", "cpu_s", 0.5
     ),
-    Target("`-p` with one answer, CPU s", "start-up", "-p, one request", "cpu_s", 0.8),
+    Target("`-p` with one answer, CPU s", "start-up", "-p, one request", "cpu_s", 0.5),
     Target("a command, CPU ms", COMMAND, "it changes none", "cpu_ms", 19),
     Target("a command that changes a file, CPU ms", COMMAND, "it changes a file", "cpu_ms", 19),
     Target("a command, wall ms", COMMAND, "it changes none", "wall_ms", 35),
     Target("key to paint, p99 ms", "echo", "", "p99_ms", 50),
     Target("Esc to its words, s", "interrupts", "", "max_s", 1.0),
     Target("a call at 60k tokens, CPU ms", CONTEXT, "60,000 tokens", "cpu_ms", 15),
-    Target("a call at 180k tokens, CPU ms", CONTEXT, "180,000 tokens", "cpu_ms", 40),
+    Target("a call at 180k tokens, CPU ms", CONTEXT, "180,000 tokens", "cpu_ms", 20),
     Target("a long log, times a short one", "one call, by length of the log", "", "x_short", 1.2),
     Target("memory at 180k tokens, MB", "memory of a long session", "", "peak_MB", 150),
     Target("growth in its second half, MB", "memory of a long session", "", "growth_MB", 5),

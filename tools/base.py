@@ -13,13 +13,14 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from ..agent.lazy import dataclass
 from .system.kept_text import KeptText
 from .system.output_file import MAX_OUTPUT_BYTES, OutputFile
 from .system.spawn import Enclosed

@@ -8,16 +8,16 @@ was detached on purpose, output redirected, is left alone.
 
 import asyncio
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pydantic import Field
 
 from ..agent.errors import ToolError
+from ..agent.lazy import dataclass, regex
 from .base import Brief, Confinement, Context, FiledOutput, Interrupted, Output, Params, Tool
 from .job import BackgroundJob, adopt, run_command, start_job, undone
 from .system.capture import Capture
@@ -43,7 +43,7 @@ NETWORK_ERRORS = (
 )  # fmt: skip
 # Of what a command that failed says, where paths are looked for that it could not see.
 MAX_COMPLAINT_CHARS, MAX_COMPLAINT_PATHS = 4_000, 20
-_PATH = re.compile(r"""/[^\s:'"`,;()<>\[\]]+""")
+_PATH = regex(r"""/[^\s:'"`,;()<>\[\]]+""")
 OUTPUT_GRACE_S = 0.3  # seconds that output may stay open after the shell has ended
 ADVICE = "to see all of it, redirect the output to a file and Grep or Read that"
 IN_FILE = "the file of this output has them"

@@ -8,10 +8,10 @@ where the text is nearly so (`nearmiss`).
 
 import asyncio
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import Any
 
 from ..agent.errors import ToolError
+from ..agent.lazy import dataclass
 from . import text as texts
 from .base import Brief, Context, Output, Params, Tool
 from .edit_hints import explain

@@ -4,10 +4,10 @@ Three causes are told apart: the line numbers of Read were copied along, only wh
 or a few words do. Cost is bounded whatever the file.
 """
 
-import re
 from collections import Counter
 from difflib import SequenceMatcher
 
+from ..agent.lazy import regex
 from . import text as texts
 
 MAX_PLACES = 3
@@ -16,7 +16,7 @@ MAX_COMPARED_LINES = 4_000  # of the file that difflib is given
 MAX_COMPARED_CHARS = 2_000  # of one text that difflib is given
 MIN_LIKENESS = 0.6
 
-_NUMBERED = re.compile(r"^ *\d+\t")
+_NUMBERED = regex(r"^ *\d+\t")
 
 
 def explain(name: str, text: str, old: str) -> str:

@@ -11,12 +11,12 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ..agent.errors import ToolError
+from ..agent.lazy import dataclass
 from . import text as texts
 from .base import Context
 from .system.files import edit_file

@@ -3,7 +3,6 @@ is told."""
 
 import asyncio
 import inspect
-import re
 import typing
 import warnings
 from collections.abc import Callable, Collection, Sequence
@@ -13,6 +12,7 @@ from pydantic import PydanticUserError, create_model
 from pydantic_core import to_json
 
 from ..agent.errors import ToolError, UsageError
+from ..agent.lazy import regex
 from . import base
 from .base import Context, Effect, Output, Tool
 from .system.foreign_code import foreign_code
@@ -20,7 +20,7 @@ from .system.shorten import shorten
 
 MAX_TITLE_CHARS = 200
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")  # as the Messages API takes it
+_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]{0,63}")  # as the Messages API takes it
 
 
 def function_tools(

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..agent.errors import ToolError
+from ..agent.lazy import regex
 from .base import Context, Output, Params, Tool
 from .file_access import Place, listed, locate, opened
 from .glob_patterns import compile_wildcard, tidy
@@ -17,7 +18,7 @@ from .system.safe_open import opened_folder
 MAX_PATHS = 200
 LISTING_TIMEOUT_S = 30.0
 
-_WILD = re.compile(r"[*?\[{\\]")
+_WILD = regex(r"[*?\[{\\]")
 
 
 class GlobParams(Params):

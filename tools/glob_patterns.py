@@ -9,7 +9,9 @@ of the search, and one that ends in a slash means everything below.
 
 import re
 
-_TOKEN = re.compile(
+from ..agent.lazy import regex
+
+_TOKEN = regex(
     r"(?<![^/{,])\*\*(?:(?P<deep>/)|(?P<rest>(?=[,}]|$)))"  # a component of its own
     r"|(?P<stars>\*+)"
     r"|(?P<one>\?)"
@@ -21,7 +23,7 @@ _TOKEN = re.compile(
 )
 
 _FIXED = ("one", "set", "escaped", "plain")  # stand for one character each
-_MEMBER = re.compile(r"(.)(?:-(.))?", re.DOTALL)
+_MEMBER = regex(r"(.)(?:-(.))?", re.DOTALL)
 
 
 def tidy(pattern: str) -> str:

@@ -9,12 +9,13 @@ import asyncio
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from pydantic import Field
 
 from ..agent.errors import ToolError
+from ..agent.lazy import dataclass, regex
 from .base import Brief, Context, Output, Params, Tool
 from .file_access import Place, binary, listed, locate, opened
 from .glob_patterns import compile_wildcard, tidy
@@ -28,8 +29,8 @@ MAX_LINE_CHARS = 500  # characters; a longer one is shown around its match
 CHARS_BEFORE_MATCH = 150  # of them before the match
 SNIFFED_BYTES = 1 << 16  # a NUL in so many first bytes: a binary file
 
-_LINE_END = re.compile(r"\n|(?<!\\)(?:\\\\)*\\n")
-_META = re.compile(r"[\\.+*?()|\[\]{}^$#&\-~]")
+_LINE_END = regex(r"\n|(?<!\\)(?:\\\\)*\\n")
+_META = regex(r"[\\.+*?()|\[\]{}^$#&\-~]")
 _NARROW = "narrow the search with path, glob or type"
 _NO_RIPGREP = (
     "Grep cannot search: there is no ripgrep here that commands could not have changed. Use "

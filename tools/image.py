@@ -8,9 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ..agent.lazy import dataclass
 from . import scale_image
 
 MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MB of base64

@@ -8,7 +8,7 @@ import shlex
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ..agent.errors import ToolError
+from ..agent.lazy import dataclass
 from .base import Confinement, Context, Output, Params, Tool
 from .system.capture import KeptOutput, Sink, clean, excerpt
 from .system.descriptors import has_spare_descriptors

@@ -8,15 +8,14 @@ as one of `mcp__SERVER__TOOL`.
 import asyncio
 import errno
 import os
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from pydantic import ConfigDict, Field
 
 from ..agent.errors import ToolError
+from ..agent.lazy import dataclass, regex
 from .base import Context, Effect, Output, Params, Tool
 from .system.files import make_private_folder
 from .system.shorten import one_line
@@ -28,7 +27,7 @@ MAX_QUERY_CHARS = 500
 MAX_TEXT_CHARS = 16 * 1024 * 1024  # of one result
 MAX_FILES = 100  # of one result
 MAX_TITLE_CHARS = 200
-_NAME = re.compile(r"mcp__[A-Za-z0-9_-]{1,200}")
+_NAME = regex(r"mcp__[A-Za-z0-9_-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)

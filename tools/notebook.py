@@ -7,9 +7,10 @@ out, so a garbled notebook shows what can be told of it.
 import json
 from base64 import b64decode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ..agent.lazy import dataclass
 from .system.capture import clean
 from .system.plural import count_of
 from .text import printable

@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from ..agent.lazy import dataclass
 from . import pdf_pages
 from .system.plural import count_of
 from .system.shorten import one_line

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pydantic import Field
 
 from ..agent.errors import ToolError
+from ..agent.lazy import regex
 from .base import Context, Output, Params, Tool
 from .system.shorten import one_line
 
@@ -13,10 +14,10 @@ MAX_STEPS = 40
 MAX_STEP_CHARS = 300
 MAX_PLAN_CHARS = 20_000
 
-_HEADING = re.compile(r"#{1,6} +steps *#* *$", re.IGNORECASE)
-_ANY_HEADING = re.compile(r"#{1,6} ")
-_FENCE = re.compile(r" {0,3}(```|~~~)")
-_ITEM = re.compile(r"(?:[-*+]|\d{1,3}[.)]) +(?:\[[ xX>]\] +)?(.*\S)")
+_HEADING = regex(r"#{1,6} +steps *#* *$", re.IGNORECASE)
+_ANY_HEADING = regex(r"#{1,6} ")
+_FENCE = regex(r" {0,3}(```|~~~)")
+_ITEM = regex(r"(?:[-*+]|\d{1,3}[.)]) +(?:\[[ xX>]\] +)?(.*\S)")
 
 
 class PlanParams(Params):

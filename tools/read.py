@@ -11,13 +11,14 @@ import codecs
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, BinaryIO
 
 from pydantic import Field
 
 from ..agent.errors import ToolError
+from ..agent.lazy import dataclass
 from . import image as images
 from . import notebook, pdf
 from . import text as texts

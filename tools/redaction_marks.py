@@ -3,9 +3,9 @@
 A file that gets a mark in the place of a secret has lost it, so the tools that write look for them.
 """
 
-import re
+from ..agent.lazy import regex
 
-_MARK = re.compile(r"\[redacted: [^\[\]\r\n]{1,60}\]")
+_MARK = regex(r"\[redacted: [^\[\]\r\n]{1,60}\]")
 _STANDS_FOR = "stands for a secret that was taken out of what you were shown"
 
 

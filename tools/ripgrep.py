@@ -7,13 +7,12 @@ nothing back that is ignored. Patterns are Rust's, and those of PCRE2 where Rust
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from ..agent.lazy import dataclass, regex
 from .glob_patterns import compile_wildcard
 from .system.child import child, pieces
 from .system.kept_text import KeptText
@@ -27,7 +26,7 @@ MAX_OFFSET_BYTES = 32  # of a line that begins with the offset of a match
 MAX_EXCERPT_CHARS = 300  # around a match in a text
 CHARS_BEFORE_MATCH = 100  # of them before the match
 
-_PLACE = re.compile(rb"(\d+)(?::(\d+):|-)")  # a match has a column, a line of context has none
+_PLACE = regex(rb"(\d+)(?::(\d+):|-)")  # a match has a column, a line of context has none
 _UNREADABLE = "(os error "
 
 

@@ -8,9 +8,10 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Any
+
+from ..agent.lazy import dataclass, regex
 
 CONTEXT_LINES = 3  # lines shown on either side of a change
 MAX_DIFF_LINES = 400
@@ -47,11 +48,11 @@ _MAGIC = (
     (b"ID3", "MP3 audio"),
 )
 _ODD_CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\b\t\n\r\f\x1b"})
-_ODD_CONTROL = re.compile(r"[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\x7f]")
-_ESCAPED = re.compile(r"[\udc80-\udcff]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-_C1 = re.compile(rb"[\x80-\x9f]")
+_ODD_CONTROL = regex(r"[\x00-\x07\x0b\x0e-\x1a\x1c-\x1f\x7f]")
+_ESCAPED = regex(r"[\udc80-\udcff]")
+_SURROGATE = regex(r"[\ud800-\udfff]")
+_NOT_ASCII = regex(r"[^\x00-\x7f]")
+_C1 = regex(rb"[\x80-\x9f]")
 
 
 class NotText(ValueError):

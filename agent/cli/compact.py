@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import CompactionFailed, UsageError
+from ..lazy import dataclass
 from ..library.launching import check_key
 from .options import (
     can_ask,

@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...tools.system.descriptors import raise_limit
@@ -12,6 +12,7 @@ from ..config.load import LoadedSettings, load_settings
 from ..config.user_settings import UserSettings
 from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
+from ..lazy import dataclass
 from ..library.command_files import command_files_of
 from ..library.launching import check_key, warm
 from ..library.login import Logins

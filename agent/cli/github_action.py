@@ -18,7 +18,6 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,6 +25,7 @@ from ...tools.system.files import private_opener
 from ...tools.system.shorten import shorten
 from ...tools.system.unicode import reveal_invisible
 from ..errors import CtxagentError, UsageError
+from ..lazy import dataclass, regex
 from .options import guarded
 
 if TYPE_CHECKING:
@@ -41,10 +41,10 @@ WRITERS = ("OWNER", "MEMBER", "COLLABORATOR")  # whose comments count, if they m
 WRITE_PERMISSIONS = ("admin", "maintain", "write")
 # What the agent and its commands have no use for: our inputs, tokens of the job, and the files by
 # which a step changes those after it.
-_KEPT_BACK = re.compile(
+_KEPT_BACK = regex(
     r"INPUT_.*|ACTIONS_.*|GITHUB_(?:TOKEN|ENV|OUTPUT|PATH|STATE|STEP_SUMMARY)|GH_TOKEN"
 )
-_AT = re.compile(r"(?<![A-Za-z0-9])@|&(?:#0*64|#[xX]0*40|commat);?")
+_AT = regex(r"(?<![A-Za-z0-9])@|&(?:#0*64|#[xX]0*40|commat);?")
 
 
 @dataclass(frozen=True, slots=True)

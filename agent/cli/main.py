@@ -7,6 +7,7 @@ nothing and the REPL paints its prompt first.
 import gc
 import sys
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +15,6 @@ import click
 
 from ..config.presets import PRESET_NAMES
 from ..errors import UsageError
-from ..version import __version__
-from .acp import acp
-from .compact import compact
-from .doctor import doctor
-from .extensions import extensions
-from .fleet import fleet
-from .log import log
-from .mcp import mcp
-from .mcp_server import mcp_server
-from .models import models
 from .options import (
     CONVERSATION_FLAGS,
     LITERAL_WORDS,
@@ -43,20 +34,33 @@ from .options import (
     steady_streams,
     words_of,
 )
-from .plugin import plugin
-from .preserve import preserve, rules
-from .proxy import proxy
-from .recover import recover
-from .replay import replay
-from .sessions import sessions
-from .wrap import wrap
+from .program_version import version_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
 GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a start takes 6 % longer
-SHORT_HASH_CHARS = 7
+# By the name of a command: its module beside this one, which is imported when it runs.
+_COMMAND_MODULES = {
+    "acp": "acp",
+    "compact": "compact",
+    "doctor": "doctor",
+    "extensions": "extensions",
+    "fleet": "fleet",
+    "log": "log",
+    "mcp": "mcp",
+    "mcp-server": "mcp_server",
+    "models": "models",
+    "plugin": "plugin",
+    "preserve": "preserve",
+    "proxy": "proxy",
+    "recover": "recover",
+    "replay": "replay",
+    "rules": "preserve",
+    "sessions": "sessions",
+    "wrap": "wrap",
+}
 
 
 @contextmanager
@@ -95,6 +99,15 @@ def _redirected(error: click.NoSuchOption | click.BadOptionUsage) -> click.Usage
 class _CommandOrWords(click.Group):
     """A group that takes words, before or after the options, where no command is named."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*self.commands, *_COMMAND_MODULES})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands and cmd_name in _COMMAND_MODULES:
+            module = import_module(f".{_COMMAND_MODULES[cmd_name]}", __package__)
+            self.add_command(getattr(module, cmd_name.replace("-", "_")))
+        return super().get_command(ctx, cmd_name)
+
     def make_context(self, *args: Any, **more: Any) -> click.Context:
         try:
             with _nearest_option():
@@ -122,11 +135,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     """Print which program this is, for reports of what went wrong, and exit."""
     if not asked or context.resilient_parsing:
         return
-    from .commit import find_commit
-
-    commit = find_commit(Path(__file__).parents[2])
-    made_of = f"commit {commit[:SHORT_HASH_CHARS]}, " if commit else ""
-    click.echo(f"ctxagent {__version__} ({made_of}Python {sys.version.split()[0]})")
+    click.echo(version_line())
     context.exit()
 
 
@@ -321,28 +330,6 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     except OSError as error:
         raise UsageError(f"cannot make the directory {keep}: {error.strerror}") from error
     return play(keep.resolve(), fast=fast, kept=True)
-
-
-for _command in (
-    acp,
-    sessions,
-    compact,
-    rules,
-    preserve,
-    log,
-    recover,
-    doctor,
-    replay,
-    mcp,
-    mcp_server,
-    plugin,
-    extensions,
-    models,
-    fleet,
-    proxy,
-    wrap,
-):
-    main.add_command(_command)
 
 
 @main.command()

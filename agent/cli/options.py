@@ -1,7 +1,6 @@
 """The meaning of the command line's options, and the end of every command: an exit code, and errors
 without a traceback."""
 
-import difflib
 import errno
 import io
 import math
@@ -20,10 +19,6 @@ import click
 
 from ...tools.system.unicode import clean_for
 from ..errors import CtxagentError, NoSuchSession, UsageError
-from ..launch import Budget
-from ..library.launching import launch_options
-from ..library.launching import load as load_settings
-from .stdin import read_task
 
 if TYPE_CHECKING:
     from ..config.load import LoadedSettings
@@ -226,6 +221,8 @@ def words_of(context: click.Context) -> str | None:
 
 def _check_first_word(context: click.Context) -> None:
     """Raise UsageError if the words are a mistyped command, or one of another agent."""
+    from difflib import get_close_matches
+
     from ..ui.habits import habits
 
     first, *more = context.args
@@ -233,7 +230,7 @@ def _check_first_word(context: click.Context) -> None:
         return
     main, subcommands = context.command, habits("words")
     options = {name.removeprefix("--") for param in main.get_params(context) for name in param.opts}
-    commands = main.commands if isinstance(main, click.Group) else ()
+    commands = main.list_commands(context) if isinstance(main, click.Group) else ()
     hint = ""
     if first in options:
         hint = "" if more else f"Did you mean `ctxagent --{first}`?"
@@ -242,7 +239,7 @@ def _check_first_word(context: click.Context) -> None:
         is_call = all(" " in each or each in subcommands for each in more)
         hint = subcommands[first] if is_call else ""
     else:
-        near = difflib.get_close_matches(first, commands, 1, MIN_COMMAND_LIKENESS)
+        near = get_close_matches(first, commands, 1, MIN_COMMAND_LIKENESS)
         near = near or [name for name in commands if not more and first.startswith(f"{name}-")]
         hint = f"Did you mean `ctxagent {near[0]}`?" if near else ""
     if hint:
@@ -259,7 +256,12 @@ def task_of(task: str | None, words: str | None, say: Callable[[str], None]) -> 
     elif words is not None:
         hint = f'Quote it as one: ctxagent -p "{task} {words}"'
         raise UsageError("-p TASK and more words are two tasks", hint=hint)
-    found = read_task(say) if task is None else task
+    if task is None:
+        from .stdin import read_task
+
+        found = read_task(say)
+    else:
+        found = task
     if not found.strip():
         raise UsageError("there is no task", hint='Give one: ctxagent -p "what to do".')
     return found, task is not None
@@ -313,6 +315,7 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
 def load(options: dict[str, Any]) -> "LoadedSettings":
     """Load all settings, and the keys that `/login` kept. Raises ConfigError."""
     from ..config.places import state_dir
+    from ..library.launching import load as load_settings
     from ..library.login import add_kept_keys
 
     flags = setting_flags(options)
@@ -393,6 +396,8 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
 
 def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "LaunchOptions":
     """Return all that a session needs to start."""
+    from ..launch import Budget
+    from ..library.launching import launch_options
     from .answers import read_answers
 
     loaded = loaded or load(options)

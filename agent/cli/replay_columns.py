@@ -1,10 +1,10 @@
 """The columns of a comparison: the settings that recorded sessions are played under."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..lazy import dataclass
 from ..library.launching import check_key
 from .options import launch_of, load
 

@@ -6,13 +6,14 @@ Of several recordings, those that cannot be read or come twice are skipped, and 
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from ..errors import CtxagentError, UsageError
+from ..lazy import dataclass
 from ..library.launching import extension_source
 from .options import cwd_of, load, project_of, say
 from .progress import Progress

@@ -13,13 +13,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from ...tools import text as texts
 from ...tools.system import process_table
 from ...tools.system.files import read_next
 from ..errors import UsageError
 from ..launch import AttachedData
+from ..lazy import dataclass
 
 MAX_STDIN_BYTES = 16 * 1024 * 1024
 READ_BYTES = 1 << 20  # at a time

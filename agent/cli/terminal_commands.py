@@ -8,13 +8,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ..errors import UsageError
+from ..lazy import regex
 
 if TYPE_CHECKING:
     from ..launch import LaunchOptions
 
 MAX_LEFT_OUT = 10  # commands, skills and plugins that are told of
 MIN_NAME_LIKENESS = 0.8  # of a name that is taken for a mistyped one
-_CALL = re.compile(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
+_CALL = regex(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
 _COMMAND_LINES = {  # what does the same without the terminal
     "clear": "ctxagent -p TASK",
     "compact": "ctxagent compact --dry-run | --apply",

@@ -5,7 +5,6 @@ the signals and the exit code for itself. The proxy ends when the client has end
 """
 
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -19,6 +18,7 @@ import click
 from ...tools.system.files import make_private_folder, private_opener
 from ...tools.system.programs import isolated_python
 from ..errors import UsageError
+from ..lazy import regex
 from .options import cwd_of, ends_process, say, setting_flags
 from .proxy import DEFAULT_PORT, WITH_PARENT, proxy_options
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..proxy.serve import ProxyOptions
 
 LOG_NAME = "proxy.log"  # in the project's folder: what the proxy reports
-ADDRESS = re.compile(r"http://\S+")  # in the first line that the proxy prints
+ADDRESS = regex(r"http://\S+")  # in the first line that the proxy prints
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 

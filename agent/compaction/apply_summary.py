@@ -9,11 +9,10 @@ nothing.
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ...tools.system.kept_text import KeptText
@@ -23,6 +22,7 @@ from ..context.view import View, ViewResult
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, RecordError
 from ..events import Compacted, Notice, waiting
+from ..lazy import dataclass, regex
 from ..session.archive import (
     FILES_NAME,
     SUMMARY_NAME,
@@ -79,7 +79,7 @@ SHORTEST_DIVISOR = 4  # of the cap of a summary, for the shortest that is tried
 MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' room, tried where a request would not fit
 MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
 
-_TASK_FILE = re.compile(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
+_TASK_FILE = regex(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
 
 
 def _prose(document: SummaryDocument) -> tuple[int, int]:

@@ -6,12 +6,12 @@ by its estimate.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ..context import tokens
 from ..context.view import SUMMARY_SOURCE, THINKING, Call, Item, View, shown_blocks
 from ..context.window import Window
+from ..lazy import dataclass
 from ..session.entries import LOADED_TOOLS, PLAN, SKILL, SKILL_LIST, Block
 from ..session.searches import FOUND, SEARCH, SEARCH_TOOL
 from . import preserve

@@ -9,9 +9,10 @@ Markdown knows too.
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
+from ..lazy import dataclass, regex
 from ..session.ledger import FileAction
 from .wrapping import code_lines, fence_mark, unwrapped_lines
 
@@ -70,31 +71,31 @@ _ACTIONS: dict[str, FileAction] = {
     "deleted": "deleted", "removed": "deleted",
 }  # fmt: skip
 
-_REFERENCE = re.compile(r"&#(\d{1,7});")
-_NOTHING = re.compile(
+_REFERENCE = regex(r"&#(\d{1,7});")
+_NOTHING = regex(
     r"\W*(?:none|n/?a|nothing|no blockers)(?: yet| so far| special| new| to report)?\W*",
     re.IGNORECASE,
 )
-_HASHED = re.compile(r"#{1,6}[ \t]+(?P<title>[^:]+)(?::(?P<rest>.*))?")
-_TITLE = re.compile(r"[^\W\d](?:.*\w)?")  # without what stands around it
-_BOLD = re.compile(r"\*\*(?P<title>[^*]+)\*\*:?(?P<rest>.*)")
-_LABEL = re.compile(
+_HASHED = regex(r"#{1,6}[ \t]+(?P<title>[^:]+)(?::(?P<rest>.*))?")
+_TITLE = regex(r"[^\W\d](?:.*\w)?")  # without what stands around it
+_BOLD = regex(r"\*\*(?P<title>[^*]+)\*\*:?(?P<rest>.*)")
+_LABEL = regex(
     rf"(?:[-*+] +|#{{1,6}} +)?[*_]*({'|'.join(map(re.escape, _LABELS))})[*_]*(?::[*_]* *(.*)|)",
     re.IGNORECASE,
 )
-_BULLET = re.compile(r"( *)(?:[-*+]|\d{1,9}[.)])(?: +|$)")
-_SEPARATOR = re.compile(r"\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
+_BULLET = regex(r"( *)(?:[-*+]|\d{1,9}[.)])(?: +|$)")
+_SEPARATOR = regex(r"\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?")
 _STATUS = "Status"
-_PIPE = re.compile(r"(?<!\\)\|")
-_RULE = re.compile(r"-{3,}|\*{3,}|_{3,}")
-_PLAIN_PATH = re.compile(r"[\w./@+~-]+")
-_QUOTED_PATH = re.compile(r"`([^`]*)`.*")
-_PATH = re.compile(r"(?:`([^`]*)`|(\S+?)):?(?:\s+[—–-]+)?(?:\s+(.*))?", re.DOTALL)
-_RULE_ITEM = re.compile(r"(?:#(\d{1,9})\b:?\s*)?(.*)", re.DOTALL)
-_ANY_REF = re.compile(r"#(\d{1,9})\b")
+_PIPE = regex(r"(?<!\\)\|")
+_RULE = regex(r"-{3,}|\*{3,}|_{3,}")
+_PLAIN_PATH = regex(r"[\w./@+~-]+")
+_QUOTED_PATH = regex(r"`([^`]*)`.*")
+_PATH = regex(r"(?:`([^`]*)`|(\S+?)):?(?:\s+[—–-]+)?(?:\s+(.*))?", re.DOTALL)
+_RULE_ITEM = regex(r"(?:#(\d{1,9})\b:?\s*)?(.*)", re.DOTALL)
+_ANY_REF = regex(r"#(\d{1,9})\b")
 _QUOTE_PAIRS = ('""', "“”", "„“", "«»", "「」", "``", "''")
-_OLD_RULE = re.compile(r"The person ruled \(#(\d{1,9})\): (.*)", re.DOTALL)
-_VERB = re.compile(r"\(?(created|modified|deleted)\b\)?(?:\s*[:,—–-]+\s*|\s*$)?", re.IGNORECASE)
+_OLD_RULE = regex(r"The person ruled \(#(\d{1,9})\): (.*)", re.DOTALL)
+_VERB = regex(r"\(?(created|modified|deleted)\b\)?(?:\s*[:,—–-]+\s*|\s*$)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

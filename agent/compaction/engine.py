@@ -12,13 +12,14 @@ import time
 from bisect import bisect
 from collections.abc import Reversible
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ...tools.system.plural import count_of
 from ..context import tokens
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, PromptTooLong, RequestRejected
 from ..events import Notice, waiting
+from ..lazy import dataclass, regex
 from ..models.base import text_of
 from ..session.entries import Entry, Mask, Note, Revert, Summary
 from .apply_summary import (
@@ -58,7 +59,7 @@ from .verify.exam import ExamReport
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
 SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number keeps too much
 STATUS_OF_REFUSED_IMAGES = (400, 413, 422)
-_NAMES_IMAGE = re.compile(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
+_NAMES_IMAGE = regex(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
 NOTHING_YET = "there is nothing to summarise yet"
 MIN_WORTHWHILE_SHARE = 0.2  # of the context, that a manual summary should save
@@ -267,9 +268,6 @@ class CompactionEngine:
         cut = self._find_cut(newest_only=newest_only)
         gone = {item.seq for item in cut.evicted}
         rows = [(i, (i.seq, headline(i), view.scaled(i.size))) for i in view.items]
-        written = max(MIN_SUMMARY_CAP_TOKENS, sum(i.size for i in cut.evicted) // 4)
-        summary_tokens = min(max_summary_tokens(window), written)
-        added = summary_tokens + self._tokens_beside_summary(window) + self._message_tokens(cut)
         if self.policy.summarizer == "mechanical":
             call_tokens, call_cost = 0, None
         else:
@@ -281,7 +279,7 @@ class CompactionEngine:
             dropped=[row for i, row in rows if i.seq in gone],
             fixed=view.scaled(view.size - sum(i.size for i in view.items)),
             tokens_before=window.tokens,
-            tokens_after_estimate=tokens_after_summary(view, cut, added),
+            tokens_after_estimate=self._tokens_after(cut, window),
             call_tokens=call_tokens,
             call_cost_usd=call_cost,
         )
@@ -462,11 +460,17 @@ class CompactionEngine:
 
     def _would_halve(self) -> bool:
         """Return whether a summary now would at least halve the context."""
+        window = self.host.current_window()
         try:
-            planned = self.preview()
+            return self._tokens_after(self._find_cut(), window) < window.tokens / 2
         except CompactionFailed:
             return False
-        return planned.tokens_after_estimate < planned.tokens_before / 2
+
+    def _tokens_after(self, cut: Cut, window: Window) -> int:
+        """Estimate the context with the summary that a model would write at this cut."""
+        written = max(MIN_SUMMARY_CAP_TOKENS, sum(i.size for i in cut.evicted) // 4)
+        added = min(max_summary_tokens(window), written) + self._tokens_beside_summary(window)
+        return tokens_after_summary(self.host.view, cut, added + self._message_tokens(cut))
 
     def _first_time(self, what: str) -> bool:
         """Return whether something is done for the first time since the newest summary."""
@@ -476,7 +480,7 @@ class CompactionEngine:
 
     def _prepare_summary(self) -> None:
         """Start writing a summary in the background, unless a usable one is there."""
-        if not self._writes_in_background:
+        if not (self._writes_in_background and self._background.is_wanted()):
             return
         with suppress(CompactionFailed):
             max_after = self._max_tokens_when_due()

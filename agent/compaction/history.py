@@ -8,11 +8,11 @@ what was taken back. Nothing here prints or looks at the disk.
 
 import re
 from collections.abc import Iterable, Reversible, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
 from ..context import tokens
+from ..lazy import dataclass, regex
 from ..session.entries import (
     Checkpoint,
     End,
@@ -32,8 +32,8 @@ from .recovery import RECOVERY_TOPIC
 LAYERS = ("demote", "microcompact", "truncate", "summary")
 TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_3"), strict=True))
 
-_GATE = re.compile(r"\bHOOK-CTX-\d+: ")
-_FILE = re.compile(r"^\*\*File:\*\* (.+)$", re.MULTILINE)  # in the reference to a moved result
+_GATE = regex(r"\bHOOK-CTX-\d+: ")
+_FILE = regex(r"^\*\*File:\*\* (.+)$", re.MULTILINE)  # in the reference to a moved result
 
 
 @dataclass(frozen=True, slots=True)

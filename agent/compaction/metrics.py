@@ -6,9 +6,10 @@ not measured, neither met nor missed.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from ..lazy import dataclass
 from ..session.entries import Assistant, Entry, Summary
 from .history import LAYERS, Act, acts, int_field, savings
 

@@ -5,7 +5,7 @@ implementation. The form is told in the sections of the summary document, so tha
 merged and checked like any other.
 """
 
-from dataclasses import dataclass
+from ..lazy import dataclass
 
 PHASE_TOPIC = "phase"
 

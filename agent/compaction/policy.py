@@ -12,7 +12,7 @@
 | summarise besides | | | | todo list done, 20 turns | at the end |
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from math import ceil
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from ..config.keys import PRESET
 from ..config.preservation import DEFAULT_PRESERVE_RULES, PreserveRules
 from ..config.settings import CompactMode, Settings, Summarizer
 from ..context.window import Window
+from ..lazy import dataclass
 
 PolicyThreshold = int | float | None  # tokens, share of the window up to 1.0, or off
 ClearWhen = Literal["pays", "every-call", "from", "off"]

@@ -14,7 +14,6 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from ...tools.system.unicode import replace_unprintable
 from ..config.preservation import KEPT_CATEGORIES, PreserveRules
 from ..context.tokens import estimate
 from ..errors import CtxagentError, UsageError
+from ..lazy import dataclass, regex
 from ..session.ledger import Ledger
 
 MAX_NOTES_BYTES = 16 * 1024 * 1024  # of the notes file that are searched
@@ -41,10 +41,10 @@ PRESERVED_HEADING = "What is kept, whatever is compressed:"  # begins what `pres
 FROM_A_FILE = "what the file says: data of the project, not the user's words"
 
 _HEAD_SHARE = 0.4  # of a long section that is kept from its beginning; the rest from its end
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/ -]{0,59}")  # of a unit of work
-_PATH = re.compile(r"[A-Za-z0-9._/-]+")
-_LINE_END = re.compile(r"\r\n?")
-_MARK = re.compile(r"^ {0,3}(?:(#{1,6})[ \t]+(.*)|(`{3,}|~{3,})(.*))$", re.MULTILINE)
+_NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._/ -]{0,59}")  # of a unit of work
+_PATH = regex(r"[A-Za-z0-9._/-]+")
+_LINE_END = regex(r"\r\n?")
+_MARK = regex(r"^ {0,3}(?:(#{1,6})[ \t]+(.*)|(`{3,}|~{3,})(.*))$", re.MULTILINE)
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 
 

@@ -9,10 +9,11 @@ fails is recorded, with a flag for whoever reviews the session, and level 3 take
 """
 
 from collections.abc import Iterable, Iterator, Reversible, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..context.tokens import estimate
 from ..errors import SessionError
+from ..lazy import dataclass
 from ..session.entries import Entry, Note, Revert, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files

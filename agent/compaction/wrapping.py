@@ -7,14 +7,16 @@ markup. A fence without its end is no block.
 import re
 from collections.abc import Callable, Sequence
 
-_FENCE = re.compile(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)")
-_THOUGHTS = re.compile(
+from ..lazy import regex
+
+_FENCE = regex(r"\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)*(?P<mark>`{3,}|~{3,})(?P<info>[^`]*)")
+_THOUGHTS = regex(
     r"<(analysis|thinking|think|thought|scratchpad|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE
 )
-_OPENING_TAG = re.compile(r"^[ \t]*<([a-z][\w-]*)>", re.MULTILINE | re.IGNORECASE)
-_CLOSING_TAG = re.compile(r"</[a-z][\w-]*>", re.IGNORECASE)
-_OF_LIST = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])\s|\s|\||-{3,}$")
-_TALK = re.compile(
+_OPENING_TAG = regex(r"^[ \t]*<([a-z][\w-]*)>", re.MULTILINE | re.IGNORECASE)
+_CLOSING_TAG = regex(r"</[a-z][\w-]*>", re.IGNORECASE)
+_OF_LIST = regex(r"\s*(?:[-*+]|\d{1,9}[.)])\s|\s|\||-{3,}$")
+_TALK = regex(
     r"(?:I(?:['’]ll| will|['’]m| am)|Let (?:me|us)|Let['’]s|Shall I|Would you|Do you want"
     r"|Please let|Ready|(?:This|That|The) (?:summary|record|document)|End of)\b.*",
     re.IGNORECASE | re.DOTALL,

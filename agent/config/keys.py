@@ -5,17 +5,17 @@ the agent more freedom. A project file may set such a value only with the person
 """
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
 from ..errors import conceal
+from ..lazy import regex
 
 ENV_PREFIX = "CTXAGENT_"
 SCRIPTED = "scripted:"  # begins the id of a model that plays a file of steps
 PRESET = "preset"  # the value of a key that leaves it to the preset of the policy
 MAX_WHOLE_NUMBER = 1_000_000_000
-_PERCENT = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?%")
+_PERCENT = regex(r"([0-9]+(?:\.[0-9]+)?) ?%")
 
 
 class ValueType(NamedTuple):
@@ -29,7 +29,7 @@ class ValueType(NamedTuple):
 
 
 def text_matching(wanted: str, pattern: str, kind: Callable[[str], Any] = str) -> ValueType:
-    expression = re.compile(pattern)
+    expression = regex(pattern)
 
     def read(value: Any) -> Any:
         if not isinstance(value, str) or not expression.fullmatch(value):

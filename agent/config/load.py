@@ -7,7 +7,6 @@ until the person has trusted its content, what would loosen is left out and name
 """
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ...tools.system.shorten import shorten
 from ..errors import ConfigError, UsageError, conceal
+from ..lazy import regex
 from .keys import (
     ENV_PREFIX,
     PLAIN_VALUE,
@@ -31,7 +31,7 @@ from .trust import folders_within_project, is_trusted
 
 PROJECT_FILE = ".agentrc"
 LISTING_HINT = "`ctxagent config --explain` lists every setting."
-_EXTENSION_KEY = re.compile(r"extensions\.[\w-]+\.[\w-]+")  # extensions.NAME.KEY
+_EXTENSION_KEY = regex(r"extensions\.[\w-]+\.[\w-]+")  # extensions.NAME.KEY
 MAX_SHOWN_VALUE_CHARS = 80  # of a wrong value in a message
 
 

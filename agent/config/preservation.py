@@ -1,7 +1,7 @@
 """The categories that a compaction always keeps or may take: their names, what each means here, and
 the rules that a person sets over them."""
 
-from dataclasses import dataclass
+from ..lazy import dataclass
 
 # Names of the published protocols for the same categories.
 _SYNONYMS = {

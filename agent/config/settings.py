@@ -5,13 +5,13 @@ the names of environment variables, `config --explain`, the documentation and th
 `.agentrc.example` all follow from `KEYS`. To add a key, add a field; to add a section, add a class
 and a field of `Settings`. Where values come from is the concern of `load`.
 """
-# ruff: noqa: RUF009 - `_setting` returns a dataclass field
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from ..lazy import dataclass
 from .keys import (
     SWITCH,
     THRESHOLD,

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
+from ..lazy import regex
 
 KeyPath = tuple[str | int, ...]
 
-_TOKEN = re.compile(
+_TOKEN = regex(
     r'"""(?:[^\\]|\\.)*?"{3,5}'
     r"|'''.*?'{3,5}"
     r'|"(?:[^"\\\n]|\\.)*"'
@@ -19,7 +20,7 @@ _TOKEN = re.compile(
     r"|[A-Za-z0-9_+:-]+",
     re.DOTALL,
 )
-_POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_POSITION = regex(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 def parse_toml(data: bytes, path: Path) -> tuple[dict[str, Any], dict[KeyPath, int]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
+from ..lazy import regex
 from .edit_file import USER_FILE_MODE, read_settings_file, with_section, write_settings_file
 from .keys import value_text
 from .load import LoadedSettings, SettingRow, explain_settings, raw_value, setting_key
@@ -14,7 +15,7 @@ from .places import user_file
 WHERE = "/settings"  # in messages about a value that is typed
 HIDDEN = "(hidden)"  # in place of a value that may be a secret
 _EXTENSIONS = "extensions."  # begins the names of their settings
-_SECRET_NAME = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
+_SECRET_NAME = regex(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 
 
 class UserSettings:

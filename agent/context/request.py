@@ -15,9 +15,10 @@ entries after it, as long as no entry edits history. The prompt cache depends on
 import re
 from binascii import a2b_base64
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from ..lazy import dataclass, regex
 from ..session.entries import Block
 from ..session.searches import CITATION, FOUND, SEARCH, addresses, is_search
 from .compaction_block import COMPACTION, begins_with_block, is_compaction
@@ -35,9 +36,9 @@ PAUSED_STOP_REASON = "pause_turn"
 
 MAX_JSON_DEPTH = 100  # of a call's arguments; what is deeper cannot be sent everywhere
 
-SEARCH_ID = re.compile(r"srvtoolu_[A-Za-z0-9_]{1,100}")
-_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
+SEARCH_ID = regex(r"srvtoolu_[A-Za-z0-9_]{1,100}")
+_ID = regex(r"[A-Za-z0-9_-]{1,128}")
+_SURROGATE = regex(r"[\ud800-\udfff]")
 _THINKING_FIELDS = {
     "thinking": ("type", "thinking", "signature"),
     "redacted_thinking": ("type", "data"),

@@ -28,6 +28,8 @@ _IMAGE_TOKENS = (
 )
 
 
+RESULT_FRAME = 8  # tokens of a result beside its content
+
 _count: Callable[[str], int] = count_word_classes
 
 
@@ -83,7 +85,7 @@ def estimate_block(block: dict[str, Any]) -> int:
         content = block.get("content") or ""
         if isinstance(content, list):  # results inside of a result (a garbled log) are not sent
             content = [b for b in content if not (isinstance(b, dict) and b.get("type") == kind)]
-        return 8 + estimate_content(content)
+        return RESULT_FRAME + estimate_content(content)
     if kind in ("image", "document"):
         return _IMAGE_TOKENS
     if kind == FOUND:

@@ -14,11 +14,12 @@ system prompt or other tools stands only behind those.
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from itertools import islice, takewhile
 from operator import attrgetter
 from typing import Any, Literal
 
+from ..lazy import dataclass
 from ..session.entries import (
     ATTACHMENT,
     FREE,
@@ -228,7 +229,9 @@ class View:
 
     def size_with(self, act: Mask | Summary) -> int:
         """Return the size that this view would have with one more act of compaction."""
-        changed = self.copy()
+        stay = self._staying(act) if isinstance(act, Summary) else self.items
+        changed = replace(self, items=[item.copy() for item in stay], calls={}, _facts={})
+        changed.size -= sum(item.size for item in self.items) - sum(item.size for item in stay)
         changed.add(act)
         return changed.size
 
@@ -365,13 +368,7 @@ class View:
 
     def _add_summary(self, entry: Summary) -> None:
         self.summary, self._listed = entry, _Listed()
-        kept = {seq for seq in entry.keep if isinstance(seq, int)}
-        tail = [
-            item
-            for item in self.items
-            if (item.seq in kept or item.seq >= entry.keep_from)
-            and not (entry.replaces_earlier and item.source == SUMMARY_SOURCE)
-        ]
+        tail = self._staying(entry)
         self.size -= sum(i.size for i in self.items)
         self.items, self._positions = [], {}
         text: Block = {"type": "text", "text": entry.text}
@@ -389,6 +386,16 @@ class View:
         self._facts = {seq: facts for seq, facts in self._facts.items() if seq in left}
         self._edited(1, keeps_shown=entry.keeps_thinking)
         self.size_changed = self.size
+
+    def _staying(self, entry: Summary) -> list[Item]:
+        """Return the items that a summary leaves in the view."""
+        kept = {seq for seq in entry.keep if isinstance(seq, int)}
+        return [
+            item
+            for item in self.items
+            if (item.seq in kept or item.seq >= entry.keep_from)
+            and not (entry.replaces_earlier and item.source == SUMMARY_SOURCE)
+        ]
 
     def _asked_at(self, upto: object) -> Asked:
         """Return what a request asked that was made when the entry `upto` was the newest."""

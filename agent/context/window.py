@@ -1,8 +1,8 @@
 """The context window and how full it is. One function feeds the status line, JSON and triggers."""
 
-from dataclasses import dataclass
 from typing import Literal
 
+from ..lazy import dataclass
 from .view import MAX_CREDIBLE_FACTOR, View
 
 Level = Literal["GREEN", "YELLOW", "ORANGE", "RED", "CRITICAL"]

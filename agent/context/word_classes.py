@@ -15,11 +15,12 @@ counted when a session is resumed, so this module uses whole-text operations on 
 take 20 to 40 ns.
 """
 
-import re
 import string
 
+from ..lazy import regex
+
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_WIDE = re.compile(rf"[{_CJK}]|[^\x00-\x7f{_CJK}]{{1,2}}")
+_WIDE = regex(rf"[{_CJK}]|[^\x00-\x7f{_CJK}]{{1,2}}")
 
 # The class of each byte: lower case, upper case, four capitals in a row, digit, punctuation. "\0"
 # stands for all that ends a run.

@@ -1,10 +1,11 @@
 """Gathers what the entries of a log name, each other and files, in one pass over them."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ..compaction.recovery import RECOVERY_TOPIC
+from ..lazy import dataclass
 from ..session.entries import (
     Assistant,
     Checkpoint,

@@ -7,14 +7,14 @@ are taken, get new ones behind all others. After the first change of what was se
 stays: a server takes it back only after the very words it was given after.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from ..lazy import dataclass, regex
 from ..session.entries import (
     VERSION,
     Assistant,
@@ -35,8 +35,8 @@ from .salvage import RawLine, has_thinking, is_written, without_thinking
 MAX_NAMED_ENTRIES = 20  # of one kind that are named one by one
 LOST_KEY = "lost"  # in the data of a note: the first and the last number that it stands for
 
-_OFFLOADED = re.compile(r"\d{8}_\d{6}_(.+)_(\d+)\.md")
-_REF = re.compile(r"#(\d{1,18})\b")
+_OFFLOADED = regex(r"\d{8}_\d{6}_(.+)_(\d+)\.md")
+_REF = regex(r"#(\d{1,18})\b")
 
 OffloadedTexts = dict[int, tuple[str, str]]  # by number: a tool, and the file of its result's text
 

@@ -6,20 +6,20 @@ taken from such a line is never guessed: each field is there whole or left out.
 """
 
 import json
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...tools.system.files import open_kept
 from ..context.view import THINKING
 from ..errors import SessionError
+from ..lazy import dataclass, regex
 from ..session.entries import VERSION, Assistant, Entry, decode
 from ..session.log import encode_line, parse_entry
 
-_HEAD = re.compile(r'\{"v": ?\d{1,9}, ?"seq": ?\d{1,18},')
-_PLAIN = re.compile(rb'\{"v": (\d{1,9}), "seq": \d{1,18},')
+_HEAD = regex(r'\{"v": ?\d{1,9}, ?"seq": ?\d{1,18},')
+_PLAIN = regex(rb'\{"v": (\d{1,9}), "seq": \d{1,18},')
 # Whose words an entry has: without this field it could be taken for another's.
 _OWNER_FIELDS = {"user": "source", "assistant": "purpose"}
 # A reply is worth keeping without these fields.

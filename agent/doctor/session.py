@@ -8,7 +8,7 @@ repair finds nothing to do.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +18,7 @@ from ...tools.system.plural import count_of
 from ..context.request import build_messages
 from ..context.view import fold
 from ..errors import SessionError
+from ..lazy import dataclass
 from ..session.conversation import CONVERSATION_NAME, write_conversation
 from ..session.entries import Entry, Note, Revert, ToolResult, User
 from ..session.lock import acquire_lock, unwritable

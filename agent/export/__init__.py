@@ -2,10 +2,10 @@
 text, made from the log and the files beside it, and needs nothing else to be read."""
 
 import json
-import re
 from pathlib import Path
 from typing import Literal
 
+from ..lazy import regex
 from ..session.entries import encode
 from ..session.log import Redact, read_log, without_redaction
 from ..session.store import locate_log
@@ -17,7 +17,7 @@ __all__ = ["EXPORT_FORMATS", "ExportFormat", "WindowScale", "export"]
 ExportFormat = Literal["md", "html", "json"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = ("md", "html", "json")
 
-_SURROGATE = re.compile(r"[\ud800-\udfff]")  # no file can hold one, but JSON can escape it
+_SURROGATE = regex(r"[\ud800-\udfff]")  # no file can hold one, but JSON can escape it
 
 
 def export(

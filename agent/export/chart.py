@@ -4,9 +4,9 @@ letters keep their size on a phone and on a wall."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from ...tools.system.plural import count_of
+from ..lazy import dataclass
 from ..session.entries import Assistant, Entry, Mask, Revert, Summary, Usage, reverted_seqs
 from ..session.layer_words import done_by
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
+from ..lazy import regex
 from .text import clean
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _MAX_NESTING = 100  # blocks within blocks; the parser leaves out deeper ones
-REF = re.compile(r"#(\d{1,15})\b")
-_SAFE = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
+REF = regex(r"#(\d{1,15})\b")
+_SAFE = regex(r"(?:https?://|mailto:)", re.IGNORECASE)
 
 FindAddress = Callable[[int], str | None]  # of an entry in the page, by its number
 

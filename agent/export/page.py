@@ -1,7 +1,6 @@
 """A session as one page of HTML that needs no network: what it was and what it took, the context
 over time, and every entry in its order. Everything that came from the session is text."""
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from markupsafe import Markup
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import cut_after
 from ..errors import SessionError
+from ..lazy import regex
 from ..session import searches
 from ..session.entries import Assistant, Entry, Session, SubagentRun, User, shell_result
 from ..session.layer_words import LAYER_NAMES
@@ -24,7 +24,7 @@ from .text import clean
 
 _MAX_TITLE_CHARS = 90
 _MAX_LOG_DEPTH = 3  # logs within logs
-_AGENT_ID = re.compile(r"[\w-]+")
+_AGENT_ID = regex(r"[\w-]+")
 
 
 def page(log: Path, contents: LogContents, scale: chart.WindowScale | None, redact: Redact) -> str:

@@ -1,7 +1,6 @@
 """The texts and facts of entries, as the template `entries.html.j2` shows them."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import PurePath
@@ -11,6 +10,7 @@ from markupsafe import Markup, escape
 
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import cut_after
+from ..lazy import regex
 from ..session.entries import (
     Assistant,
     Content,
@@ -32,9 +32,9 @@ _MAX_TEASER_CHARS = 200
 _MAX_IMAGE_BYTES = 256 * 1024  # of an image that the page itself holds
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SUBJECTS = ("command", "pattern", "query", "path", "description", "prompt", "action", "ref")
-_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_OFFLOADED_WORDS = re.compile(r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n")
-_DIFF_FILE_LINE = re.compile(r"(?:---|\+\+\+) ")
+_BASE64 = regex(r"[A-Za-z0-9+/]+={0,2}")
+_OFFLOADED_WORDS = regex(r"## Offloaded Content Reference\n\*\*File:\*\* (.+)\n")
+_DIFF_FILE_LINE = regex(r"(?:---|\+\+\+) ")
 _DIFF_CLASSES = {"+": "plus", "-": "minus", "@": "hunk"}
 SOURCE_TITLES = {
     "environment": "Environment",

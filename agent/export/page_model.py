@@ -1,14 +1,14 @@
 """The relations between the entries of a log, which a page needs before it can show any of them:
 the result of each call, what was reverted, the address of each entry; and the room for texts."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from markupsafe import Markup, escape
 
+from ..lazy import dataclass, regex
 from ..session.entries import Assistant, Entry, Mask, Revert, SubagentRun, ToolResult, reverted_seqs
 from ..session.log import Redact, without_redaction
 from ..session.store import kept_text
@@ -16,7 +16,7 @@ from .markdown_html import REF
 from .text import MAX_TEXT_CHARS, clean, cut_middle, join_ends
 
 MAX_SECRET_CHARS = 8_192  # one that is cut in two would not be recognised
-_OFFLOADED = re.compile(r"offloaded/[^/]+")  # a garbled log may name anything
+_OFFLOADED = regex(r"offloaded/[^/]+")  # a garbled log may name anything
 
 
 @dataclass(slots=True)

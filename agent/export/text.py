@@ -1,12 +1,11 @@
 """Texts of a session, made safe and short enough to show."""
 
-import re
-
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean_for_page
+from ..lazy import regex
 
 MAX_TEXT_CHARS = 256 * 1024  # of one text on a page
-_ESCAPE_SEQUENCE = re.compile(
+_ESCAPE_SEQUENCE = regex(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, moves of the cursor
     r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links and other strings
     r"|\x1b[ -/]*[0-~]"

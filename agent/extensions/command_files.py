@@ -13,11 +13,12 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..lazy import dataclass, regex
 from ..prompts import PROMPTS_FOLDER
 from .command_groups import OWN, CommandGroup, group_named
 from .front_matter import list_value, split_front_matter, text_value
@@ -29,9 +30,9 @@ MAX_FILES = 500  # of one folder
 MAX_DESCRIPTION_CHARS = 300
 BUILT_IN = "ctxagent"  # in place of the path of a command that ctxagent brings along
 
-_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
-_PLACEHOLDER = re.compile(r"\$(ARGUMENTS\b|[1-9](?!\d))")
-_SHELL_COMMAND = re.compile(r"!`([^`\n]+)`")
+_NAME = regex(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
+_PLACEHOLDER = regex(r"\$(ARGUMENTS\b|[1-9](?!\d))")
+_SHELL_COMMAND = regex(r"!`([^`\n]+)`")
 
 
 @dataclass(frozen=True, slots=True)

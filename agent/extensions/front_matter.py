@@ -9,11 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..lazy import regex
+
 MAX_HEAD_CHARS = 20_000  # of the values; a longer head is none
 MAX_NESTING = 50  # lists and mappings within each other; PyYAML takes seconds for some thousands
 
 _MARK = "---"
-_PLAIN_VALUE = re.compile(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'\[{>|&*!].*)$", re.MULTILINE)
+_PLAIN_VALUE = regex(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'\[{>|&*!].*)$", re.MULTILINE)
 
 
 def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:

@@ -1,13 +1,13 @@
 """What a plugin contains, in lines for the person who is to decide about it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from ...tools.system.plural import count_of
 from ..errors import conceal
+from ..lazy import dataclass
 from .command_files import CommandFile, commands_of
 from .mcp.config import servers_of
 from .plugins import ROOT_VARIABLE, Plugin, PluginHook, hooks_of

@@ -16,7 +16,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from ...tools.system.programs import own_environment, program
 from ...tools.system.shorten import one_line
 from ..config.trust import read_untrusted
 from ..errors import CtxagentError, UsageError, conceal
+from ..lazy import dataclass, regex
 from .plugins import (
     PLUGINS_FOLDER,
     Plugin,
@@ -45,10 +46,10 @@ FETCH_TIMEOUT_S = 300
 MAX_PACK_BYTES = 100_000_000  # of a repository as it is sent, one commit of it
 
 _STAGE = ".adding-"  # begins the names of folders that are not whole yet
-_HELPER = re.compile(r"[\w.+-]+::", re.ASCII)
-_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([!-~]+)")
-_SSH_PLACE = re.compile(r"(?:[\w.-]+@)?[A-Za-z0-9][\w.-]*:(?!//)[!-~]+", re.ASCII)  # host:path
-_REF = re.compile(r"[A-Za-z0-9_][\w./+@-]{0,200}", re.ASCII)
+_HELPER = regex(r"[\w.+-]+::", re.ASCII)
+_URL = regex(r"([A-Za-z][A-Za-z0-9+.-]*)://([!-~]+)")
+_SSH_PLACE = regex(r"(?:[\w.-]+@)?[A-Za-z0-9][\w.-]*:(?!//)[!-~]+", re.ASCII)  # host:path
+_REF = regex(r"[A-Za-z0-9_][\w./+@-]{0,200}", re.ASCII)
 # What leads git to another repository than the one that it is told of.
 _OF_ANOTHER = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_NAMESPACE",

@@ -16,7 +16,6 @@ import stat
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from typing import Any
 from ...tools.system.files import make_private_folder, replace_file
 from ..config.trust import read_untrusted
 from ..errors import ConfigError
+from ..lazy import dataclass, regex
 
 PLUGINS_FOLDER = "plugins"  # in the folder of the person's settings
 RECORD_FILE = "plugins.json"  # beside it
@@ -44,7 +44,7 @@ HOOK_EVENTS = {
     "SessionEnd": "session_end",
     "PreCompact": "before_compact",
 }
-_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+_NAME = regex(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

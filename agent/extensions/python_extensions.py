@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ...tools.system.foreign_code import MODULE_PREFIX, foreign_code
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..lazy import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

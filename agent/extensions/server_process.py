@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...tools.system import leash, orphans
@@ -19,6 +18,7 @@ from ...tools.system.process import named
 from ...tools.system.spawn import Enclosed, Spawned, spawn
 from ...tools.system.tasks import finish_despite_cancel
 from ...tools.system.unicode import clean
+from ..lazy import dataclass
 
 MAX_UNASKED_MESSAGES = 10_000  # in a minute: notifications, requests, lines that are no message
 MAX_STDERR_CHARS = 2_000  # that are kept, the newest

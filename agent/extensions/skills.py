@@ -12,13 +12,13 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean, reveal_invisible
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..lazy import dataclass, regex
 from .front_matter import list_value, split_front_matter, text_value
 
 SKILL_FILE = "SKILL.md"
@@ -28,8 +28,8 @@ MAX_SKILLS = 500  # of one folder
 MAX_SKILL_BYTES = 1_000_000  # of a SKILL.md
 MAX_DESCRIPTION_CHARS = 1_024
 
-_NAME = re.compile(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
-_FOLDER_VARIABLE = re.compile(r"\$\{(?:CLAUDE_)?(SKILL_DIR|PLUGIN_ROOT)\}")
+_NAME = regex(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
+_FOLDER_VARIABLE = regex(r"\$\{(?:CLAUDE_)?(SKILL_DIR|PLUGIN_ROOT)\}")
 _CONTROLS = {n: "\ufffd" for n in [*range(32), 127] if n not in (9, 10, 13)}
 
 

@@ -1,10 +1,11 @@
 """The features that come with the agent, in the order in which the loop calls them."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..launch import LaunchOptions
+from ..lazy import dataclass
 from ..loop.feature import Feature
 from ..loop.features import Features
 from ..loop.resume import SessionState

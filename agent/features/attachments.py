@@ -8,7 +8,7 @@ rules still apply.
 import asyncio
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from ..context.tokens import estimate
 from ..errors import RecordError, ToolError
 from ..events import Notice, waiting
 from ..launch import AttachedData
+from ..lazy import dataclass, regex
 from ..loop.command_words import is_of_command
 from ..loop.feature import Feature, IncomingMessage
 from ..loop.session_handle import SessionHandle
@@ -38,8 +39,8 @@ MAX_MENTIONS = 20  # of one turn that are brought in
 MAX_PATH_CHARS = 1_000  # of a mention
 MAX_NAMES_CHECKED = 1_000  # in one message, whether they name a file
 
-_MENTION = re.compile(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
-_LINES = re.compile(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
+_MENTION = regex(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
+_LINES = regex(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
 _BEHIND = ".,;:!?'`)]}>*…"  # what may follow a path without being part of it
 
 

@@ -6,11 +6,11 @@ summary the model is told again.
 
 import asyncio
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...tools import job
 from ..compaction.preserve import preserved_sections, preserved_text
+from ..lazy import dataclass
 from ..loop.feature import Feature, Turn
 from ..loop.session_handle import SessionHandle
 from ..session.entries import Entry

@@ -9,12 +9,12 @@ import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..config.trust import is_file_trusted, is_trusted, other_writer
 from ..context.tokens import estimate
+from ..lazy import dataclass, regex
 from ..session.entries import Entry, User
 from ..session.store import content_text
 
@@ -35,7 +35,7 @@ _CHANGED = (
 )
 _GONE = "{path} was deleted or is empty now: the instructions given from it no longer apply."
 _SAME = "{path} has changed: it now says the same as {other}. Its earlier text no longer applies."
-_IN_OLD_LOGS = re.compile(r"Instructions from (?P<path>[^\n]+):\n\n(?P<text>.*)", re.DOTALL)
+_IN_OLD_LOGS = regex(r"Instructions from (?P<path>[^\n]+):\n\n(?P<text>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

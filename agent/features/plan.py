@@ -6,7 +6,6 @@ is a copy for people. The steps of the plan become the todo list.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ...tools.base import Output, Tool
@@ -18,6 +17,7 @@ from ..context.tokens import estimate
 from ..context.view import View
 from ..errors import ToolError, UsageError
 from ..events import Notice, Question
+from ..lazy import dataclass
 from ..loop.feature import Feature, Turn
 from ..loop.permission_mode import announced_mode, mode_notice
 from ..loop.session_handle import SessionHandle

@@ -6,15 +6,15 @@ same time in every session: the newest calls are compared with the few before th
 
 import hashlib
 import json
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import PurePath
 from typing import Any
 
 from ..context.request import PAUSED_STOP_REASON
+from ..lazy import dataclass, regex
 from ..loop.stuck import LOOP_TOPIC
 from ..models.base import text_of
 from ..permissions.rules import TOOL_NAMES
@@ -31,7 +31,7 @@ WAIT_SECONDS = 5.0  # a call that takes as long waits for something
 DETAIL = "repeats"  # the key of a notice: period, times
 
 # Differ from one run of a command to the next, whatever it found.
-_VARYING = re.compile(
+_VARYING = regex(
     r"\b\d+(?:\.\d+)?\s?(?:s|ms|us|µs|ns|sec|secs|seconds?)\b|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b"
     r"|\b0x[0-9a-fA-F]+\b"
 )

@@ -10,13 +10,13 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from ...tools.system.shorten import shorten
 from ..errors import ResultError, UsageError
+from ..lazy import dataclass, regex
 from ..loop.feature import Feature, Turn
 from ..loop.session_handle import SessionHandle
 from ..models.base import Reply, text_of
@@ -29,7 +29,7 @@ MAX_PROBLEMS = 5  # of one answer, in the request for another one
 MAX_PROBLEM_CHARS = 300
 NOTICE = "notice"  # the source of entries with texts of the program
 
-_FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_FENCED = regex(r"```[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 _INSTRUCTION = """\
 [The final answer of this turn is read by a program. It must be one JSON document that validates \
 against the schema below, alone: no words before or after it. Use your tools as always; only the \

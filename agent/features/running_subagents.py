@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ...tools.base import Output
 from ..events import (
@@ -20,6 +20,7 @@ from ..events import (
     ToolStarted,
     Waiting,
 )
+from ..lazy import dataclass
 from ..loop.agent import AgentState
 from ..session.entries import SubagentRun
 

@@ -10,11 +10,10 @@ import asyncio
 import difflib
 import hashlib
 import json
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from ..errors import ToolError
 from ..events import Notice
 from ..extensions.skills import Skill, load_skills
 from ..launch import LaunchOptions
+from ..lazy import dataclass, regex
 from ..loop.feature import Feature, IncomingMessage, Turn
 from ..loop.session_handle import SessionHandle
 from ..session.archive import offload
@@ -64,7 +64,7 @@ _LEFT_OUT = "[its text is left out for want of room; Recall #{ref} has it]"
 _STANDS = "The skill {name} stands in the context already, as #{ref}."
 _CALLED_AGAIN = "[The user calls the skill {name} again, which stands above as #{ref}.]"
 
-_CALL = re.compile(r"/(\S+)")
+_CALL = regex(r"/(\S+)")
 
 Find = Callable[[], tuple[dict[str, Skill], list[str]]]
 

@@ -11,7 +11,6 @@ another agent: unknown keys and tools in them are ignored.
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
 from ..extensions.plugins import Plugin
 from ..launch import LaunchOptions
+from ..lazy import dataclass, regex
 from ..permissions.rules import TOOL_NAMES
 from ..prompts import prompt_text
 from ..session.store import AGENTS
@@ -37,7 +37,7 @@ LINK_LEAVES_PROJECT = (
     "it is a link that leads out of the project; copy the file there if it belongs to it"
 )
 
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_NAME = regex(r"[a-z][a-z0-9-]{0,39}")
 _KEYS = ("name", "description", "tools", "model")
 
 

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from ..compaction.summary.request import pinned_section
 from ..errors import CtxagentError, RecordError, ToolError
 from ..events import AgentFinished, Answer, Ask, Emit, Notice, Question, TurnFinished
 from ..launch import Budget
+from ..lazy import dataclass
 from ..loop.agent import AgentState
 from ..loop.budget import BudgetMeter
 from ..loop.feature import Feature, Turn

@@ -18,6 +18,7 @@ from ..compaction.layers.microcompact import stub
 from ..config.settings import Settings
 from ..errors import PromptTooLong, RequestRejected, ToolError
 from ..events import Notice
+from ..lazy import regex
 from ..loop.feature import Feature
 from ..loop.session_handle import SessionHandle
 from ..permissions.rules import parse_rule
@@ -28,11 +29,11 @@ LAYER = "web search"  # of the masks that take searches out of the messages
 REFUSED_STATUSES = (400, 403, 404, 422)
 OFFER_TIMEOUT_S = 5.0  # for MCP servers to say whether one of them searches
 
-_NAMES_IT = re.compile(r"web[ _-]?search|server_tool_use|srvtoolu", re.IGNORECASE)
-_PLACE = re.compile(r"\btools\W{1,4}(\d+)")  # of a tool in their list
-_NAMES_MESSAGE = re.compile(r"\bmessages\b")
-_WITHOUT_RESULT = re.compile(r"without a corresponding")
-_SEARCHES = re.compile(r"mcp__\w*search[\w-]*", re.IGNORECASE)
+_NAMES_IT = regex(r"web[ _-]?search|server_tool_use|srvtoolu", re.IGNORECASE)
+_PLACE = regex(r"\btools\W{1,4}(\d+)")  # of a tool in their list
+_NAMES_MESSAGE = regex(r"\bmessages\b")
+_WITHOUT_RESULT = regex(r"without a corresponding")
+_SEARCHES = regex(r"mcp__\w*search[\w-]*", re.IGNORECASE)
 
 
 def asks_for_searches(
@@ -114,7 +115,7 @@ class WebSearchFeature(Feature):
         view = self.handle.view
         targets = [
             {"seq": each.item.seq, "tool_use_id": each.call.id,
-             "stub": stub(each, view.scaled(each.size))}
+             "stub": stub(each).text(view.scaled(each.size))}
             for each in view.searches() if not each.masked
         ]  # fmt: skip
         if not self._mask([*targets, *self._waiting()], why):

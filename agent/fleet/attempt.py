@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder, private_opener
@@ -24,6 +24,7 @@ from ...tools.system.process_table import birth
 from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import CtxagentError
+from ..lazy import dataclass
 from ..library.launching import as_flags
 from ..models.factory import is_of_provider
 from . import places

@@ -10,13 +10,14 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 from ...tools.system.files import open_kept, private_opener
 from ..errors import CtxagentError, RecordError, SessionBusy, UsageError
+from ..lazy import dataclass
 from ..session.lock import LOCK_NAME, acquire_lock
 from ..session.log import LOG_NAME, Entries, end_of_whole_lines
 from ..session.totals import Totals

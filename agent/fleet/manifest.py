@@ -6,9 +6,8 @@ stands and a digest of it, so that the prompts of ten thousand tasks do not have
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..config.keys import SCRIPTED
 from ..errors import UsageError
+from ..lazy import dataclass, regex
 
 MAX_PROMPT_BYTES = 100_000  # that one argument of a command line can have
 MAX_LINE_BYTES = 1 << 20
@@ -24,8 +24,8 @@ EXAMPLE = '{"id": "a", "dir": "repos/a", "prompt": "…"}'
 NAME_HINT = "Use up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
 
 _WANTED = f"A line is such as {EXAMPLE}"
-_ID = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ID = regex(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,13 @@ page of its session. This module makes pages, so jinja2 is loaded with it.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...tools.system.files import copy_private, make_private_folder, write_private
 from ...tools.system.plural import count_of
 from ..errors import CtxagentError, RecordError, UsageError
 from ..export.templates import render
+from ..lazy import dataclass
 from ..session.log import LOG_NAME
 from .ledger import PATCH_NAME, FleetFolder
 from .summary import STATES, FleetSummary, TaskStanding

@@ -4,10 +4,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from ..errors import CtxagentError
+from ..lazy import dataclass
 from ..models.factory import is_of_provider
 from ..session.store import new_session_id
 from .attempt import LOST, AttemptOrder, outcome_of_log, run_attempt

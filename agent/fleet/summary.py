@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ..errors import CtxagentError
+from ..lazy import dataclass
 from ..session.entries import Session
 from ..session.log import Entries
 from .ledger import AttemptOutcome, FleetFolder, TaskRecord, TaskState, count_from_log

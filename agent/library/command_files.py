@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..events import Notice
 from ..extensions.command_files import CommandFile, built_in_commands, load_command_files
 from ..launch import LaunchOptions
+from ..lazy import dataclass
 
 if TYPE_CHECKING:
     from ..loop.agent import AgentState

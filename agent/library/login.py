@@ -3,12 +3,13 @@ key is accepted, and where it is kept."""
 
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import RecordError
 from ..launch import LaunchOptions
+from ..lazy import dataclass
 from ..models.key_store import KeyStore
 from ..models.providers import CLOUDS, DEFAULT_PROVIDER, Provider, canonical_id, served
 

@@ -2,12 +2,12 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import errors
 from ..errors import CtxagentError
 from ..events import TurnFinished
+from ..lazy import dataclass
 from ..session.totals import Totals
 
 if TYPE_CHECKING:

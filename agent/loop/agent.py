@@ -5,7 +5,7 @@
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...tools.base import Context
 from ...tools.job import end_all
@@ -13,6 +13,7 @@ from ...tools.system.tasks import finish_despite_cancel
 from ..compaction.engine import CompactionEngine
 from ..context.view import View
 from ..events import Emit, Notice, waiting
+from ..lazy import dataclass
 from ..session.store import AGENTS
 from .features import Features
 from .session_handle import SessionHandle

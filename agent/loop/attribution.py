@@ -9,8 +9,9 @@ moment too, neither session lists the change as its own.
 
 import os
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..lazy import dataclass
 from ..permissions.paths import is_within
 from ..worktree import Touches, TreeChange, content_of
 

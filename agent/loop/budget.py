@@ -1,11 +1,12 @@
 """Count the calls and the cost of a run, and check them against its budget before each call."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Optional
 
 from ...tools.system.plural import count_of
 from ..errors import LimitReached
 from ..launch import Budget
+from ..lazy import dataclass
 
 
 @dataclass

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from ...tools.base import Output, Params, Tool
 from ..errors import ToolError
+from ..lazy import dataclass
 from ..session.entries import Block
 from .argument_repair import read_arguments, unwrapped_arguments
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -12,6 +12,7 @@ from ...tools.bash import BashParams
 from ...tools.network import NetworkParams, NetworkTool
 from ..errors import ToolError
 from ..events import Answer, Question
+from ..lazy import dataclass
 from ..permissions import suggestions
 from ..permissions.rule_set import RuleKind
 from ..permissions.verdict import Verdict

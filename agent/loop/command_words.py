@@ -1,13 +1,13 @@
 """The message for the model when the user calls a command from a file."""
 
 import asyncio
-import re
 from typing import TYPE_CHECKING
 
 from ...tools.base import Interrupted, Output
 from ...tools.bash import BashParams, BashTool
 from ..events import Notice
 from ..extensions.command_files import CommandFile, split_arguments
+from ..lazy import regex
 from ..models.catalog import model_of_family
 from ..session.entries import Content
 from .agent import AgentState
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
 
 _HEAD = "[/{call}, a command from {path}:]\n\n{text}"
-_IS_HEAD = re.compile(r"\[/[^\n]+, a command from [^\n]+:\]\n")
+_IS_HEAD = regex(r"\[/[^\n]+, a command from [^\n]+:\]\n")
 _NOT_TRUSTED = (
     "/{name}: {path} is not trusted, so {what} in it does not count. Read the file, then accept it "
     "with `ctxagent config --trust`"

@@ -5,8 +5,9 @@ unknown.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ..lazy import dataclass
 from ..models.catalog import cost, known_model
 from ..session.entries import WARMING, Assistant, Entry, Session, SubagentRun, Usage
 from ..session.totals import Counts, Totals

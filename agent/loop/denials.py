@@ -1,7 +1,9 @@
 """Tool calls of a conversation that were denied."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ..lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True)

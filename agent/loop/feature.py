@@ -6,7 +6,6 @@ interface.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from inspect import isfunction
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, get_args
@@ -19,6 +18,7 @@ from ..context.window import Window
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, TurnFinished
 from ..extensions.command_groups import OWN, CommandGroup, group_named
+from ..lazy import dataclass
 from ..models.base import Model, Reply
 from ..session.entries import Content, Entry
 from .session_handle import SessionHandle

@@ -1,13 +1,13 @@
 """Checks of what the methods of features return, since those of extensions may return anything."""
 
 import json
-import re
 from collections.abc import Mapping
 from inspect import iscoroutine
 from types import NoneType
 from typing import Any, TypeVar, get_args
 
 from ...tools.base import Effect, Output, Tool
+from ..lazy import regex
 from ..session.entries import Entry, User, encode
 from .feature import Clear, FeatureCommand, Layer
 
@@ -30,7 +30,7 @@ _ITEMS: Mapping[str, type] = {
     "first_entries": Entry,
     "reinserted": Entry,
 }
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # as the Messages API takes it
+_TOOL_NAME = regex(r"[A-Za-z0-9_-]{1,64}")  # as the Messages API takes it
 
 
 def check_result(event: str, found: Any) -> Any:

@@ -12,10 +12,11 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...tools.base import Context, Params, Tool
+from ..lazy import dataclass
 from ..permissions.shell.parser import parse
 from ..permissions.shell.reach import paths_written
 from ..permissions.shell.read_only import changes_no_file, touched_paths

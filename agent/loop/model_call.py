@@ -1,13 +1,14 @@
 """What is kept of one call of the model: the entry of its reply, also of a part of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from ..context import tokens
 from ..context.request import Request
 from ..context.view import INTERRUPTED, REPEATED, Item
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft, ToolFinished
+from ..lazy import dataclass
 from ..models.base import Reply, text_of
 from ..models.catalog import cost
 from ..session.entries import PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage

@@ -6,9 +6,10 @@ request again and no model is sent the thinking of another.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..errors import ModelUnavailable
+from ..lazy import dataclass
 from ..models.base import Model
 from ..models.catalog import known_model
 from ..models.overview import facts_of

@@ -4,13 +4,14 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ..config.settings import ImagesMode
 from ..context.request import Request
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..errors import ModelError, RequestRejected
 from ..events import CallFinished, Delta, Emit, Notice, Retrying, waiting
+from ..lazy import dataclass
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits
 from .budget import BudgetMeter

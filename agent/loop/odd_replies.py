@@ -1,11 +1,10 @@
 """Replies that are neither an answer nor calls of tools."""
 
-from dataclasses import dataclass
-
 from ...tools.system.shorten import shorten
 from ..context.request import PAUSED_STOP_REASON
 from ..context.view import REPEATED
 from ..errors import CtxagentError, LimitReached
+from ..lazy import dataclass
 from ..models.base import Reply, text_of
 
 MAX_ODD_REPLIES = 3  # in a row

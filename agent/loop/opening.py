@@ -1,12 +1,13 @@
 """The entry with which a process opens a session."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...tools.base import Tool
 from ..context.view import View
+from ..lazy import dataclass
 from ..models.base import Model
 from ..session.entries import BOUND, FREE, Session
 from ..version import __version__

@@ -3,6 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
+from ..lazy import regex
+
 if TYPE_CHECKING:
     from ..config.settings import PermissionMode
     from ..context.view import View
@@ -18,7 +20,7 @@ MEANINGS: "dict[PermissionMode, str]" = {
     "bypass": "nothing is asked, all that no rule denies may be done",
 }
 # In a notice of the program, or in the entry after a summary (`prompt.entries_after_summary`).
-_MODE_NOTICE = re.compile(
+_MODE_NOTICE = regex(
     r"(?:The permission mode is now|After the compression,.*^Permission mode:) ([a-z-]+)",
     re.MULTILINE | re.DOTALL,
 )

@@ -1,8 +1,7 @@
 """Find text that repeats at the end of a stream, exactly and many times."""
 
-import re
-
 from ..events import Accepted, Delta, Retrying, TextDelta, ThinkingDelta
+from ..lazy import regex
 
 CHECKED_CHARS = 256  # new ones, until the text is checked again
 MIN_TIMES = 6  # that the text is repeated
@@ -13,7 +12,7 @@ MAX_TAIL_CHARS = 16_000  # that are kept, so a sixth of them is the longest text
 
 _SUFFIX_CHARS = 128  # whose last occurrence is looked for
 # Four words in a row, or as many letters of a script that may have no spaces.
-_SENTENCE = re.compile(
+_SENTENCE = regex(
     r"\b[^\W\d_]{2,}(?:[ \n,;:'’-]+[^\W\d_]+){3}|[^\W\d_\x00-\x7f]{8}",
 )
 

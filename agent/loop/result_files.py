@@ -3,7 +3,6 @@ a file while its command ran."""
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +13,7 @@ from ..compaction.layers import demote
 from ..compaction.layers.demote import OVERSIZE_GATE, demote_to_file, file_name
 from ..compaction.policy import Policy
 from ..events import Emit, Notice
+from ..lazy import dataclass
 from ..session.archive import OFFLOADED, offload, offload_image, open_partial
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +26,7 @@ from ..compaction.drift import WATCHED_TURNS
 from ..context import tokens
 from ..context.view import Folding, View, start_folding
 from ..errors import RecordError, SessionError
+from ..lazy import dataclass
 from ..session.checkpoints import PointCounter
 from ..session.codec import from_json, signature, to_json
 from ..session.conversation import conversation_text

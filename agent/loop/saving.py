@@ -6,8 +6,9 @@ session that started them.
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..lazy import dataclass
 from ..session.entries import Entry
 from ..session.since_point import saved_note
 from ..worktree import SavedFile, SavedFiles

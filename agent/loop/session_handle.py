@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from ...tools.base import Context, Tool
 from ..compaction.policy import Policy
 from ..context.view import View
 from ..events import Ask, Emit, Notice
+from ..lazy import dataclass
 from ..permissions.approval import Approval
 from ..session.entries import User
 from .budget import BudgetMeter

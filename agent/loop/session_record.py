@@ -4,10 +4,11 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ..context.view import View, start_folding
+from ..lazy import dataclass
 from ..session.checkpoints import Checkpoints
 from ..session.entries import Entry, Revert, Summary
 from ..session.ledger import Ledger

@@ -8,7 +8,7 @@ recorded as it finishes, so that an interrupt, a crash or a kill loses no finish
 import asyncio
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ...tools.system.foreign_code import foreign_code
 from ...tools.system.process import named
 from ..errors import ToolError
 from ..events import Notice, ToolFinished, ToolOutput, ToolStarted
+from ..lazy import dataclass
 from ..permissions.verdict import Verdict
 from ..security.planted import PlantedWatch
 from ..session.entries import Block, ToolResult

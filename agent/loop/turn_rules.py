@@ -1,9 +1,10 @@
 """Permission rules that apply until the end of the turn, from command files and skills."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..errors import UsageError
+from ..lazy import dataclass
 from ..permissions.approval import Approval
 from ..permissions.rules import parse_rule
 

@@ -5,12 +5,13 @@ protocol translates them where it sends and receives.
 """
 
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..context.request import Request
 from ..events import Delta
+from ..lazy import dataclass
 from ..session.entries import Block, Usage
 from ..session.searches import FOUND
 from .catalog import CacheTerms, Limits, cache_terms

@@ -1,13 +1,14 @@
 """The windows and prices of known models."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...tools.system.files import read_below
 from ..errors import ConfigError, UsageError
+from ..lazy import dataclass
 from .price_data import Price, listed_model
 from .providers import DEFAULT_PROVIDER, canonical_id, served
 
@@ -136,11 +137,12 @@ def _seconds(value: Any) -> float:
 def known_model(model: str) -> KnownModel | None:
     """Return what is known of a model, also of a dated one (`claude-haiku-4-5-20251001`): by a
     user's file or the table, else by the price data. A model on this machine is free."""
-    known, id = known_models(), canonical_id(model)
+    id = canonical_id(model)
     base, _, date = id.rpartition("-")
-    dated = base if len(date) == 8 and date.isdigit() else id
-    if row := known.get(id) or known.get(dated):
-        return row
+    names = (id, base) if len(date) == 8 and date.isdigit() else (id,)
+    for name in names:
+        if row := _added.get(name) or _built_in().get(name):
+            return row
     provider, name = served(id)
     if provider.local and not provider.prices:
         return KnownModel(None, FREE)

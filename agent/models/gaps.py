@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ...tools.system.files import make_private_folder, read_below, replace_file
 from ..errors import PromptTooLong, RequestRejected
+from ..lazy import regex
 from .refusals import says_no_images
 
 FILE_NAME = "servers.json"  # in the state directory
@@ -23,8 +24,8 @@ KEPT_SECONDS = 30 * 86_400  # after which a server is tried with all of it again
 IMAGES = "images"  # the gap that every protocol has
 NO_IMAGES = "no images"
 _STATUSES = (400, 404, 422, 500, 501)
-_OF_ITS_USE = re.compile(r"signature|modified|must remain|maximum|at most|\bttl\b", re.I)
-_SAYS_NOTHING = re.compile(
+_OF_ITS_USE = regex(r"signature|modified|must remain|maximum|at most|\bttl\b", re.I)
+_SAYS_NOTHING = regex(
     r"(?:(?:error|bad request|malformed request|invalid[ _]request(?:[ _]error| body| data)?|"
     r"unprocessable (?:entity|content)|internal (?:server )?error)\W*)*",
     re.I,

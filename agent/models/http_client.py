@@ -4,12 +4,12 @@ import gc
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ..lazy import dataclass
 from .address import LOOPBACK_HOSTS
 from .bounded_body import bound_body
 

@@ -1,10 +1,10 @@
 """A protocol whose servers want nothing but a key in a header, as `base.ProtocolModule`."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..lazy import dataclass
 from . import keys
 
 if TYPE_CHECKING:

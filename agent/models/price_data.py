@@ -5,11 +5,12 @@ Nothing is downloaded.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..lazy import dataclass
 from .providers import Provider
 
 if TYPE_CHECKING:

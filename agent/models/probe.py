@@ -8,12 +8,12 @@ import base64
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
 from ..context.compaction_block import COMPACTION, compaction_in
 from ..context.request import Request
 from ..errors import ModelError, RequestRejected
+from ..lazy import dataclass
 from ..session.entries import Block
 from .base import Reply, ServerAnswer
 from .catalog import known_model

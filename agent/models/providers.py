@@ -7,13 +7,14 @@ fields of these.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...tools.system.environment import declare_secrets, is_secret
 from ...tools.system.files import read_below
 from ..errors import ConfigError
+from ..lazy import dataclass
 from .address import LOOPBACK_HOSTS, host_of
 
 MESSAGES, RESPONSES, CHAT = "messages", "responses", "chat"  # wire protocols

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..errors import KeyRefused, PromptTooLong, RequestRejected, conceal
+from ..lazy import regex
 from .retry import RATE_LIMITED, Fault, requested_wait
 
 _OVERLOADED = (503, 529)
@@ -30,21 +31,19 @@ _STATUS = {
     "rate_limit_exceeded": RATE_LIMITED,
 }
 # Of the Responses API, which has a name for each thing that is wrong with an image or a prompt.
-_INVALID = re.compile(r"invalid_|\w*_policy|unsupported_|\w*image")
+_INVALID = regex(r"invalid_|\w*_policy|unsupported_|\w*image")
 _NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even when the server advises it
 _TOO_LONG = (
-    re.compile(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
-    re.compile(r"exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<maximum>\d+)"),
-    re.compile(
-        r"maximum context length is (?P<maximum>\d+) tokens\b.*?(?P<tokens>\d+) tokens", re.S
-    ),
+    regex(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
+    regex(r"exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<maximum>\d+)"),
+    regex(r"maximum context length is (?P<maximum>\d+) tokens\b.*?(?P<tokens>\d+) tokens", re.S),
     # Mistral, xAI, Gemini
-    re.compile(r"contains (?P<tokens>\d+) tokens.*with (?P<maximum>\d+) maximum context", re.S),
-    re.compile(r"prompt length is (?P<maximum>\d+) but.*?contains (?P<tokens>\d+) tokens", re.S),
-    re.compile(r"token count \((?P<tokens>\d+)\) exceeds the maximum.*?\((?P<maximum>\d+)\)"),
+    regex(r"contains (?P<tokens>\d+) tokens.*with (?P<maximum>\d+) maximum context", re.S),
+    regex(r"prompt length is (?P<maximum>\d+) but.*?contains (?P<tokens>\d+) tokens", re.S),
+    regex(r"token count \((?P<tokens>\d+)\) exceeds the maximum.*?\((?P<maximum>\d+)\)"),
     # llama.cpp's server
-    re.compile(r"\((?P<tokens>\d+) tokens\) exceeds .*?context size \((?P<maximum>\d+) tokens"),
-    re.compile(
+    regex(r"\((?P<tokens>\d+) tokens\) exceeds .*?context size \((?P<maximum>\d+) tokens"),
+    regex(
         r"(?:prompt|input) is too long|context (?:length|window|size) (?:is )?exceeded"
         r"|exceeds? [^.]{0,40}context (?:length|window|size)|greater than the context length",
         re.I,
@@ -53,19 +52,17 @@ _TOO_LONG = (
 _MIN_WINDOW, _MAX_WINDOW = 1_000, 10**9  # tokens; other figures are not believed
 _IMAGE = r"(?:images?|image_url|vision|multi-?modal)"
 _NO_IMAGES = (  # of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
-    re.compile(rf"(?:not|n't|cannot|no endpoints \w+ that) (?:currently )?"
+    regex(rf"(?:not|n't|cannot|no endpoints \w+ that) (?:currently )?"
                rf"(?:support|accept|take)\w* (?:the |an? |any )?{_IMAGE}"
                r"\b(?!/| (?:\w+ )?(?:formats?|types?|sizes?|urls?|larger|above|with)\b)",
                re.I),
-    re.compile(rf"\b{_IMAGE}(?: (?:input|content|block|part)s?)* (?:is|are) (?:not|only) "
+    regex(rf"\b{_IMAGE}(?: (?:input|content|block|part)s?)* (?:is|are) (?:not|only) "
                r"(?:supported|enabled|available|accepted|taken)", re.I),
-    re.compile(r"not a (?:multi-?modal|vision)|missing data required for image|at most 0 image|"
+    regex(r"not a (?:multi-?modal|vision)|missing data required for image|at most 0 image|"
                r"unknown variant `image", re.I),
 )  # fmt: skip
 # Of Ollama, vLLM, OpenRouter
-_NO_TOOLS = re.compile(
-    r"(?:not|no endpoints \w+ that) support (?:tools?|function call|the use)", re.I
-)
+_NO_TOOLS = regex(r"(?:not|no endpoints \w+ that) support (?:tools?|function call|the use)", re.I)
 
 
 class ServerHints(NamedTuple):

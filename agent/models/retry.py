@@ -7,13 +7,13 @@ request: it gives up on an overload after a time limit, on anything else after a
 import math
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from time import monotonic, time
 from typing import Any
 
 from ..errors import ModelUnavailable
 from ..events import Retrying
+from ..lazy import dataclass
 
 RATE_LIMITED = 429
 _DAY_S = 86_400.0

@@ -6,10 +6,9 @@ it is. When the script has no step left it raises an error instead of making som
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from ..context import tokens
 from ..context.request import Request
 from ..errors import ModelError, ScriptExhausted, UsageError
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
+from ..lazy import dataclass, regex
 from ..prompts import prompt_text
 from ..session.entries import Block, Usage
 from .base import Abilities, Model, Reply, abilities_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .providers import Endpoint
 
 rebuild = WIRE.rebuild  # as the model of that protocol
-_WORDS = re.compile(r"\s*\S+\s*|\s+")
+_WORDS = regex(r"\s*\S+\s*|\s+")
 _MAX_OUTPUT_TOKENS = 32_000
 _KINDS: dict[str, tuple[type, ...]] = {
     "text": (str,),

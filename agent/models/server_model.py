@@ -9,13 +9,13 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Collection, Iterator
 from contextlib import aclosing, contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ..context.request import Request
 from ..errors import RequestRejected, conceal
 from ..events import Accepted, Delta, Notice, Retrying
+from ..lazy import dataclass
 from .base import Abilities, Reply
 from .catalog import DEFAULT_LIMITS, Limits, cache_terms, known_limits
 from .gaps import IMAGES, ServerGaps

@@ -8,11 +8,10 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from html import unescape
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from ..errors import RequestRejected, conceal
+from ..lazy import dataclass, regex
 from .address import check_address
 from .http_client import Timeouts, client_options, start_import, timeout_of
 from .keys import key_headers
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from .providers import Endpoint
 
 # Of a page of HTML: its head but for the title, scripts, styles, comments and tags.
-_UNREAD = re.compile(r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?(?:-->|$)|<[^<>]*>", re.S | re.I)
+_UNREAD = regex(r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?(?:-->|$)|<[^<>]*>", re.S | re.I)
 
 
 @dataclass(eq=False)
@@ -154,6 +153,8 @@ async def _raise_answer(response: "httpx2.Response") -> NoReturn:
 
 def _text_of_page(page: str) -> str:
     """Return what a page of HTML says, without its tags."""
+    from html import unescape
+
     return unescape(_UNREAD.sub(" ", page))
 
 

@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..context.request import Request
 from ..events import Delta
+from ..lazy import dataclass
 from .base import Reply
 from .gaps import Gap
 

@@ -1,8 +1,8 @@
 """What makes a command need a question: its parts that no rule allows, the dangerous ones first."""
 
-import re
 from collections.abc import Iterator, Sequence
 
+from ..lazy import regex
 from .shell.command_table import keeps_history
 from .shell.parser import Script, SimpleCommand
 from .verdict import Verdict, quoted_command
@@ -13,12 +13,12 @@ Judged = tuple[SimpleCommand | None, str, Verdict]
 
 MAX_TEXT_LINES = 20  # of a script in another language that are named
 # What deletes, overwrites or takes other rights, as it stands in bash or in a text for a program.
-_DANGEROUS = re.compile(
+_DANGEROUS = regex(
     r"(?<![\w.-])(?:(?:rm|rmdir|shred|dd|mkfs(?:\.\w+)?|wipefs|unlink|truncate|sudo|doas|chmod|chown)"
     r"\s+[-/~$.\w\"']|find\s[^\n]*-delete\b|git\s[^\n;&|]*(?:\s-f\b|--(?:force|hard|delete|mirror)))"
     r"|(?:rmtree|os\.(?:remove|unlink|system|removedirs)|subprocess\.\w+|rmSync|unlinkSync|execSync)\("
 )
-_HOLDS_TEXT = re.compile(r"\n|\s-\w*[ce]\s|<<")  # for a shell or another program to run
+_HOLDS_TEXT = regex(r"\n|\s-\w*[ce]\s|<<")  # for a shell or another program to run
 
 
 def causes_of(script: Script, judged: Sequence[Judged]) -> list[Cause]:

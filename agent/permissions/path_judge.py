@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..config.settings import PermissionMode
+from ..lazy import dataclass
 from .paths import is_within, path_forms, protected_name
 from .rule_set import RuleSet
 from .rules import Rule, exact_path

@@ -9,11 +9,13 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+from ..lazy import regex
+
 MAX_GLOB_MATCHES = 1000
 _MAX_WILD_COMPONENTS = 2
-_BRACKETS = re.compile(r"(?P<plain>\[(?:\w+|\d-\d)\])|(?P<other>\[[!^]?\]?[^\]/]*\])|\[", re.ASCII)
+_BRACKETS = regex(r"(?P<plain>\[(?:\w+|\d-\d)\])|(?P<other>\[[!^]?\]?[^\]/]*\])|\[", re.ASCII)
 
-_ODD_NAME = re.compile(r"^[-~]|[\s'\"\\]|[^\x20-\x7e\u00a1-\U0010ffff]")
+_ODD_NAME = regex(r"^[-~]|[\s'\"\\]|[^\x20-\x7e\u00a1-\U0010ffff]")
 
 # Files and folders of these names have an effect when something else runs. They are compared
 # without case, since some file systems ignore it.
@@ -24,7 +26,7 @@ PROTECTED_NAMES = frozenset((
     ".idea", ".zed", ".devcontainer", ".claude", ".mcp.json", ".cursor", ".codex", ".gemini",
 ))  # fmt: skip
 # A process's own current folder and root: a command's are not ours.
-_OWN_PROC_LINK = re.compile(r"/proc/(?:self|thread-self)(?:/task/[^/]+)?/(cwd|root)(?=/|$)")
+_OWN_PROC_LINK = regex(r"/proc/(?:self|thread-self)(?:/task/[^/]+)?/(cwd|root)(?=/|$)")
 
 
 def path_forms(text: str, base: str) -> list[str]:

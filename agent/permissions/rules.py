@@ -13,11 +13,11 @@ import re
 import shlex
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from ..errors import UsageError
+from ..lazy import dataclass, regex
 from .shell.command_table import first_operand, plainly_inside, stray_word
 from .shell.parser import Script, SimpleCommand, Word
 from .shell.read_only import does_more, has_read_only_form
@@ -61,9 +61,9 @@ _WITHOUT_SUBCOMMANDS = name_set(
     "pytest py.test mypy pyright flake8 pylint black isort prettier eslint tsc jest vitest mocha "
     "touch mkdir"
 )
-_VERSION = re.compile(r"-?\d[\d.]*$")
-UNESCAPED_STAR = re.compile(r"(?<!\\)\*")
-UNESCAPED_WILDCARD = re.compile(r"(?<!\\)[*?]")
+_VERSION = regex(r"-?\d[\d.]*$")
+UNESCAPED_STAR = regex(r"(?<!\\)\*")
+UNESCAPED_WILDCARD = regex(r"(?<!\\)[*?]")
 _RISKY_SECOND_WORDS = name_set("exec run dlx eval")
 _RISKY_SUBCOMMANDS = {
     ("npm", "x"), ("bun", "x"), ("git", "config"), ("git", "bisect"), ("git", "rebase"),
@@ -73,9 +73,9 @@ _RISKY_SUBCOMMANDS = {
 }  # fmt: skip
 # These run what the project itself has listed.
 SCRIPT_RUNNERS = {("npm", "run"), ("pnpm", "run"), ("yarn", "run")}
-_SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
-_MCP_RULE = re.compile(r"\s*(mcp__[\w*-]+)\s*", re.ASCII)
-_SCRIPT_NAME = re.compile(r"[\w./][\w./-]*")
+_SUBCOMMAND = regex(r"[a-z][a-z0-9:_-]*")
+_MCP_RULE = regex(r"\s*(mcp__[\w*-]+)\s*", re.ASCII)
+_SCRIPT_NAME = regex(r"[\w./][\w./-]*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """The judgement of a call: allow, ask or deny, and why."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from ...tools.system.shorten import shorten
+from ..lazy import dataclass
 from .rules import Rule
 
 VerdictAction = Literal["allow", "ask", "deny"]

@@ -1,12 +1,11 @@
 """The proxy as an ASGI application."""
 
 import asyncio
-import re
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import httpx2
@@ -17,6 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from ..errors import ModelError, PromptTooLong
+from ..lazy import dataclass, regex
 from ..models.address import LOOPBACK_HOSTS
 from ..models.providers import MESSAGES
 from ..models.sse import MAX_REPLY_BYTES
@@ -30,7 +30,7 @@ MAX_FAULTS = 50
 OUR_PATH = "/.ctxagent/"
 COUNT_TOKENS = "/count_tokens"
 MAY_BE_OURS = (400, 413, 422)  # statuses of refusals that an edit may be the cause of
-_PORT = re.compile(r":\d+$")
+_PORT = regex(r":\d+$")
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 

@@ -5,9 +5,9 @@ not been sent.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from ..lazy import dataclass
 from .bodies.base import Json, text_of
 
 AsideKind = Literal["question", "compaction"]

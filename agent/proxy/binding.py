@@ -4,11 +4,11 @@ Such a model refuses a request in which something before a block of thinking was
 that thinking is left out. (Anthropic, "Extended thinking", block binding.)
 """
 
-import re
+from ..lazy import regex
 
 # The first version of each family that binds.
 _SINCE = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5)}
-_NAME = re.compile(r"(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
+_NAME = regex(r"(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?(?!\d)")
 
 
 def binds_thinking(model: str) -> bool:

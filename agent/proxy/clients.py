@@ -7,11 +7,12 @@ In all texts `$url` is the proxy's address, `$sessions` the folder of the projec
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from ..lazy import dataclass
 from ..models.providers import MESSAGES
 from .forward import OPENAI, UPSTREAMS
 

@@ -5,18 +5,18 @@ session. A request that leaves the history of a session continues a fork of it.
 """
 
 import os
-import re
 import shutil
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from ..compaction.policy import Policy
 from ..context.view import fold
+from ..lazy import dataclass, regex
 from ..models.catalog import DEFAULT_LIMITS, known_limits
 from ..security.redaction import redaction_for
 from ..session.conversation import conversation_text
@@ -32,7 +32,7 @@ MAX_SEARCHED_LOGS = 200  # of a project, newest first, for sessions of earlier p
 MAX_READ_LOGS = 8  # with the same first message, newest first
 MAX_SIGHTINGS = 256  # of conversations without tools that have not been continued yet
 _HEAD_BYTES = 4_096  # of a log, which have the client that its session is of
-_CLIENT = re.compile(rb'"client": \{"first": "(\w+)"')
+_CLIENT = regex(rb'"client": \{"first": "(\w+)"')
 _NOT_OF_MODEL = ("user", "system", "developer", "tool")  # roles
 
 

@@ -6,13 +6,14 @@ import json
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 
 from ..errors import ModelError, PromptTooLong
+from ..lazy import dataclass
 from ..models.address import host_of
 from ..models.providers import DEFAULT_PROVIDER, MESSAGES, providers
 from ..models.refusals import ServerHints, classify_answer

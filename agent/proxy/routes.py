@@ -4,7 +4,7 @@ import asyncio
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from ..compaction.engine import CompactionEngine
 from ..errors import CompactionFailed, CtxagentError
+from ..lazy import dataclass
 from ..loop.resume import resume_session
 from .app import METHODS, OUR_PATH, Proxy, refused
 from .host import ProxyHost

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import uvicorn
@@ -14,6 +14,7 @@ import uvicorn
 from ...tools.system.files import make_private_folder, replace_file
 from ..compaction.policy import Policy
 from ..errors import RequestRejected, UsageError
+from ..lazy import dataclass
 from ..models.address import check_address
 from ..session.store import Project
 from .app import Proxy

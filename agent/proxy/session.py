@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..compaction.policy import Policy
 from ..context import tokens
 from ..context.view import THINKING, Item
 from ..errors import LimitReached, PromptTooLong
+from ..lazy import dataclass
 from ..models.catalog import cost
 from ..replay.recording import RecordedCall
 from ..replay.tool_names import TranslatedCall, translate

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -20,6 +20,7 @@ from ...tools.system.files import open_kept
 from ...tools.system.shorten import cut_after, cut_at_word
 from ..compaction.history import acts, readable_trigger
 from ..export.text import clean
+from ..lazy import dataclass
 from ..models.catalog import DEFAULT_LIMITS, cache_terms, cost, known_limits
 from ..session.entries import (
     Assistant,

@@ -10,9 +10,10 @@ has beyond words and calls is taken for thinking. Standing thinking is not in th
 priced, so the true cost of every setting is higher by reading it.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..context.view import View
+from ..lazy import dataclass
 from ..models.catalog import cost
 from ..session.entries import Usage
 from .results import DroppedThinking, Share

@@ -11,12 +11,13 @@ No prefix is too short to be stored. (Anthropic, "Prompt caching".)
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, field
 from operator import add
 from typing import Any
 
 from ..context import tokens
 from ..context.request import Request
+from ..lazy import dataclass
 from ..models.catalog import CacheTerms
 from ..session.entries import Usage
 

@@ -9,8 +9,10 @@ the reply that wrote it has it from then on.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from ..lazy import dataclass, regex
 
 FactKind = Literal["path", "name", "place", "value", "error"]
 
@@ -19,17 +21,17 @@ MAX_FACT_CHARS = 120
 ERROR_WORDS = 5  # words of an error in a row that are taken for the same error
 MAX_HOLDERS = 16  # newest entries that are remembered of one fact
 
-_WORD = re.compile(r"[A-Za-z0-9_./~@:-]*[A-Za-z0-9_][A-Za-z0-9_./~@:-]*")
-_PATH = re.compile(r"[^:]*/[^:]*")
-_IN_PATH = re.compile(r"\w\.\w|/\w[^/]*/")
-_PLACE = re.compile(r"([\w./~@-]*\.\w+):(\d+)(?::\d+)?")
-_FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')  # of a Python traceback
-_VALUE = re.compile(r"v?\d+(?:\.\d+)+|\d{4,}|(?=[a-f]*\d)[0-9a-f]{7,40}")
-_NAME = re.compile(
+_WORD = regex(r"[A-Za-z0-9_./~@:-]*[A-Za-z0-9_][A-Za-z0-9_./~@:-]*")
+_PATH = regex(r"[^:]*/[^:]*")
+_IN_PATH = regex(r"\w\.\w|/\w[^/]*/")
+_PLACE = regex(r"([\w./~@-]*\.\w+):(\d+)(?::\d+)?")
+_FRAME = regex(r'File "([^"\n]+)", line (\d+)')  # of a Python traceback
+_VALUE = regex(r"v?\d+(?:\.\d+)+|\d{4,}|(?=[a-f]*\d)[0-9a-f]{7,40}")
+_NAME = regex(
     r"_*[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+"  # snake_case
     r"|_*[a-z]+[0-9]*(?:[A-Z][A-Za-z0-9]*)+|[A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)+"  # camelCase
 )
-_ERROR_LINE = re.compile(r"error|exception|\bfail|\bfatal|\bpanic|denied|not found|no such", re.I)
+_ERROR_LINE = regex(r"error|exception|\bfail|\bfatal|\bpanic|denied|not found|no such", re.I)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,15 @@ earlier call had written, so that an agent would have had to read it first.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ...tools.text import strings_in
+from ..lazy import dataclass, regex
 from .results import NeedKind
 from .tool_names import TranslatedCall
 
 MIN_TELLING_LINE_CHARS = 16  # shorter lines stand in many results
-_LINE_NUMBER = re.compile(r"^\s*\d+\s*[→|:\t]\s?", re.MULTILINE)  # as agents number shown lines
+_LINE_NUMBER = regex(r"^\s*\d+\s*[→|:\t]\s?", re.MULTILINE)  # as agents number shown lines
 WRITTEN_ARGUMENTS = ("content", "new_string")
 _INCIDENTAL = ("description", "timeout", "timeout_ms", "yield_time_ms", "max_output_tokens")
 

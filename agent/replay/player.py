@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 from pathlib import Path
 from secrets import randbelow
@@ -28,6 +28,7 @@ from ..context.request import Request, build_request
 from ..context.view import shown_blocks
 from ..errors import LimitReached
 from ..events import Compacted
+from ..lazy import dataclass, regex
 from ..models.base import Model
 from ..models.catalog import cost
 from ..session.entries import Assistant, Session, ToolResult, Usage, User
@@ -48,7 +49,7 @@ ERROR_LINES_PER_RESULT = 2  # of a failed result, looked for in the last context
 MAX_ERROR_LINE_CHARS = 120
 EXTRA_CALL_TOKENS = 60  # of output, for one more call
 
-_ERROR_LINE = re.compile(r"error|exception|\bfail|\bfatal|\bpanic|denied|not found|no such", re.I)
+_ERROR_LINE = regex(r"error|exception|\bfail|\bfatal|\bpanic|denied|not found|no such", re.I)
 
 
 @dataclass(frozen=True, slots=True)

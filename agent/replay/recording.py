@@ -1,8 +1,9 @@
 """A recorded session in the form that all formats have in common: words, replies with their calls
 and results, and the places where the recording agent compacted its context."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from ..lazy import dataclass
 
 UNANSWERED = "[no result was recorded]"  # the text of a call whose result is not in the file
 

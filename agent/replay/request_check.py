@@ -13,7 +13,7 @@ digest shows that something differs, never what.
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, field
 from math import inf
 from operator import add
 from pathlib import Path
@@ -24,6 +24,7 @@ from ..compaction.summary.request import rebuild_chunk_messages
 from ..context.compaction_block import COMPACTION
 from ..context.request import Request, build_request, with_question
 from ..context.view import Folding, View, start_folding
+from ..lazy import dataclass
 from ..models.factory import PROTOCOLS
 from ..models.providers import MESSAGES
 from ..session.entries import Assistant, Entry, Session

@@ -3,9 +3,10 @@
 Tokens are estimated (`context.tokens`), dollars follow the prices of the model that is played for.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Literal
 
+from ..lazy import dataclass
 from .lost_facts import LostFact
 
 NeedKind = Literal["asked again", "used"]

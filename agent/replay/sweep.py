@@ -6,18 +6,17 @@ That takes a few times the sum of the numbers of values, where a full grid takes
 tries nothing twice. Among values that cost the same, the present one stays.
 """
 
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 
 from ..errors import UsageError
+from ..lazy import dataclass, regex
 from .results import Sums
 
 MAX_AXIS_VALUES = 12
 MAX_ROUNDS = 4  # each goes through all keys
 MIN_RELATIVE_GAIN = 0.002  # of the dollars; a smaller gain counts as none
 
-_SPAN = re.compile(r"(?P<low>[\d.]+%?)\.\.(?P<high>[\d.]+%?)(?:/(?P<count>\d+))?")
+_SPAN = regex(r"(?P<low>[\d.]+%?)\.\.(?P<high>[\d.]+%?)(?:/(?P<count>\d+))?")
 
 
 @dataclass(frozen=True, slots=True)

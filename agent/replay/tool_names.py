@@ -7,9 +7,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ..lazy import dataclass, regex
 from .recording import RecordedCall
 
 _OURS = {
@@ -37,9 +38,9 @@ _OLD = ("old_string", "oldString", "old_str", "oldText", "old_text", "old", "sea
 _NEW = ("new_string", "newString", "new_str", "newText", "new_text", "new", "replace")
 _CONTENT = ("content", "file_text", "contents", "text")
 _PATTERN = ("pattern", "query", "regex")
-_PATCHED = re.compile(r'\*\*\* (Add|Update|Delete) File: ([^\s\\"]+)')
+_PATCHED = regex(r'\*\*\* (Add|Update|Delete) File: ([^\s\\"]+)')
 _ACTIONS = {"Add": "created", "Update": "modified", "Delete": "deleted"}
-_EXIT = re.compile(  # as agents write it, on a line of its own
+_EXIT = regex(  # as agents write it, on a line of its own
     r"^\W*(?:process |command )?exit(?:ed)?(?: with)?(?: exit)? (?:code|status)[: ]+"
     r"(-?\d{1,3})\W*$",
     re.IGNORECASE,

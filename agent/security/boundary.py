@@ -4,10 +4,11 @@ and the file tools are judged.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from ...tools.system.programs import within
+from ..lazy import dataclass
 
 # "hidden" is an empty folder or file that nothing can be written to, "empty" one that takes what
 # the command writes and is gone with it.

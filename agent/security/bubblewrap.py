@@ -12,10 +12,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...tools.system.programs import program, within
+from ..lazy import dataclass
 from . import landlock, seccomp
 
 PROBE_TIMEOUT_S = 10  # seconds

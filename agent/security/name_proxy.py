@@ -13,19 +13,19 @@ connections wait in the queue of the listening socket, and the agent keeps descr
 import asyncio
 import ipaddress
 import os
-import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...tools.system.descriptors import spare_descriptor
+from ..lazy import dataclass, regex
 
 PORT = 3128  # in the sandbox, whose loopback is its own
 MAX_CONNECTIONS = 64  # of one command at once; each takes two descriptors
@@ -38,8 +38,8 @@ ACCEPT_RETRY_S = 0.1  # after an error, which may be there at once again
 MAX_NAME_CHARS = 253  # of a host (RFC 1035, 2.3.4)
 MAX_ASKED = 20  # hosts of one command that are asked about; others are refused
 _CHUNK_BYTES = 64 * 1024  # what is held at most in each direction of a connection
-_DROPPED = re.compile(rb"(?i)(proxy-[\w-]+|connection):")
-_NAME = re.compile(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|[0-9a-f:.]+")
+_DROPPED = regex(rb"(?i)(proxy-[\w-]+|connection):")
+_NAME = regex(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|[0-9a-f:.]+")
 
 # Runs in the sandbox before the command; its first argument is the descriptor of a socket.
 _LISTEN = f"""import socket, sys

@@ -15,12 +15,12 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...tools.system.git_links import read_text, settings_in
 from ...tools.system.unicode import reveal_invisible
+from ..lazy import dataclass
 from ..permissions.paths import PROTECTED_NAMES
 from ..worktree.signatures import file_sha256
 from .sandbox_git import git_folders, repository_root

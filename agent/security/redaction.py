@@ -7,16 +7,16 @@ on request, in what tools return and in what the project's own files say; a pers
 Each is replaced by `[redacted: KIND]`.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from ...tools.redaction_marks import mark
 from ...tools.system.environment import is_secret
 from ..context.compaction_block import COMPACTION
+from ..lazy import dataclass, regex
 from ..models.providers import providers, variables
 from ..session.entries import (
     ATTACHMENT,
@@ -39,7 +39,7 @@ OVERLAP_BYTES = 8_192  # the length of that end: nothing that is looked for is l
 # A shorter value may be a word like any other.
 _MIN_KEY_CHARS = 8
 _MIN_SECRET_CHARS = 16
-_PATH_OR_URL = re.compile(r"(?:~|\.{1,2})?/[\w.-]+/|[A-Za-z][\w+.-]*://")
+_PATH_OR_URL = regex(r"(?:~|\.{1,2})?/[\w.-]+/|[A-Za-z][\w+.-]*://")
 # Of words that no person said here.
 _PROJECT_SOURCES = ("environment", "instructions", SKILL_LIST, SKILL, "shell", ATTACHMENT)
 # Types of blocks that are no text, or must stay as the model wrote them.

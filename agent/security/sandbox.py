@@ -18,7 +18,7 @@ import stat
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from ...tools.base import CommandLimits, Confinement
@@ -29,6 +29,7 @@ from ..config.places import user_file
 from ..errors import UsageError
 from ..extensions.skills import readable_folders
 from ..launch import LaunchOptions
+from ..lazy import dataclass
 from ..permissions.approval import Approval
 from . import (
     bubblewrap,

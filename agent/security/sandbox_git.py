@@ -8,10 +8,10 @@ a repository counts only when it says itself that this is its work tree.
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ...tools.system.git_links import linked_folders
+from ..lazy import dataclass
 from ..permissions.shell.git import submodules_in_place
 
 # What need not be there, and would have git read its configuration, hooks or objects elsewhere.

@@ -19,7 +19,8 @@ import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+from ..lazy import dataclass
 
 # What sockets may be of: without the network, those of a loopback of one's own and what asks the
 # kernel for addresses; sockets with a path, which lead to programs outside, only with it.

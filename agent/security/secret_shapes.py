@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
+from ..lazy import regex
+
 MAX_PRIVATE_KEY_CHARS = 20_000  # in PEM
 _DASHES = "-----"
 _BEGIN_MARKER, _END_MARKER = f"{_DASHES}BEGIN ", f"{_DASHES}END "
@@ -48,12 +50,12 @@ def _looks_random(text: str) -> bool:
     return drawn and _is_real_value(text) and not _PATH_OR_ADDRESS.match(text)
 
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = regex(
     r"(?i)^(?:x+|\*+|\.+|-+)$|^(?:pass|pwd|password|passwd|secret|token|key|none|null|true|false|"
     r"undefined|string|required|optional)$|your|example|change.?me|placeholder|dummy|redacted|"
     r"insert|\bxxx|\.\.\.|…|\*\*\*"
 )
-_PATH_OR_ADDRESS = re.compile(r"/\w[\w.-]*/|\.{0,2}/\w+$|~/|[a-z]+://|\[redacted")
+_PATH_OR_ADDRESS = regex(r"/\w[\w.-]*/|\.{0,2}/\w+$|~/|[a-z]+://|\[redacted")
 _NOT_BEFORE = r"(?<![A-Za-z0-9_-])"
 _SHAPES = (
     _Shape("AWS key", ("AKIA", "ASIA"), r"(?<![A-Za-z0-9])A[KS]IA[A-Z2-7]{4}[A-Z0-9]{12}(?!\w)"),
@@ -138,26 +140,26 @@ _SHAPES = (
 _SECRET_WORDS = (
     r"(?:passw(?:or)?d|passphrase|secret|token|api_?key|access_?key|private_?key|credential)"
 )
-_SECRET_NAME = re.compile(rf"{_SECRET_WORDS}|_pass=|_pwd=")
+_SECRET_NAME = regex(rf"{_SECRET_WORDS}|_pass=|_pwd=")
 _ASCII_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_VARIABLE = re.compile(
+_VARIABLE = regex(
     r"(?<![A-Za-z0-9_$])[A-Z0-9_]{0,50}?(?:PASSWORD|PASSWD|PASSPHRASE|SECRET|TOKEN|API_?KEY"
     r"|SECRET_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIALS?|_PASS|_PWD)="
     r"([\"']?)([^\s\"'`$(){}<>\\,;]{6,500}+)\1(?=[\s,;\\]|$)",
     re.ASCII,
 )
-_ASSIGNED = re.compile(
+_ASSIGNED = regex(
     rf"(?i)(?<![A-Z0-9_.-])(?=[A-Z0-9_.-]{{0,40}}?{_SECRET_WORDS})[A-Z0-9_.-]{{3,80}}+"
     r"[\"']?[ \t]{0,4}(?::|=|:=|=>)[ \t]{0,4}(?:([\"'])([A-Z0-9+/=_.~!@#%^&*-]{8,500}+)\1"
     r"|([A-Z0-9+/=_~-]{16,500}+)(?=[\s,;]|$))",
     re.ASCII,
 )
-_BASE64 = re.compile(r"[A-Za-z0-9+/=]{16,}")
-_SAME_LINE = re.compile(r"[A-Za-z0-9+/=\\]+")
+_BASE64 = regex(r"[A-Za-z0-9+/=]{16,}")
+_SAME_LINE = regex(r"[A-Za-z0-9+/=\\]+")
 _MAX_HEADER_LINES = 3  # lines before those that are the key
 _MAX_MARKER_LINE_CHARS = 80  # characters of the first or the last line of a private key
-_KEY_BEGINS = re.compile(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
-_KEY_ENDS = re.compile(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BEGINS = regex(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_ENDS = regex(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
 
 
 @cache

@@ -11,12 +11,13 @@ turn. Nothing here looks at the log: it is fed entry by entry.
 import contextlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Reversible, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...tools.system.files import make_private_folder, read_below, replace_file
 from ..errors import NoSuchSession, RecordError, SessionError
+from ..lazy import dataclass
 from .entries import Checkpoint, Entry, User
 from .log import Entries, timestamp
 from .store import MAX_KEPT_BYTES, content_text

@@ -4,10 +4,10 @@ Most outputs are never looked at: an exit code tells enough. A ledger reads each
 an output is split into lines only when it is asked for.
 """
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..lazy import dataclass, regex
 from .entries import ToolResult
 from .store import content_text
 
@@ -21,9 +21,9 @@ _ERROR_SIGNS = (
 )  # fmt: skip
 _ERROR_WORD_BEGINNINGS = ("err!", "fail", "fatal", "panic")
 _SIGNS = (*_ERROR_SIGNS, *_ERROR_WORD_BEGINNINGS)
-_ERROR_WORD = re.compile(rf"\b(?:{'|'.join(_ERROR_WORD_BEGINNINGS)})")
-_NO_ERRORS = re.compile(r"\b(?:0|no) (?:errors?|failures?|failed|failing)\b")
-_SUCCESS_SIGN = re.compile(
+_ERROR_WORD = regex(rf"\b(?:{'|'.join(_ERROR_WORD_BEGINNINGS)})")
+_NO_ERRORS = regex(r"\b(?:0|no) (?:errors?|failures?|failed|failing)\b")
+_SUCCESS_SIGN = regex(
     r"\b(?:done|ok|pass|passed|success|successful|successfully|succeeded|built|compiled|complete"
     r"|completed|finished)\b|✓|✔|\b(?:0|no) (?:errors?|failures?)\b"
 )

@@ -5,10 +5,9 @@ what prepares and shows it. A command whose parts are not certain has no work th
 """
 
 import posixpath
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from ..lazy import dataclass, regex
 from .test_commands import (
     CommandPart,
     simple_commands,
@@ -21,7 +20,7 @@ _PREPARES = word_set("cd pushd export set source . echo printf mkdir true : slee
 _SHOWS = word_set("cat tail head tee grep egrep fgrep rg sed awk sort uniq wc cut less nl")
 _SHOWS_END = word_set("cat tail tee")
 _PIPES = ("|", "|&")
-_TO_FILE = re.compile(r">(?!&)")
+_TO_FILE = regex(r">(?!&)")
 
 # Programs that answer "no" by their exit code, each with the codes that say so.
 _QUESTIONS = {
@@ -37,7 +36,7 @@ _QUESTIONS = {
 }
 _GIT_QUESTIONS = word_set("diff grep check-ignore merge-base show-ref config ls-files cat-file")
 _GIT_OPTION_WITH_VALUE = ("-C", "-c")
-_SEPARATOR = re.compile(r"[;&|\n]")
+_SEPARATOR = regex(r"[;&|\n]")
 
 
 @dataclass(frozen=True, slots=True)

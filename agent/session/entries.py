@@ -8,8 +8,10 @@ and a line of an unknown kind in `Unknown`. `docs/internals/log-format.md` descr
 import operator
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from typing import Any, ClassVar
+
+from ..lazy import dataclass, regex
 
 VERSION = 1
 SHELL_OUTPUT_HEADING = "[What it said:]\n"  # before the output of a command that the person ran
@@ -445,11 +447,11 @@ def encode(entry: Entry) -> dict[str, Any]:
     return {**head, "kind": entry.kind, **body, **entry.extra}
 
 
-_PLAIN_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
-_SUBAGENT_LOG = re.compile(r"agents/[A-Za-z0-9][\w.-]{0,99}/log\.jsonl", re.ASCII)
-_OFFLOADED = re.compile(r"offloaded/[^/\0]{1,255}")
+_PLAIN_ID = regex(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
+_SUBAGENT_LOG = regex(r"agents/[A-Za-z0-9][\w.-]{0,99}/log\.jsonl", re.ASCII)
+_OFFLOADED = regex(r"offloaded/[^/\0]{1,255}")
 _ELSEWHERE = "offloaded/a file outside of the session"  # which is never there
-_CHECKPOINT_PATH = re.compile(r"checkpoints/\d{1,18}\.json|")
+_CHECKPOINT_PATH = regex(r"checkpoints/\d{1,18}\.json|")
 
 
 def _within_session(cls: type[Entry], body: dict[str, Any]) -> None:

@@ -9,9 +9,10 @@ disk.
 import json
 import os.path
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Literal
 
+from ..lazy import dataclass
 from .command_output import CommandOutput, telling_lines
 from .command_work import Work, answers_no, works_of
 from .entries import (

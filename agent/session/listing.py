@@ -8,16 +8,15 @@ are listed.
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Reversible
 from contextlib import suppress
-from dataclasses import dataclass
 from fcntl import LOCK_NB, LOCK_SH, flock
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from ...tools.system.files import open_kept, replace_file
+from ..lazy import dataclass, regex
 from .entries import Assistant, Entry, User
 from .log import try_parse_entry
 from .store import content_text
@@ -37,7 +36,7 @@ _MAX_HEAD_BYTES = 1 << 20  # from the beginning, in which the first words are lo
 # The newest words are looked for so many bytes back from the end: first near, then far.
 _NEAR_END_BYTES = 1 << 15
 _FAR_END_BYTES = 1 << 19
-_LINE_HEAD = re.compile(rb'\{"v": \d{1,9}, "seq": (\d{1,18}), "at": "[^"]{0,40}", "kind": "(\w+)"')
+_LINE_HEAD = regex(rb'\{"v": \d{1,9}, "seq": (\d{1,18}), "at": "[^"]{0,40}", "kind": "(\w+)"')
 _LARGE_FIELDS = b', "system": '  # begins what is large in a line that opens a session
 
 

@@ -7,10 +7,9 @@ in mid-write, is cut off on opening; any other line that is no entry is skipped 
 
 import json
 import os
-import re
 from collections.abc import Callable, Iterator, Reversible
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from ...tools.system.files import open_kept
 from ..errors import SessionError
+from ..lazy import dataclass, regex
 from .conversation import ConversationFile
 from .entries import VERSION, Entry, decode, encode
 from .log_file import LogFile
@@ -27,7 +27,7 @@ _FIRST_BLOCK_BYTES = 1 << 15  # read at once from the end; doubled up to _MAX_BL
 _MAX_BLOCK_BYTES = 1 << 20
 _MAX_SCAN_BYTES = 32 * 1024  # so many are read through rather than halved further
 _LINE_HEAD_BYTES = 64  # hold a line's number
-_LINE_HEAD = re.compile(rb'\{"v": \d{1,9}, "seq": (\d{1,18}),')
+_LINE_HEAD = regex(rb'\{"v": \d{1,9}, "seq": (\d{1,18}),')
 
 E = TypeVar("E", bound=Entry)
 

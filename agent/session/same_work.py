@@ -13,10 +13,10 @@ No list of words of a language decides: short words count little, endings are ig
 without spaces between words is compared by pairs of characters.
 """
 
-import re
 import unicodedata
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+from ..lazy import dataclass, regex
 
 MIN_SHARED_WORDS = 2  # where no file is the same
 MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = 0.5, 0.25  # shared share of the words of the shorter task
@@ -28,11 +28,11 @@ MIN_STEM_SHARE = 4 / 7  # of the longer word
 MIN_WORD_CHARS, MAX_WORD_WEIGHT = 3, 6
 MAX_TEXT_CHARS = 8_000  # of a task that are compared
 
-_TOKEN = re.compile(r"[^\s\"'`()\[\]{}<>|,;，、。；：「」《》（）]+")
+_TOKEN = regex(r"[^\s\"'`()\[\]{}<>|,;，、。；：「」《》（）]+")
 _AROUND_PATH = ".:!?…*"
-_FILE = re.compile(r"(?:[^/]*/)*(?:[\w~@+-][\w.~@+-]*\.[a-z][a-z0-9]{0,5}|\.[a-z][\w.-]*)")
-_ABBREVIATION = re.compile(r"(?:\w\.)+\w?")  # `e.g`, `z.B`
-_UNSPACED = re.compile(
+_FILE = regex(r"(?:[^/]*/)*(?:[\w~@+-][\w.~@+-]*\.[a-z][a-z0-9]{0,5}|\.[a-z][\w.-]*)")
+_ABBREVIATION = regex(r"(?:\w\.)+\w?")  # `e.g`, `z.B`
+_UNSPACED = regex(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+)"
 )
 

@@ -2,11 +2,12 @@
 commands that may have changed more. A fold of entries; nothing here looks at the disk."""
 
 from collections.abc import Iterable, Iterator, Mapping, Reversible
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from typing import Any
 
 from ...tools.system.plural import count_of
+from ..lazy import dataclass
 from ..permissions.shell.parser import parse
 from ..permissions.shell.read_only import changes_no_file
 from ..worktree import SavedFile, first_saved

@@ -14,7 +14,6 @@ import shutil
 from base64 import b64decode
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from math import inf
@@ -31,6 +30,7 @@ from ...tools.system.files import (
 )
 from ...tools.system.kept_text import KeptText
 from ..errors import NoSuchSession, RecordError, SessionError, UsageError
+from ..lazy import dataclass, regex
 from .archive import SUMMARY_NAME
 from .conversation import CONVERSATION_NAME, write_conversation
 from .entries import (
@@ -52,11 +52,11 @@ from .searches import search_text
 from .titles import TITLE_TOPIC, keep_title
 
 AGENTS = "agents"
-_IMAGE = re.compile(r"offloaded/[0-9a-f]{1,64}\.[a-z]{1,8}")
+_IMAGE = regex(r"offloaded/[0-9a-f]{1,64}\.[a-z]{1,8}")
 MAX_KEPT_BYTES = 256 << 20  # of a text that a session keeps in a file
 _COPIED_MARKS = (b'"checkpoint"', b'"agent"', b'"title"')  # in lines of what a copy looks at
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
-_GIVEN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_GIVEN_ID = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,13 @@ the subagent's log when the session goes on.
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ...tools.system.shorten import cut_after
 from ..errors import SessionError
+from ..lazy import dataclass, regex
 from .archive import SUMMARY_NAME
 from .conversation import CONVERSATION_NAME
 from .entries import Assistant, End, Entry, Note, SubagentRun, ToolResult, User
@@ -33,7 +34,7 @@ STATUS_OF_TURN: dict[str, SubagentStatus] = {  # how a subagent has ended, by ho
     "ok": "done", "denied": "done", "error": "error", "limit": "limit",
     "interrupted": "interrupted",
 }  # fmt: skip
-_REF = re.compile(r"(?<![\w/&])#(\d{1,18})\b")  # not the `&#38;` of a summary
+_REF = regex(r"(?<![\w/&])#(\d{1,18})\b")  # not the `&#38;` of a summary
 RESUME_HINT = "Task with resume set to its id goes on with one where it was"
 
 

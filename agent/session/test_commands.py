@@ -12,9 +12,11 @@ that one took 8 to 11 times as long (1.5 to 2.4 s for 10,000 commands, against 0
 import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import pairwise
+
+from ..lazy import dataclass, regex
 
 MAX_COMMAND_CHARS = 10_000  # longer ones are not looked at
 
@@ -26,15 +28,15 @@ def word_set(text: str) -> frozenset[str]:
 
 # Each alternative begins with characters of its own, so that there is one way only to match.
 _IN_WORD = r"\\[^\n]|\$(?=\w|\?|\{\w+\})"
-_TOKEN = re.compile(
+_TOKEN = regex(
     rf"""(?P<blank>(?:[ \t]|\\\n)+|(?<![^\s;&|])\#[^\n]*)
     |(?P<redirect>(?:\d+|&)?(?:>>|>\||>(?!\()|<(?![<(]))(?:&(?:\d+|-))?)
     |(?P<end>\|\||&&|\|&?|;|\n|&)
     |(?P<word>(?:[^\s'"\\;&|<>()`$]|{_IN_WORD}|'[^']*'|"(?:[^"\\`$]|{_IN_WORD})*")+)""",
     re.VERBOSE,
 )
-_QUOTING = re.compile(r"""\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_QUOTING = regex(r"""\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
+_ASSIGNMENT = regex(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _PIPES = ("|", "|&")
 
 # Programs that start the one after them, some with a word of their own.
@@ -42,15 +44,15 @@ _WRAPPERS = word_set("env time timeout nice nohup sudo stdbuf xvfb-run npx bunx"
     "uv run", "poetry run", "pdm run", "hatch run", "pipenv run", "rye run", "bundle exec",
     "coverage run",
 }  # fmt: skip
-_PYTHON = re.compile(r"python[\d.]*|pypy[\d.]*|py")  # with -m, or a script
-_WRAPPER_ARGUMENT = re.compile(r"-.*|[A-Za-z_]\w*=.*|\d+(?:\.\d+)?[smhd]?", re.DOTALL)
+_PYTHON = regex(r"python[\d.]*|pypy[\d.]*|py")  # with -m, or a script
+_WRAPPER_ARGUMENT = regex(r"-.*|[A-Za-z_]\w*=.*|\d+(?:\.\d+)?[smhd]?", re.DOTALL)
 _RUNNERS = word_set("pytest py.test unittest jest vitest mocha rspec prove ctest phpunit tox nox")
 _ARGUMENT_FOR_ALL = {"vitest": "run", "unittest": "discover"}  # the first argument
 _SCRIPTS = word_set("npm pnpm yarn bun")  # these run what package.json names
 _RUN_SCRIPT = word_set("run run-script exec dlx x")
-_SCRIPT = re.compile(r"t|test(?:[:_-][\w:-]+)?")
+_SCRIPT = regex(r"t|test(?:[:_-][\w:-]+)?")
 _MAKES = word_set("make gmake just rake mvn mvnw gradle gradlew")
-_TARGET = re.compile(r"(?:[\w:-]*:)?(?:tests?|check|spec|verify)(?:[:_-][\w:-]+)?")
+_TARGET = regex(r"(?:[\w:-]*:)?(?:tests?|check|spec|verify)(?:[:_-][\w:-]+)?")
 _OPTIONS_WITH_VALUE_MAKE = word_set("-C -f -I -o -W -j --directory --file")
 _COMMANDS = dict.fromkeys(word_set("go dotnet mix manage.py"), word_set("test"))
 _COMMANDS["cargo"] = word_set("test t")
@@ -61,7 +63,7 @@ _RUNS_NONE = word_set(
 
 # Options that leave the same tests to run, those of them with a value, and such as choose some of
 # them, or more.
-_SAME_TESTS = re.compile(
+_SAME_TESTS = regex(
     r"--?|-[qvxslbi]+|-r[a-zA-Z]+|-(?:n|W|j)\w*|-p no:\w+|-(?:race|cover|failfast)"
     r"|-(?:timeout|count|parallel|shuffle)(?:=.*)?"
     r"|--(?:tb|cov|no-|verbose|quiet|ci$|silent|watch|runInBand|reporter|coverage|maxfail"
@@ -74,7 +76,7 @@ _OPTIONS_WITH_VALUE = word_set(
     "-n -W -j -timeout -count -parallel --tb --maxfail --durations --color --timeout --reporter "
     "--numprocesses --dist --log-level --import-mode"
 )
-_FEWER_TESTS = re.compile(
+_FEWER_TESTS = regex(
     r"-k.*|-t|-g|-run\b.*|-short|--(?:grep|testNamePattern|lf|last-failed|sw|stepwise|ignore|deselect"
     r"|shard|onlyChanged|changed)\b.*",
     re.DOTALL,

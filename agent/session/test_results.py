@@ -8,8 +8,9 @@ doubt it stays so.
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ..lazy import dataclass, regex
 from .command_output import CommandOutput
 from .test_commands import TestCommand, find_test_command
 
@@ -35,7 +36,7 @@ class _Sign:
 
 
 def _sign(*texts: str, matches: str, flags: int = 0) -> _Sign:
-    return _Sign(texts, re.compile(matches, flags))
+    return _Sign(texts, regex(matches, flags))
 
 
 _STILL_FAILING = _sign(

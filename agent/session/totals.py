@@ -2,10 +2,11 @@
 
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
+from ..lazy import dataclass
 from .entries import (
     WARMING,
     Assistant,

@@ -1,8 +1,9 @@
 """The messages of the user, folded from the log, each with how its turn ended."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
+from ..lazy import dataclass
 from .entries import ATTACHMENT, Assistant, End, Entry, ToolResult, User, attachment_call
 from .store import content_text
 

@@ -4,8 +4,9 @@ the terminal. Light, because the first paint waits for it."""
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TextIO
+
+from ..lazy import dataclass
 
 if TYPE_CHECKING:
     from ..config.settings import UiSettings

@@ -1,14 +1,15 @@
 """Fitting text into the cells of a terminal."""
 
-import re
 import textwrap
 
 from prompt_toolkit.utils import get_cwidth
 
+from ..lazy import regex
+
 MIN_HANGING_CELLS = 30  # for a text beside its label
 SHORT_INDENT_CELLS = 4  # of a text below its label
 
-_LABEL = re.compile(r" *(?:\S+(?: \S+)* {2,})*")  # of a line: what its text stands beside
+_LABEL = regex(r" *(?:\S+(?: \S+)* {2,})*")  # of a line: what its text stands beside
 
 
 def first_cells(text: str, cells: int) -> str:

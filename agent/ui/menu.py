@@ -1,9 +1,10 @@
 """A menu of many options, of which one is chosen, and how words find them. Screens show it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from prompt_toolkit.utils import get_cwidth
+
+from ..lazy import dataclass
 
 MIN_KEY_PART_CHARS = 5  # characters of a key by which an option is found
 Styled = tuple[str, str]  # a role of the theme, and text

@@ -1,10 +1,11 @@
 """A question to the person: what may be answered, and the text that the answer begins with."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from prompt_toolkit.utils import get_cwidth
 
+from ..lazy import dataclass
 from .cells import cut_to_cells, wrap_words
 from .menu import Styled
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +25,7 @@ from ...tools.system.programs import ripgrep
 from ...tools.system.shorten import shorten
 from ..compaction.session_intent import session_intent
 from ..errors import ToolError
+from ..lazy import dataclass
 from ..session.log import Entries
 from ..session.search.recall import find_session, images_of_ref, search_sessions, text_of_ref
 from ..session.store import Project, locate_log

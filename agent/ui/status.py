@@ -1,13 +1,14 @@
 """The status line: model and effort, mode, branch, how full the context is, cost, what runs beside.
 The least important parts go first where there is no room."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from prompt_toolkit.utils import get_cwidth
 
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
+from ..lazy import dataclass
 from .cells import cut_to_cells
 
 Fragment = tuple[str, str]  # a style of prompt_toolkit, and text

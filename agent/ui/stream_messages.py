@@ -8,11 +8,11 @@ import binascii
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...tools import image as images
 from ...tools.system.shorten import shorten
+from ..lazy import dataclass
 from ..session.entries import Content
 
 MAX_NAME_CHARS = 60  # of a wrong value in a message

@@ -2,9 +2,9 @@
 they have ended. Texts are plain, for a terminal and for a stream of errors alike."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ..events import AgentFinished, AgentProgress, AgentStarted
+from ..lazy import dataclass
 
 SubagentEvent = AgentStarted | AgentProgress | AgentFinished
 

@@ -1,10 +1,10 @@
 """The tasks of a session for people: its subagents, and the commands that run in the background."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...tools.system.plural import count_of
+from ..lazy import dataclass
 from .subagent_progress import Subagents
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from rich.console import RenderableType
@@ -15,6 +15,7 @@ from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from .. import events
+from ..lazy import dataclass
 from ..models.catalog import priced_as
 from .render import render, tool_calls
 from .render.diffs import diff

@@ -3,9 +3,10 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from ..lazy import dataclass
 from .object_store import GitFailed, ObjectStore
 from .signatures import FileSignature
 
@@ -84,8 +85,7 @@ def _rows(said: bytes) -> Iterator[TreeChange]:
     """Parse `--raw --numstat -z`: first a pair of words for each path, then its lines."""
     words = [os.fsdecode(word) for word in said.split(b"\0") if word]
     count = next((i for i, word in enumerate(words[::2]) if not word.startswith(":")), len(words))
-    heads = words[: 2 * count]
-    lines = {}
+    heads, lines = words[: 2 * count], {}
     for word in words[2 * count :]:
         added, removed, path = word.split("\t", 2)
         lines[path] = (_number(added), _number(removed))

@@ -12,9 +12,10 @@ import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
+from ..lazy import dataclass
 from .left_out import LeftOut
 from .object_store import GitFailed, ObjectStore
 

@@ -8,13 +8,13 @@ everything anew.
 """
 
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from ...tools.system.files import replacing
+from ..lazy import regex
 from .object_store import ObjectStore
 
 MIN_AGE_S = 300  # objects stay so long, needed or not: a look takes less
@@ -26,7 +26,7 @@ MAX_RECORD_BYTES = 4_096  # of the trees of one session, about 100
 PUBLISHED = "published"  # stands for the index that later sessions start from
 
 _STAMP = "swept"
-_TREE_NAME = re.compile(r"(?<!\S)[0-9a-f]{40}(?!\S)")
+_TREE_NAME = regex(r"(?<!\S)[0-9a-f]{40}(?!\S)")
 
 
 def protect_trees(store: ObjectStore, name: str, trees: Iterable[str]) -> None:

@@ -8,9 +8,10 @@ the snapshot's commit: it is stored again only when it changes, and stays as lon
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
+from ..lazy import dataclass
 from .object_store import ObjectStore
 
 MAX_ROWS = 200_000  # of more, only the folders are recorded

@@ -5,20 +5,19 @@ see it, on the branch `ctxagent/NAME`. No hook and no filter of the repository i
 """
 
 import os
-import re
 import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import UsageError
+from ..lazy import dataclass, regex
 from .git import GitRunner, current_branch
 
 BRANCH_PREFIX = "ctxagent/"
 NAME_HINT = "Give up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
 
-_NAME = re.compile(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.lock)(?<!\.)")
+_NAME = regex(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.lock)(?<!\.)")
 
 
 @dataclass(frozen=True, slots=True)

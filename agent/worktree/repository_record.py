@@ -18,7 +18,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 
 from ...tools.system.files import (
@@ -28,6 +28,7 @@ from ...tools.system.files import (
     replace_file,
     replacing,
 )
+from ..lazy import dataclass
 from .object_store import GENERATIONS, GitFailed, Repository, find_repository, object_name
 
 KEPT_S = 30 * 86_400  # a record is kept for at least this time

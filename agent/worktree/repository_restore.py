@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from ...tools.system.files import (
@@ -25,6 +25,7 @@ from ...tools.system.files import (
 )
 from ...tools.system.git_links import read_text, settings_in
 from ..errors import RecordError
+from ..lazy import dataclass
 from .git import GitRunner
 from .repository_record import RepositoryKeeper, RepositoryRecord
 

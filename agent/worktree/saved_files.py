@@ -8,11 +8,9 @@ project's snapshots, each under git's name for it, and are kept as long as those
 
 import difflib
 import os
-import re
 import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from ...tools.system.files import (
     replacing,
 )
 from ..errors import RecordError
+from ..lazy import dataclass, regex
 from .diff import TreeChange
 from .signatures import blob_digest
 
@@ -31,7 +30,7 @@ SAVED_FOLDER = "saved"
 MAX_SAVED_BYTES = 256 << 20  # of one file; a larger file is named as not saved
 MAX_DIFF_BYTES = 100_000  # of a file whose diff is shown
 _COPY_BYTES = 1 << 20
-_BLOB = re.compile(r"[0-9a-f]{40}")
+_BLOB = regex(r"[0-9a-f]{40}")
 _ABSENT = ""
 
 

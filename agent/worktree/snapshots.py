@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 from ...tools.system.files import is_part_name
 from ...tools.system.git_links import leads_astray
 from ..errors import RecordError
+from ..lazy import dataclass
 from . import diff, file_modes, garbage, restore
 from .borrowed_objects import copy_borrowed_objects
 from .diff import DiffAction, TreeChange

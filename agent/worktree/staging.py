@@ -7,15 +7,15 @@ alone.
 """
 
 import os
-import re
 import shutil
 import stat
 import time
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 
+from ..lazy import dataclass, regex
 from .garbage import PUBLISHED, protect_trees
 from .left_out import LeftOut
 from .object_store import GIT_TIMEOUT_S, GitFailed, ObjectStore, Repository
@@ -34,7 +34,7 @@ FIRST_STAGING_S = 20.0
 
 _LISTING_TIMEOUT_S = 5  # for a folder that may be anything
 _UNREADABLE_RULES = "warning: unable to access "
-_UNREADABLE = re.compile(r"warning: could not open directory '(.+)': [^']+")
+_UNREADABLE = regex(r"warning: could not open directory '(.+)': [^']+")
 
 
 @dataclass(slots=True)

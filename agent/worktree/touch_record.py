@@ -13,12 +13,12 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from ...tools.system.files import make_private_folder, private_opener
+from ..lazy import dataclass
 from .diff import TreeChange
 
 RECORD_FOLDER = "touched"

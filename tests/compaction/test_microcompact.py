@@ -50,7 +50,7 @@ def edit(history: History, path: str, **fields: Any) -> int:
 
 def stubbed(history: History, seq: int, *, tokens: int = 12_431, folder: str = "") -> str:
     (result,) = [r for r in history.view().results() if r.item.seq == seq]
-    return stub(result, tokens, folder)
+    return stub(result, folder).text(tokens)
 
 
 # What is due

@@ -25,7 +25,7 @@ MAX_MODULE_LINES = 600
 MAX_FUNCTION_LINES = 60
 # One around each: a turn, code of tools and extensions, the command line, what the proxy adds.
 MAX_BROAD_EXCEPTS = 4
-MAX_MODULES_BESIDE_ROOMS = 6
+MAX_MODULES_BESIDE_ROOMS = 7
 
 # Which modules may import a library: one room, or the modules named.
 LIBRARY_USERS = {

@@ -127,6 +127,27 @@ assert finish_span is sys.modules["anthropic.lib._tracing.spans"].finish_span
     run(script, made_up(tmp_path, {}))
 
 
+def test_the_classes_of_errors_are_made_when_the_first_error_comes(tmp_path: Path) -> None:
+    script = """
+import sys
+from ctxagent.agent.models.messages import lazy_sdk
+lazy_sdk.load()
+import anthropic._error_classes as errors
+from anthropic._error_classes import make_status_error
+assert "anthropic.unused" not in sys.modules and not hasattr(errors, "__wrapped__")
+assert make_status_error("busy") == ("busy", "anthropic.unused")
+assert "anthropic.unused" in sys.modules
+assert errors.make_status_error("busy") == make_status_error("busy")
+assert errors.BusyError is vars(errors)["BusyError"]
+"""
+    classes = """
+from .unused import __name__ as origin
+class BusyError: ...
+def make_status_error(text): return text, origin
+"""
+    run(script, made_up(tmp_path, {"_error_classes": classes}))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["it is built otherwise", "it is to log"])
 def test_the_plain_import_where_the_short_one_will_not_do(tmp_path: Path, how: str) -> None:

@@ -45,7 +45,7 @@ def holds(value: Any, text: str, depth: int = MAX_DEPTH) -> bool:
 
 
 def _is_frozen(value: Any) -> bool:
-    return bool(type(value).__dataclass_params__.frozen) if not isinstance(value, type) else False
+    return not isinstance(value, type) and type(value).__setattr__ is not object.__setattr__
 
 
 def name_of(frame: FrameType) -> str:

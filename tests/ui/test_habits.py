@@ -11,6 +11,7 @@ from ctxagent.agent.ui.commands import COMMANDS
 from ctxagent.agent.ui.habits import habits
 
 OPTIONS = {name for param in main.params for name in param.opts}
+CONTEXT = click.Context(main)
 HINTS = [
     (kind, name, text)
     for kind in ("commands", "words", "options")
@@ -21,7 +22,7 @@ HINTS = [
 def test_no_name_is_one_of_ours() -> None:
     assert not set(habits("aliases")) & set(habits("commands"))
     assert not {*habits("aliases"), *habits("commands")} & set(COMMANDS)
-    assert not set(habits("words")) & set(main.commands)
+    assert not set(habits("words")) & set(main.list_commands(CONTEXT))
     assert set(habits("options")) & OPTIONS == {"-c"}  # which means something else here
 
 
@@ -35,7 +36,7 @@ def test_a_hint_names_what_exists(kind: str, name: str, text: str) -> None:
     for quoted in re.findall(r"`([^`]+)`", text):
         first, *more = quoted.split()
         if first == "ctxagent" and more and re.fullmatch(r"[a-z-]+", more[0]) and more[0][0] != "-":
-            command = main.commands[more[0]]
+            command = main.get_command(CONTEXT, more[0])
             if isinstance(command, click.Group) and len(more) > 1:
                 assert more[1] in command.commands, quoted
         elif first.startswith("/") and first != "/":

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
+from ...agent.lazy import regex
 from .output_file import OutputCut, OutputFile
 from .text_bytes import from_whole, whole
 
@@ -254,16 +255,16 @@ def excerpt(head: bytes, tail: bytes, dropped: int, advice: str) -> str:
     )
 
 
-_ESCAPE = re.compile(
+_ESCAPE = regex(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor, erasing
     r"|(?:\x1b\]|\x9d)[^\x07\x1b\n\x9c]*(?:\x07|\x1b\\|\x9c)?"  # OSC: titles, links
     r"|\x1b[PX^_](?:[^\x1b]*\x1b\\|[^\x1b\n]*)"  # DCS, SOS, PM, APC
     r"|\x1b[ -/]*[0-~]?"
 )
-_ESCAPING = re.compile(r"[\x1b\x9b\x9d]")
-_MOVING = re.compile(r"(?:\x1b\[|\x9b)[012]?[KG]")
-_MOVE = re.compile(r"([\r\b\0])")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ESCAPING = regex(r"[\x1b\x9b\x9d]")
+_MOVING = regex(r"(?:\x1b\[|\x9b)[012]?[KG]")
+_MOVE = regex(r"([\r\b\0])")
+_CONTROL = regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def clean(text: str) -> str:

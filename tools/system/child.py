@@ -10,10 +10,10 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from ...agent.lazy import dataclass
 from .process import input_of
 from .programs import own_environment
 from .spawn import Spawned, spawn

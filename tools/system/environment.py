@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
+from ...agent.lazy import regex
+
 # Words of a name (split at `_` and the like), then parts of it with all separators gone.
 _WORDS = frozenset({"AUTH", "CRED", "CREDS", "JWT", "PASS", "PAT", "TOKEN", "WEBHOOK"})
 _PARTS = (
@@ -27,10 +29,8 @@ _NAMES = frozenset({"AWS_ACCESS_KEY_ID", "SSHPASS"})
 _LAST_WORDS = frozenset({"KEY", "KEYS", "TOKENS"})
 _LIMITS = frozenset({"COUNT", "LIMIT", "MAX", "MIN", "NUM"})  # words of numbers (`MAX_TOKENS`)
 # Addresses of package indexes, which are not needed where they hold a password.
-_INDEX = re.compile(
-    r"(?:PIP|UV|POETRY|PDM|NPM|YARN|CARGO|TWINE|CONDA)_\w*(?:INDEX|URL|REGISTRY)\w*"
-)
-_WITH_PASSWORD = re.compile(r"//[^/@\s]+@")
+_INDEX = regex(r"(?:PIP|UV|POETRY|PDM|NPM|YARN|CARGO|TWINE|CONDA)_\w*(?:INDEX|URL|REGISTRY)\w*")
+_WITH_PASSWORD = regex(r"//[^/@\s]+@")
 _PLACES = frozenset({"DIR", "FILE", "PATH", "SOCK"})  # last words of names that say where
 _HARMLESS = frozenset({"GOOGLE_APPLICATION_CREDENTIALS"})
 _declared: frozenset[str] = frozenset()  # secrets, whatever their names look like

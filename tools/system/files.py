@@ -8,7 +8,6 @@ whenever the process is killed.
 import errno
 import fcntl
 import os
-import re
 import select
 import shutil
 import stat
@@ -18,9 +17,10 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 from typing import BinaryIO
 
+from ...agent.lazy import regex
 from .safe_open import entered, open_regular, opened_folder
 
-_UNIQUE_PART = re.compile(r"\.ctxagent-[0-9a-f]{16}")
+_UNIQUE_PART = regex(r"\.ctxagent-[0-9a-f]{16}")
 
 
 @contextmanager

@@ -10,9 +10,9 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from ...agent.lazy import dataclass, regex
 from .programs import within
 from .safe_open import whereabouts
 
@@ -22,9 +22,9 @@ MAX_STORES = 100  # of objects that are borrowed
 # What git itself reads nothing of when it looks: hooks are judged where they are run.
 _NOT_READ = frozenset(("hooks", "lfs", "annex"))
 _BORROWED = "objects/info/alternates"  # the file that names the stores
-_FAN_OUT = re.compile(r"[0-9a-f]{2}")
-_FILE_SETTING = re.compile(r"\w*file|skiplist|template")
-_ODDLY_WRITTEN = re.compile(r'["\\#;]|[%:]\(')  # quotes, escapes, comments, prefixes of git's own
+_FAN_OUT = regex(r"[0-9a-f]{2}")
+_FILE_SETTING = regex(r"\w*file|skiplist|template")
+_ODDLY_WRITTEN = regex(r'["\\#;]|[%:]\(')  # quotes, escapes, comments, prefixes of git's own
 
 
 @dataclass(frozen=True, slots=True)

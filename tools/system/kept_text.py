@@ -3,8 +3,9 @@ so it is read in pieces."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import BinaryIO
+
+from ...agent.lazy import dataclass
 
 PIECE_BYTES = 1 << 20
 

@@ -8,10 +8,10 @@ disk never fails the command.
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...agent.lazy import dataclass
 from .text_bytes import from_whole, whole
 
 MAX_OUTPUT_BYTES = 256 << 20

@@ -10,10 +10,11 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...agent.lazy import dataclass
 from .child import child, pieces
 from .git_links import leads_astray
 from .programs import program

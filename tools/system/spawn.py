@@ -11,8 +11,9 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from ...agent.lazy import dataclass
 
 
 class Beside(Protocol):

@@ -2,9 +2,10 @@
 or a page. Functions make a text safe, or write such characters out."""
 
 import codecs
-import re
 import unicodedata
 from typing import TextIO
+
+from ...agent.lazy import regex
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -18,7 +19,7 @@ _ON_TERMINAL = {**_ACTING, ord("\t"): "    ", ord("\r"): None}
 _ON_PAGE = {**_ACTING, ord("\t"): "\t", 0xFFFE: _REPLACEMENT, 0xFFFF: _REPLACEMENT}
 # Names of what is invisible though `str.isprintable` is true: of the Default_Ignorable_Code_Point
 # of the Unicode Character Database, a property that Python lacks, and of those with a blank glyph.
-_INVISIBLE_NAME = re.compile(
+_INVISIBLE_NAME = regex(
     r"VARIATION SELECTOR|GRAPHEME JOINER|VOWEL INHERENT|(?:CONSONANT|NUMBER) JOINER"
     r"|(?<!GAP )(?<!LINE )FILLER$|(?:PATTERN|FULL|HALF) BLANK$|NULL NOTEHEAD"
 )

@@ -8,11 +8,11 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from email.message import Message
 from urllib.parse import SplitResult, urljoin, urlunsplit
 
 from ...agent.errors import ToolError
+from ...agent.lazy import dataclass
 from .addresses import PORTS, parse_url, public_addresses
 
 MAX_BYTES = 10_000_000  # of a page, unpacked

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...lazy import regex
 from ...session.entries import Block
 from ..language.words import MAX_LINE_CHARS, fit_line
 
@@ -12,13 +13,13 @@ MAX_ARGUMENT_CHARS = 300  # read of one argument
 MAX_WRITTEN_CHARS = 20_000  # read of a command, or of a text that a call writes
 
 _BODIES = ("content", "old_string", "new_string", "todos")
-_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
-_HEREDOC = re.compile(r"((?<!<)<<-?\s*['\"\\]?\w[^\n]*)\n.*", re.DOTALL)
-_REDIRECTED = re.compile(r"(?<![-=])>{1,2}\|?\s*([^\s;&|<>()]+)")
+_QUOTED = regex(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_HEREDOC = regex(r"((?<!<)<<-?\s*['\"\\]?\w[^\n]*)\n.*", re.DOTALL)
+_REDIRECTED = regex(r"(?<![-=])>{1,2}\|?\s*([^\s;&|<>()]+)")
 _PREFIXES = {"sudo", "time", "nohup", "command", "then", "do", "else", "!", "env", "exec"}
 _WRITERS = {"rm", "mv", "cp", "tee", "truncate", "touch", "chmod", "ln", "patch", "sed", "perl"}
 _GIT_WRITERS = {"rm", "mv", "checkout", "restore"}
-_BARE_WORD = re.compile(r"[a-z]+")
+_BARE_WORD = regex(r"[a-z]+")
 
 
 def arguments_of(call: Block) -> Mapping[str, Any]:

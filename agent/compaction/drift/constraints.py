@@ -7,9 +7,9 @@ path is only worth a check when a call changes a file there for the first time.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from ...lazy import dataclass, regex
 from ...session.entries import Block
 from ...session.ledger import DENIAL_REASON
 from ..language.words import MAX_TEXT_CHARS, UNSPACED
@@ -17,10 +17,10 @@ from .calls import CHANGING, command_of, path_argument, simple_commands, written
 
 DENIED = "not authorised: "  # how the ledger's text of a denied call begins
 
-_COMMAND = re.compile(r"`[^`\n]*\s[^`\n]*`")  # in a rule, its paths are arguments
-_SEPARATED = re.compile(r"[\w.@~*/-]+")
-_PATH = re.compile(r".*/.*|.*\*.*|.*\.[a-z]\w{0,4}|\.env")
-_PROSE = re.compile(r"[^\W\d_]+/[^\W\d_]+|\w\.\w|[\w*-]+")  # "read/write" and "z.B" are no paths
+_COMMAND = regex(r"`[^`\n]*\s[^`\n]*`")  # in a rule, its paths are arguments
+_SEPARATED = regex(r"[\w.@~*/-]+")
+_PATH = regex(r".*/.*|.*\*.*|.*\.[a-z]\w{0,4}|\.env")
+_PROSE = regex(r"[^\W\d_]+/[^\W\d_]+|\w\.\w|[\w*-]+")  # "read/write" and "z.B" are no paths
 
 
 @dataclass(frozen=True, slots=True)

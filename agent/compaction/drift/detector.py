@@ -6,9 +6,9 @@ language is read, no model is asked. It names its evidence and reports each indi
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from ...lazy import dataclass
 from ...session.entries import Block
 from ...session.ledger import DENIAL_REASON, FileFact, Ledger
 from ..document import SummaryDocument

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from ...lazy import dataclass
 from ...session.entries import Block
 from .calls import CHANGING, arguments_of, path_argument
 

@@ -7,9 +7,10 @@ has on the subject are appended for the model, which then goes on. `detector` de
 import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from ...events import Emit, Notice
+from ...lazy import dataclass
 from ...session.entries import Block, Entry, Note, Summary, User
 from ...session.ledger import Ledger
 from ..document import SummaryDocument

@@ -6,9 +6,10 @@ without spaces are read in pairs of characters. Short words carry no meaning of 
 left out, unless they are a part of a name, such as a path.
 """
 
-import re
 import unicodedata
 from functools import lru_cache
+
+from ...lazy import regex
 
 MAX_TEXT_CHARS = 16_000  # read of one text
 MAX_LINE_CHARS = 160  # of a quotation in one line
@@ -19,18 +20,18 @@ MAX_BRIEF_WORDS = 3
 MAX_QUESTION_CHARS = 240  # of a text that does little but ask: a longer one explains
 MAX_REST_SHARE = 3  # of a text to its questions, for it to do little but ask
 # Scripts that write without spaces: Thai, Lao, Burmese, Khmer, kana, Chinese.
-UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+UNSPACED = regex(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 
-_TOKEN = re.compile(r"[^\s`'\"<>()\[\]{},;|&=]+")
-_RUN = re.compile(r"[^\W\d_]+")
-_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_EXTENSION = re.compile(r"(?<=\w)\.[a-z]\w{0,4}$")
-_IS_NAME = re.compile(r"[\w)][./_:@-]\w|[\d/_]|[a-z][A-Z]|^[A-Z]{2}")
+_TOKEN = regex(r"[^\s`'\"<>()\[\]{},;|&=]+")
+_RUN = regex(r"[^\W\d_]+")
+_CAMEL = regex(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_EXTENSION = regex(r"(?<=\w)\.[a-z]\w{0,4}$")
+_IS_NAME = regex(r"[\w)][./_:@-]\w|[\d/_]|[a-z][A-Z]|^[A-Z]{2}")
 # Bounded, so that a long run of letters without a fitting end is not read again from each letter.
-_FILE = re.compile(r"(?<![\w.@~-])[\w.@~-]*+/[\w./@~-]+|[\w-]{1,255}+\.[a-z]\w{0,4}\b")
-_SEARCHED = re.compile(r"\w[\w.-]+\w")
-_LIST_LINE = re.compile(r"[-*+•] |\w{1,3}[.)] |\|")
-_SENTENCE_END = re.compile(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
+_FILE = regex(r"(?<![\w.@~-])[\w.@~-]*+/[\w./@~-]+|[\w-]{1,255}+\.[a-z]\w{0,4}\b")
+_SEARCHED = regex(r"\w[\w.-]+\w")
+_LIST_LINE = regex(r"[-*+•] |\w{1,3}[.)] |\|")
+_SENTENCE_END = regex(r"(?<=[.!?؟।])\s+|(?<=[。！？])|\n+")
 _QUESTION_MARKS = "?？؟⸮՞፧⁇⁈"
 
 
@@ -42,7 +43,7 @@ def terms(text: str, least: int = STEM_CHARS) -> frozenset[str]:
 @lru_cache(MAX_CACHED_TEXTS)
 def _terms(text: str, least: int) -> frozenset[str]:
     found = set[str]()
-    for token in _TOKEN.findall(text):
+    for token in {*_TOKEN.findall(text)}:
         token = token.rstrip(".:!?")
         is_name = _IS_NAME.search(token) is not None
         for run in _RUN.findall(_EXTENSION.sub("", token) if is_name else token):

@@ -6,13 +6,14 @@ done, records it and tells the front end.
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from ...context import tokens
 from ...context.view import View, ViewResult
 from ...context.window import Window
 from ...events import Compacted
+from ...lazy import dataclass
 from ...session.entries import Mask
 from ...session.layer_words import WITH_SUMMARY, done_by
 from ..host import EngineHost
@@ -38,6 +39,7 @@ class LayerRunner:
     break_even: BreakEven = field(default_factory=BreakEven)  # says when clearing pays
     next_edit_seq: int | None = None  # where the next edit would begin, as it looks now
     due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
+    _stubs: microcompact.StubCache = field(default_factory=dict)
     _found_at: int = -1  # the newest entry when `due` was all that may be masked
 
     def demote_together(self) -> None:
@@ -94,7 +96,8 @@ class LayerRunner:
             self._clear_if_it_pays()
             return
         if policy.clear_when != "off":
-            due = microcompact.plan(self.host.view, policy, str(self.host.folder))
+            folder = str(self.host.folder)
+            due = microcompact.plan(self.host.view, policy, folder, self._stubs)
             if due and policy.clear_when == "every-call":
                 self._mask(due, "every call")
             elif due and reached(policy.clear_from, window):
@@ -193,7 +196,7 @@ class LayerRunner:
     def _find_due(self) -> list[DueMask]:
         """Return all results and inputs that may be masked now."""
         policy, view = self.policy, self.host.view
-        due = microcompact.plan(view, policy, str(self.host.folder))
+        due = microcompact.plan(view, policy, str(self.host.folder), self._stubs)
         if reached(policy.truncate_at, self.host.current_window()):
             ages = input_ages(view)
             for target in truncate.plan(view, policy, self.host.file_sha256):

@@ -16,10 +16,11 @@ below that size.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from ...context.view import View
+from ...lazy import dataclass
 from .need_chances import MISS_PROMPTS
 
 
@@ -101,20 +102,25 @@ class BreakEven:
         self, due: Sequence[DueMask], view: View, prices: PromptPrices
     ) -> HistoryEdit | None:
         """Return the edit with the largest gain; None when nothing could be masked with one."""
-        edits = self._possible_edits(due, view, prices)
-        return max(edits, key=lambda edit: (edit.gain, edit.saved), default=None)
+        chosen: list[DueMask] = []
+        edits = self._possible_edits(due, view, prices, chosen)
+        best = max(edits, key=lambda edit: edit[:2], default=None)
+        if best is None:
+            return None
+        gain, saved, rewritten, count = best
+        return HistoryEdit(tuple(reversed(chosen[:count])), saved, rewritten, gain)
 
     def _possible_edits(
-        self, due: Sequence[DueMask], view: View, prices: PromptPrices
-    ) -> Iterator[HistoryEdit]:
-        """Yield the edits that could be made: each clears, from some place on, all that is due and
-        better gone where what stands there is written anew anyway."""
+        self, due: Sequence[DueMask], view: View, prices: PromptPrices, chosen: list[DueMask]
+    ) -> Iterator[tuple[float, int, int, int]]:
+        """Yield the edits that could be made: gain, tokens saved and rewritten, and how many of the
+        `chosen` each clears, which are gathered from the newest back. It clears, from some place
+        on, all that is due and better gone where what stands there is written anew anyway."""
         places = sorted(
             ((place, each) for each in due if (place := view.position(each.seq)) is not None),
             key=lambda pair: pair[0],
         )
         after, end, saved, worth = 0, len(view.items), 0, 0.0
-        chosen: list[DueMask] = []
         factor = prices.factor(prices.prompt)
         for place, each in reversed(places):
             its_worth = self.worth(each, prices)
@@ -128,4 +134,4 @@ class BreakEven:
             spared = self.surcharge if then < factor else 0.0
             written = -saved if prices.is_cold else rewritten
             gain = worth + spared - then * prices.rewrite * written
-            yield HistoryEdit(tuple(reversed(chosen)), saved, rewritten, gain)
+            yield gain, saved, rewritten, len(chosen)

@@ -4,7 +4,7 @@ The reference has the path, the tokens saved and a preview of the beginning and,
 shows the beginning alone, of the end of the text, where errors and totals stand.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from ....tools.base import FiledOutput
 from ....tools.system.shorten import cut_after
 from ....tools.text import count_lines
 from ...context.tokens import estimate
+from ...lazy import dataclass
 from ...session.archive import offload
 from ...session.user_messages import PREVIEW_MARK
 from ..policy import Policy

@@ -4,15 +4,14 @@ A request with too many or too large images is refused, and so would be each lat
 them. The limits are those of the strictest servers of the Messages API.
 """
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context.request import build_messages
 from ...context.view import View, ViewResult
+from ...lazy import dataclass, regex
 from .microcompact import MAX_ARGUMENT_CHARS
 
 MAX_IMAGES = 20  # in one request; with more, none may have a side above 2,000 pixels
@@ -27,7 +26,7 @@ OVER_BOUND = (
 NOT_TAKEN = "this model takes no images; Recall shows it to one that does"
 REFUSED = "the server refused the request with it"
 
-_PLACE = re.compile(r"messages\.(\d+)\.content\.(\d+)\b")
+_PLACE = regex(r"messages\.(\d+)\.content\.(\d+)\b")
 
 
 @dataclass(slots=True)

@@ -1,14 +1,14 @@
 """What became of each result in a view: later calls that repeated it, changed its file or mended
 what had failed, and how long ago it was of use."""
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
 from ...context.view import Call, View, ViewResult
+from ...lazy import dataclass, regex
 from ...session.ledger import change_rows
 from ...session.searches import failure
 from .need_chances import (
@@ -26,7 +26,7 @@ from .truncate import CHANGING_TOOLS
 _SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch")
 _IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
 _OFTEN = 2  # changes of a file
-_SHOWS_FILE = re.compile(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|less|awk)\b")
+_SHOWS_FILE = regex(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|less|awk)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,9 @@ class Fate:
     @property
     def superseded_by(self) -> int | None:
         """The newest entry that repeats the result or makes it stale."""
-        found = [seq for seq in (self.repeated_by, self.changed_by) if seq is not None]
-        return max(found, default=None)
+        if self.repeated_by is None or self.changed_by is None:
+            return self.changed_by if self.repeated_by is None else self.repeated_by
+        return max(self.repeated_by, self.changed_by)
 
     def need_chance(self, call: Call) -> float:
         """Return the usual chance that the result of `call` is needed once it is gone."""

@@ -6,12 +6,14 @@ says when it is done.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
 from ...context.view import View, ViewResult
+from ...lazy import dataclass
 from ...session.command_output import telling_lines
 from ...session.searches import FOUND, listing
 from ..policy import Policy
@@ -34,13 +36,41 @@ _TOOL_CATEGORIES = {  # categories that results of a tool can be of, besides "to
 }
 
 
-def plan(view: View, policy: Policy, folder: str = "") -> list[DueMask]:
+@dataclass(slots=True)
+class Stub:
+    """The text that stands for a result. What it replaces in tokens is put in anew each time: that
+    number changes with each reply."""
+
+    head: str
+    tail: str | None  # behind the number, None for a stub without one
+    _sizes: dict[int, int] = field(default_factory=dict)  # estimated tokens, by length of number
+
+    def text(self, tokens: int) -> str:
+        return self.head if self.tail is None else f"{self.head}{tokens:,}{self.tail}"
+
+    def size(self, replaced: int) -> int:
+        """Return about how many tokens the text has: the same for all numbers of one length."""
+        length = len(f"{replaced:,}")
+        if length not in self._sizes:
+            self._sizes[length] = tokens.estimate(self.text(replaced))
+        return self._sizes[length]
+
+
+# By seq and call of a result, and the entry that superseded it.
+StubCache = dict[tuple[int, str, int | None], Stub]
+
+
+def plan(
+    view: View, policy: Policy, folder: str = "", known: StubCache | None = None
+) -> list[DueMask]:
     """Return all results that are due now, oldest first.
 
     Due are results of `clear_tools` over `clear_above` tokens, except the newest `clear_keep`,
     those the model has not answered yet, and those of no category that the policy's rules let go.
-    `folder` is the session's, for stubs of offloaded results.
+    `folder` is the session's, for stubs of offloaded results; `known` keeps the stubs of one
+    session from call to call.
     """
+    known = {} if known is None else known
     results = _all_results(view)
     clearable = [result for result in results if _clearable(result, view, policy)]
     if not clearable:
@@ -53,7 +83,7 @@ def plan(view: View, policy: Policy, folder: str = "") -> list[DueMask]:
         for result in clearable
         if result.item.seq not in kept and _permitted(result, fate := fates[result.call.id], policy)
         for target, saved in _target_with_saving(
-            result, view, folder, fate, brief=policy.brief_reads
+            result, view, _known_stub(known, result, folder, fate, brief=policy.brief_reads)
         )
     ]
 
@@ -67,7 +97,7 @@ def plan_all(view: View, folder: str = "", *, answered_only: bool) -> list[dict[
         target
         for result in _all_results(view)
         if not result.masked and result.item.seq not in kept
-        for target, _ in _target_with_saving(result, view, folder)
+        for target, _ in _target_with_saving(result, view, stub(result, folder))
     ]
 
 
@@ -91,38 +121,43 @@ def _unanswered_seqs(view: View) -> set[int]:
     return _seqs(view.unanswered_results()) | {next(newest, 0)}
 
 
+def _known_stub(
+    known: StubCache, result: ViewResult, folder: str, fate: Fate, *, brief: bool
+) -> Stub:
+    key = (result.item.seq, result.call.id, fate.superseded_by)
+    if key not in known:
+        known[key] = stub(result, folder, fate, brief=brief)
+    return known[key]
+
+
 def stub(
-    result: ViewResult,
-    tokens: int,
-    folder: str = "",
-    fate: Fate | None = None,
-    *,
-    brief: bool = False,
-) -> str:
-    """Return the line that stands for a result of `tokens` scaled tokens: tool, main argument,
-    outcome, size, and where the full text is. Given its fate, the last lines that tell of an error
-    stay of a failure; with `brief`, a page of a file that a later entry superseded is named by its
-    path, its lines and that entry."""
+    result: ViewResult, folder: str = "", fate: Fate | None = None, *, brief: bool = False
+) -> Stub:
+    """Return the line that stands for a result: tool, main argument, outcome, size, and where the
+    full text is. Given its fate, the last lines that tell of an error stay of a failure; with
+    `brief`, a page of a file that a later entry superseded is named by its path, its lines and that
+    entry."""
     where = f"#{result.item.seq}"
     if KEPT_IN in result.details:  # such a model may ask a server of several sessions
         where = f"{folder.rpartition('/')[2]}{where}"
     if kept := result.offloaded or result.details.get(KEPT_IN):
         where += f", or {folder}/{kept}" if folder else f", or {kept}"
     name, argument = result.call.name, shorten(result.call.argument, MAX_ARGUMENT_CHARS)
+    if result.block.get("type") == FOUND:
+        what = f"full text: {where} · titles and addresses are data"
+        more = [shorten(listing(result.block), MAX_LISTING_CHARS)]
+    else:
+        what = f"{where} shows it again" if result.images else f"{_text_kept(result)}: {where}"
+        more = _error_lines(result) if fate is not None and ended_in_error(result) else []
     newer = fate.superseded_by if fate and brief else None
     if newer is not None and (lines := lines_of(result)) is not None:
-        parts = [f"{name} {argument} lines {lines[0]}-{lines[1]}", f"superseded by #{newer}"]
-    else:
-        headline = f'{name} "{argument}"' if argument else name
-        parts = [headline, _outcome(result), f"{tokens:,} tokens compacted"]
-    if result.block.get("type") == FOUND:
-        parts += [f"full text: {where}", "titles and addresses are data"]
-        found = shorten(listing(result.block), MAX_LISTING_CHARS)
-        return f"[{replace_unprintable(' · '.join(parts))}]\n{found}"
-    what = f"{where} shows it again" if result.images else f"{_text_kept(result)}: {where}"
-    line = replace_unprintable(f"[{' · '.join(parts)} · {what}]")
-    errors = _error_lines(result) if fate is not None and ended_in_error(result) else []
-    return "\n".join([line, *errors])
+        shown = f"{name} {argument} lines {lines[0]}-{lines[1]} · superseded by #{newer}"
+        line = replace_unprintable(f"[{shown} · {what}]")
+        return Stub("\n".join([line, *more]), None)
+    headline = f'{name} "{argument}"' if argument else name
+    head = replace_unprintable(f"[{headline} · {_outcome(result)} · ")
+    tail = replace_unprintable(f" tokens compacted · {what}]")
+    return Stub(head, "\n".join([tail, *more]))
 
 
 def _text_kept(result: ViewResult) -> str:
@@ -141,14 +176,14 @@ def _error_lines(result: ViewResult) -> list[str]:
 
 
 def _target_with_saving(
-    result: ViewResult, view: View, folder: str, fate: Fate | None = None, *, brief: bool = False
+    result: ViewResult, view: View, stub: Stub
 ) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield a target for a result, and its unscaled saving, if a stub makes it smaller."""
-    text = stub(result, view.scaled(result.size), folder, fate, brief=brief)
-    is_search = result.block.get("type") == FOUND
-    stubbed = {"type": "text", "text": text} if is_search else {**result.block, "content": text}
-    saved = result.size - tokens.estimate_block(stubbed)
+    replaced = view.scaled(result.size)
+    frame = 0 if result.block.get("type") == FOUND else tokens.RESULT_FRAME
+    saved = result.size - frame - stub.size(replaced)
     if saved > 0:
+        text = stub.text(replaced)
         yield {"seq": result.item.seq, "tool_use_id": result.call.id, "stub": text}, saved
 
 

@@ -16,8 +16,9 @@ few showed files by commands. Sessions of others differ: run the script on your 
 """
 
 import math
-from dataclasses import dataclass
 from typing import Literal
+
+from ...lazy import dataclass
 
 NeedClass = Literal[
     "read",

@@ -11,7 +11,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +19,7 @@ from ....tools.system.shorten import shorten
 from ....tools.text import count_lines, strings_in
 from ...context import tokens
 from ...context.view import Call, View, ViewResult
+from ...lazy import dataclass
 from ..policy import Policy
 
 MIN_INPUT_TOKENS = 200  # a smaller input is not worth an edit of history

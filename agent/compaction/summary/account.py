@@ -7,7 +7,7 @@ this has come to its price: the call that writes it, its own text, writing anew 
 will be missed afterwards.
 """
 
-from dataclasses import dataclass
+from ...lazy import dataclass
 
 OUTPUT_PRICE = 5.0  # times that of input, of models whose price is not known
 REPLY_SHARE = 0.35  # of the cap on a summary: what one has on the average

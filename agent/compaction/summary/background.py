@@ -7,10 +7,10 @@ costs a call.
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import RecordError
+from ...lazy import dataclass
 from ...session.entries import Summary
 from ..host import EngineHost
 from .request import Cut
@@ -54,8 +54,9 @@ class BackgroundSummary:
         if self._prepared is not None:
             await asyncio.wait([self._prepared.task])
 
-    def should_start(self, cut: Cut) -> bool:
-        """Return whether a summary at this cut should be asked for now."""
+    def is_wanted(self) -> bool:
+        """Return whether a summary should be asked for now if it leaves enough room: there is none,
+        or the context has grown and the one that there is would leave too little."""
         if self._prepared is None or not self._is_current(self._prepared):
             return True
         window = self.host.current_window()
@@ -64,8 +65,12 @@ class BackgroundSummary:
             self._attempts < MAX_PREPARED_BETWEEN_SUMMARIES
             and growth >= MIN_GROWTH_SHARE * window.size
             and self.usable_summary() is None
-            and self.leaves_room(cut)
         )
+
+    def should_start(self, cut: Cut) -> bool:
+        """Return whether a summary at this cut should be asked for now."""
+        has_one = self._prepared is not None and self._is_current(self._prepared)
+        return self.is_wanted() and not (has_one and not self.leaves_room(cut))
 
     def start(self, cut: Cut, draft: Coroutine[Any, Any, SummaryDraft]) -> None:
         """Run `draft` while the agent works; it replaces an earlier prepared summary."""

@@ -9,7 +9,7 @@ their thinking. Where that is not possible, a summary of our own takes its place
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ...context.compaction_block import MAX_INSTRUCTIONS_CHARS
 from ...context.request import Request, adds_tools, begins_with, build_request
 from ...context.view import Item, View
 from ...context.window import Window
+from ...lazy import dataclass
 from ...session.conversation import CONVERSATION_NAME
 from ...session.entries import Block
 from ...session.ledger import Ledger

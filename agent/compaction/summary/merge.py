@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from ...lazy import regex
 from ...session.ledger import FileFact, Ledger
 from ..document import FileRow, ReadRow, SummaryDocument
 from ..language.words import paths_in
@@ -28,9 +29,9 @@ MAX_INTENT_CHARS = 600  # of the first message, as the intent of a summary witho
 MAX_WORDS_CHARS = 400  # of a command or a denial
 MAX_LISTED_ITEMS = 20  # denials, offloaded files
 
-_UNCHANGED = re.compile(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
-_READ_REF = re.compile(r"#\d+")
-_NOTED = re.compile(r" \[[^\[\]]*: deleted since\]$")
+_UNCHANGED = regex(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
+_READ_REF = regex(r"#\d+")
+_NOTED = regex(r" \[[^\[\]]*: deleted since\]$")
 
 
 def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...context.tokens import estimate
+from ...lazy import regex
 from ...session.ledger import CommandFact, Ledger
 from ..document import SummaryDocument
 from .resolved_errors import names_failure, says_what_passed
@@ -17,11 +18,11 @@ MAX_COMMAND_CHARS = 400
 MAX_LINE_CHARS = 160  # of an error that stands alone
 
 _MORE = "More commands that still fail, found by Recall: "
-_FAILED = re.compile(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
-_DECORATION = re.compile(r"(?:E\s+|>\s+|\[\d[\d:., TZ-]*\]\s*)+")  # before an error
-_ERROR = re.compile(r"\w*(?:Error|Exception)\b|\berror\b|\bassert|\bpanic|\bfatal", re.IGNORECASE)
-_FAILURE = re.compile(r"fail|denied|refused|not found|no such|undefined|timed out", re.IGNORECASE)
-_NOTE = re.compile(r"\[[^\]]*\]|(?:exit code|exit)[: ]*\d+", re.IGNORECASE)
+_FAILED = regex(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
+_DECORATION = regex(r"(?:E\s+|>\s+|\[\d[\d:., TZ-]*\]\s*)+")  # before an error
+_ERROR = regex(r"\w*(?:Error|Exception)\b|\berror\b|\bassert|\bpanic|\bfatal", re.IGNORECASE)
+_FAILURE = regex(r"fail|denied|refused|not found|no such|undefined|timed out", re.IGNORECASE)
+_NOTE = regex(r"\[[^\]]*\]|(?:exit code|exit)[: ]*\d+", re.IGNORECASE)
 
 
 def open_failures(ledger: Ledger) -> list[CommandFact]:

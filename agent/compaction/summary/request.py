@@ -8,7 +8,7 @@ the span is summarised in chunks of plain text. Nothing here changes anything.
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ...context import tokens
 from ...context.request import Request, build_request, with_question, without_surrogates
 from ...context.view import SUMMARY_SOURCE, Item, View, shown_blocks
 from ...context.window import Window
+from ...lazy import dataclass
 from ...prompts import prompt_text
 from ...session.conversation import CONVERSATION_NAME, block_text
 from ...session.entries import Block, Summary

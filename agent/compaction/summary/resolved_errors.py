@@ -11,18 +11,17 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ...lazy import regex
 from ...session.ledger import CommandFact, Ledger
 
 MIN_SHARED_ERROR_CHARS = 10  # that an error shares with the text that says it is resolved
 MAX_LISTED_FAILURES = 20  # that the model is asked about
 MAX_LISTED_CHARS = 200  # of each
 
-_RESOLVED = re.compile(
-    r"\W*resolved\b\s*(\([^)\n]*\))?\W*?[:—–\]*][\s*_~:—–-]*(.*)", re.I | re.DOTALL
-)
-_REF = re.compile(r"#(\d{1,9})\b")
-_HEAD_END = re.compile(r"\s+[—–-]+\s+|[;(]|,\s")
-_QUOTED = re.compile(r"`([^`\n]{3,})`")
+_RESOLVED = regex(r"\W*resolved\b\s*(\([^)\n]*\))?\W*?[:—–\]*][\s*_~:—–-]*(.*)", re.I | re.DOTALL)
+_REF = regex(r"#(\d{1,9})\b")
+_HEAD_END = regex(r"\s+[—–-]+\s+|[;(]|,\s")
+_QUOTED = regex(r"`([^`\n]{3,})`")
 
 
 def resolved_error(error: str) -> str | None:

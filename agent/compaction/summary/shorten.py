@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from ...context.tokens import estimate
+from ...lazy import regex
 from ...session.archive import FILES_NAME
 from ...session.ledger import FileFact
 from ..document import FileRow, SummaryDocument, render, row_line
@@ -32,9 +33,9 @@ FACTS_SHARE = 0.5  # of a summary, that facts may take before anything else goes
 FILE_ROW_SHARES = (0.5, 0.25, 0.125, 0.0)  # of a summary, for changed files; tried in turn
 
 _ROOTS = ("./", "/")
-_FILE_COUNT = re.compile(r"(\d+) (?:files? )?(created|modified|deleted)")
-_LINE_COUNT = re.compile(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
-_OLDER_FACTS = re.compile(r"(\d+) older facts: Recall finds them")
+_FILE_COUNT = regex(r"(\d+) (?:files? )?(created|modified|deleted)")
+_LINE_COUNT = regex(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
+_OLDER_FACTS = regex(r"(\d+) older facts: Recall finds them")
 
 Fits = Callable[[SummaryDocument], bool]  # whether a document is short enough
 

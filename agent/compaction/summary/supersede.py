@@ -7,9 +7,10 @@ theirs. Nothing else takes out a decision, a fact, a blocker or a rule.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Literal, get_args
 
+from ...lazy import dataclass, regex
 from ...session.user_messages import LoggedMessage
 from ..document import SummaryDocument
 from .user_rules import TextOf, lifting_words, quotations, quoted_sentence
@@ -18,14 +19,14 @@ Section = Literal["decisions", "facts", "blocked", "rules"]
 
 CLAIM_WORDS = 6  # of an entry, that a claim may quote; half of them must be there
 
-_CLAIM = re.compile(
+_CLAIM = regex(
     r"\W*(?:(?:key|critical|user) )?(?P<kind>decision|fact|constraint|rule|block)\w*"
     r"[^\w#\"“”„«「`'‘]*(?P<number>#?\d{1,9})?(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_REF = re.compile(r"#(\d{1,9})\b")
+_REF = regex(r"#(\d{1,9})\b")
 _SECTIONS: Mapping[str, Section] = {"decision": "decisions", "block": "blocked", "rule": "rules"}
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
+_WORD = regex(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ resumed session goes on counting.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ...lazy import dataclass
 from ...session.entries import Summary
 
 MAX_UNUSABLE = 2  # in a row

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from unicodedata import east_asian_width
 
 from ...context.tokens import estimate
+from ...lazy import regex
 from ...session.user_messages import LoggedMessage
 from ..document import UserRule
 
@@ -16,11 +17,11 @@ RULES_SHARE = 0.10  # of the window, that the texts of rules may take; of older 
 MIN_QUOTE_WIDTH = 4  # columns of a quotation: less would stand nearly everywhere
 MAX_RULE_CHARS = 1_000  # of a sentence that is kept as a rule
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？।])|\n+")
-_QUOTED = re.compile(
+_SENTENCE_END = regex(r"(?<=[.!?])\s+|(?<=[。！？।])|\n+")
+_QUOTED = regex(
     r"[\"“”„«「]([^\"“”„«»」]{2,})[\"”“»」]|`([^`]{2,})`|(?<!\w)['‘]([^'’]{2,})['’](?!\w)"
 )
-_CUT_SHORT = re.compile(r"\s*(?:…|\.\.\.)\s*$")
+_CUT_SHORT = regex(r"\s*(?:…|\.\.\.)\s*$")
 _SAME = str.maketrans(dict.fromkeys("‘’‚‛", "'") | dict.fromkeys("“”„‟«»", '"'))
 _MARKUP = "`*"  # that a model adds to a quotation, or leaves out
 

@@ -8,7 +8,7 @@ so, the API is first asked for a summary of its own (`block`). Cancelling change
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import reduce
 from typing import Any
 
@@ -16,6 +16,7 @@ from ...context.compaction_block import compaction_in
 from ...context.window import Window
 from ...errors import ModelError, PromptTooLong, RequestRejected
 from ...events import Emit, Event, Notice, Waiting, waiting
+from ...lazy import dataclass
 from ...models.base import Reply, text_of
 from ...models.catalog import cost
 from ...session.entries import Summary

@@ -7,10 +7,10 @@ list leaves out counts as unanswered.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from ...context.request import Request, without_surrogates
+from ...lazy import dataclass, regex
 from ...prompts import prompt_text
 from .probes import Probe, is_answered
 
@@ -27,8 +27,8 @@ TARGET_POINTS = {
 }
 STATE_SECTIONS = ("errors", "in_progress", "next_steps")  # sections that say how things stand
 
-_LINE = re.compile(r"(\d{1,4}): *(.*)")
-_UNKNOWN = re.compile(r"\W*unknown\W*", re.IGNORECASE)
+_LINE = regex(r"(\d{1,4}): *(.*)")
+_UNKNOWN = regex(r"\W*unknown\W*", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ looks a fact up in a rendered summary.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
 from ...context.tokens import estimate
 from ...context.view import Item
+from ...lazy import dataclass, regex
 from ...session.ledger import Ledger
 from ..document import SummaryDocument, UserRule
 from ..summary.merge import denial_fact
@@ -35,12 +35,10 @@ MAX_ASKED_RULES = 8  # of the user, the newest
 MAX_ASKED_DENIALS = 2
 MAX_ASKED_DECISIONS = 4
 
-_REFERENCE = re.compile(r"&#(\d{1,6});")
-_LISTED_PATH = re.compile(r"^(\| |- )`([^`\n]*)`", re.MULTILINE)  # a path, as rendered
-_ONE_WORD = re.compile(
-    r"[\w\0/.@+~-]+"
-)  # a path of plain characters, its blanks as in `_LISTED_PATH`
-_EXIT = re.compile(r"\bexit(?:ed|s)?(?: with)?(?: code| status)?[ :=]*(?=\d)", re.IGNORECASE)
+_REFERENCE = regex(r"&#(\d{1,6});")
+_LISTED_PATH = regex(r"^(\| |- )`([^`\n]*)`", re.MULTILINE)  # a path, as rendered
+_ONE_WORD = regex(r"[\w\0/.@+~-]+")  # a path of plain characters, its blanks as in `_LISTED_PATH`
+_EXIT = regex(r"\bexit(?:ed|s)?(?: with)?(?: code| status)?[ :=]*(?=\d)", re.IGNORECASE)
 _MARKS = str.maketrans("“”‘’", "\"\"''", "`*")
 
 

@@ -4,21 +4,21 @@ A probe that fails names the section that its fact is added to, within the summa
 asked, and whether it is answered, is in `probes.py`.
 """
 
-import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast, get_args
 
 from ....tools.system.plural import count_of
 from ...context.tokens import estimate
+from ...lazy import dataclass, regex
 from ...session.ledger import FileAction
 from ..document import FileRow, ReadRow, SummaryDocument, render
 from .probes import FREE_SECTIONS, Probe, ProbeKind, is_answered
 
 PROBE_KINDS: tuple[ProbeKind, ...] = get_args(ProbeKind)
 
-_REF = re.compile(r"(?:#\d+)?")
+_REF = regex(r"(?:#\d+)?")
 
 ItemPlace = tuple[str, int]  # a section, and the index of an item in it
 

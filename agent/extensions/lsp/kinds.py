@@ -3,10 +3,10 @@
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ....tools.system.programs import program
+from ...lazy import dataclass
 
 # Below the root: programs that the project has installed for itself.
 _OWN_FOLDERS = (".venv/bin", "venv/bin", "node_modules/.bin")

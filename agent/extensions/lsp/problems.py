@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ....tools.system.shorten import one_line
 from ....tools.system.unicode import clean, reveal_invisible
+from ...lazy import dataclass
 
 MAX_PROBLEMS = 1_000  # of one file
 MAX_MESSAGE_CHARS = 300

@@ -8,11 +8,12 @@ errors of each open file; another one sends them by itself, and has finished whe
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
+from ...lazy import dataclass
 from ...version import __version__
 from ..server_process import Complaint, Enclose, running
 from .connection import RETRY_CODES, LspConnection, RequestRefused, ServerEnded

@@ -4,11 +4,12 @@ language."""
 import asyncio
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ....tools.system.safe_open import open_regular
 from ....tools.text import NotText, decode
+from ...lazy import dataclass
 from ..server_process import Enclose
 from .kinds import KINDS, installed, own_kinds, project_top, root_of
 from .problems import Problem

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ....tools.system.files import make_private_folder, replace_file
 from ....tools.system.shorten import shorten
 from ...config.trust import folders_within_project, is_trusted, read_untrusted
 from ...errors import ConfigError, conceal
+from ...lazy import dataclass, regex
 from ..plugins import Plugin
 
 PROJECT_FILE = ".mcp.json"
@@ -29,7 +30,7 @@ MAX_NAME_CHARS = 64  # of a server's or a tool's part of a name
 OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "callbackPort")
 HTTP_TYPES = ("http", "streamable-http", "streamable_http")
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
+_VARIABLE = regex(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

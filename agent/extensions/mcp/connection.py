@@ -8,13 +8,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import clean
 from ...errors import ToolError
+from ...lazy import dataclass
 from ...version import __version__
 from ..server_process import Complaint
 from .config import ServerConfig, plain_name

@@ -11,13 +11,13 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ....tools.mcp import PREFIX, McpAnswer, McpCall, McpTool, shown_text
 from ....tools.system.shorten import one_line
 from ...errors import ToolError
+from ...lazy import dataclass
 from .config import ServerConfig
 from .connection import (
     READ_RESOURCE,

@@ -9,11 +9,12 @@ that a mark never changes what comes before it.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...context.compaction_block import with_plain_text
 from ...context.request import ADDITION, GO_ON_PROMPT, Request
+from ...lazy import dataclass, regex
 from ...session.entries import Block
 from ...session.searches import search_text
 from ..names import short
@@ -28,7 +29,7 @@ EXTRA = "extra_content"  # of a call: Gemini's signature of the thought behind i
 _MAX_ID_CHARS = 40  # of a call, by OpenAI's refusals
 ONLY_MEDIA = "[What the call returned follows below.]"
 # Models that cache only what is marked, or that surely: Anthropic's, and those of Alibaba's own.
-_MARKED = re.compile(r"\bclaude|^~?anthropic/|\bqwen[\w.-]*(?:max|plus|flash)\b", re.I)
+_MARKED = regex(r"\bclaude|^~?anthropic/|\bqwen[\w.-]*(?:max|plus|flash)\b", re.I)
 
 ChatMessage = dict[str, Any]
 

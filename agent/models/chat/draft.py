@@ -7,14 +7,14 @@ and its counts in what they can be. IDs that are taken, or could not be sent bac
 """
 
 import json
-import re
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...context.request import Request
 from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
+from ...lazy import dataclass, regex
 from ...session.entries import Block, Usage
 from ..base import Reply
 from ..names import short, told_name
@@ -29,7 +29,7 @@ _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
 _MAX_EXTRA_CHARS = 100_000  # of what a server wants back with a call
 _MAX_COMPARED_CHARS = 20_000_000  # of one call: a second of work
 _MAX_BLANK_CHARS = 1_000  # before reasoning between tags
-_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_ID = regex(r"[A-Za-z0-9_-]{1,128}")
 _STOP_REASONS = {
     "stop": "end_turn", "eos": "end_turn", "eos_token": "end_turn", "end": "end_turn",
     "stop_sequence": "end_turn", "length": "max_tokens", "max_tokens": "max_tokens",

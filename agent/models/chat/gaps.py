@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...lazy import regex
 from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
 from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, ChatMessage
 
@@ -153,12 +154,12 @@ _shorten_ids = _with_messages(_with_short_ids)
 
 
 def _gap(what: str, words: str, fit: Callable[[_Body], _Body], *, guessed: bool = False) -> Gap:
-    return Gap(what, re.compile(words, re.I | re.S), fit, guessed)
+    return Gap(what, regex(words, re.I | re.S), fit, guessed)
 
 
 def _wanted(what: str, words: str, fit: Callable[[_Body], _Body]) -> Gap:
     """Return a gap whose words would be taken for those of another."""
-    named = re.compile(words, re.I | re.S)
+    named = regex(words, re.I | re.S)
 
     def decides(said: str, body: Mapping[str, Any]) -> bool:
         return bool(named.search(said)) and fit(dict(body)) != body

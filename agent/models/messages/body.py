@@ -1,11 +1,11 @@
 """The JSON body of a request to the Messages API, and what the log keeps of it."""
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from ...context.compaction_block import COMPACTION, begins_with_block
 from ...context.request import Request, adds_tools
+from ...lazy import regex
 from ...session.entries import Block
 from .. import wire
 from ..catalog import known_model
@@ -17,7 +17,7 @@ from .gaps import GAPS
 LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 COMPACTION_BETA = "compact-2026-09-04"
 VERSION = "2026-10-21"  # of the API, as the SDK has it
-_CLAUDE = re.compile(r"claude-[a-z]+-\d+(?:-\d{1,2})?(?!\d)")  # in the names that clouds have
+_CLAUDE = regex(r"claude-[a-z]+-\d+(?:-\d{1,2})?(?!\d)")  # in the names that clouds have
 
 
 def body(request: Request, gaps: Collection[str] = ()) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ...errors import NoCredentials
+from ...lazy import regex
 from ..keys import check_key
 from ..providers import BEDROCK, VERTEX, Endpoint
 
@@ -30,7 +31,7 @@ _AWS_SOURCES = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 _AWS_FILES = {"AWS_SHARED_CREDENTIALS_FILE": "credentials", "AWS_CONFIG_FILE": "config"}
-_AWS_ENTRY = re.compile(  # of a file that may have a region alone
+_AWS_ENTRY = regex(  # of a file that may have a region alone
     r"^\s*(aws_access_key_id|credential_process|login_session|role_arn|sso_\w+)\s*=", re.M
 )
 _GOOGLE_SOURCES = ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST")

@@ -8,11 +8,10 @@ the request already, or that could not be sent back, are replaced.
 """
 
 import json
-import re
 import secrets
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NoReturn
 
 from ...context.compaction_block import COMPACTION
@@ -26,6 +25,7 @@ from ...events import (
     ToolFinished,
     ToolStarted,
 )
+from ...lazy import dataclass, regex
 from ...session.entries import Block, Usage
 from ...session.searches import (
     FOUND,
@@ -67,7 +67,7 @@ MAX_REPLY_CHARS = 8_000_000  # of its content: a model's longest output has an e
 MAX_BLOCKS = 10_000
 _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
 _MAX_CREDIBLE_SEARCHES = 1_000  # of the web, for one reply
-_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_ID = regex(r"[A-Za-z0-9_-]{1,128}")
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...context.compaction_block import COMPACTION, begins_with_block, with_plain_text
 from ...context.view import THINKING
+from ...lazy import regex
 from ...session.entries import Block
 from ..address import host_of
 from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
@@ -19,14 +20,12 @@ API_HOST = "api.anthropic.com"
 
 # Of a request for a compaction block, and of one that holds one. What stands behind it is bound to
 # it, so a block that does not count is told of as thinking with a wrong signature, too.
-_NO_COMPACTION = re.compile(
+_NO_COMPACTION = regex(
     rf"{COMPACTION}|extra inputs|un(?:expected|known|recogni[sz]ed)|"
     r"not (?:permitted|allowed|supported)",
     re.I,
 )
-_NO_BLOCK = re.compile(
-    rf"{COMPACTION}|signature|thinking|messages\W?0\b|first message|\broles?\b", re.I
-)
+_NO_BLOCK = regex(rf"{COMPACTION}|signature|thinking|messages\W?0\b|first message|\broles?\b", re.I)
 Body = dict[str, Any]
 
 
@@ -92,25 +91,25 @@ GAPS = {
     ),
     "cache": Gap(
         "no cache_control",
-        re.compile(r"cache_control|ephemeral|prompt caching", re.I),
+        regex(r"cache_control|ephemeral|prompt caching", re.I),
         _without_marks,
         guessed=True,
     ),
     "effort": Gap(
         "no output_config",
-        re.compile(r"output_config|\beffort\b", re.I),
+        regex(r"output_config|\beffort\b", re.I),
         _without_effort,
         guessed=True,
     ),
     "thinking": Gap(
         "no thinking",
-        re.compile(r"\bthinking\b|redacted_thinking|adaptive", re.I),
+        regex(r"\bthinking\b|redacted_thinking|adaptive", re.I),
         _without_thinking,
         guessed=True,
     ),
     "blocks": Gap(
         "text in strings only, not in blocks",
-        re.compile(
+        regex(
             r"(?:content|system|messages).*"
             r"(?:expected|must be|valid|should be) (?:an? )?str(?:ing)?\b|"
             r"unexpected list|invalid type: sequence|cannot unmarshal array",

@@ -4,8 +4,9 @@ The SDK's packages re-export what their modules define: about three thousand mod
 client and the errors need a few hundred. Under `load` such a name is imported when it is asked for
 (as in PEP 810): the same object, later. A name that a package makes itself runs its `__init__` as
 it is. Of the SDK's telemetry, which knows every type of it, the client takes a function along that
-it calls for a tracer alone: what it gets imports that function when it is called. Nothing else of
-the SDK is named here or replaced. Where this way fails, or logging is wanted of the SDK, the import
+it calls for a tracer alone: what it gets imports that function when it is called. The module with
+the class of each error, a hundred models, is run when the first error has come. Nothing else of the
+SDK is named here or replaced. Where this way fails, or logging is wanted of the SDK, the import
 is the plain one.
 """
 
@@ -21,13 +22,16 @@ from threading import Lock, RLock
 from types import ModuleType
 from typing import Any
 
+from ...lazy import regex
+
 SDK = "anthropic"
 CLIENT = "AsyncAnthropic"  # for an API key
 TELEMETRY = f"{SDK}.lib._tracing"
+ERRORS = f"{SDK}._error_classes"
 LOGGING_VARIABLE = "ANTHROPIC_LOG"  # the SDK reads it when the whole of it is imported
-_REEXPORT = re.compile(r"^from (\.[\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
+_REEXPORT = regex(r"^from (\.[\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 _loading = Lock()  # two clients may be wanted at the same time
-_NAME = re.compile(r"\s*(\w+)(?: as (\w+))?\s*")
+_NAME = regex(r"\s*(\w+)(?: as (\w+))?\s*")
 
 
 def load(client: str = CLIENT) -> None:
@@ -80,9 +84,34 @@ class _Finder(MetaPathFinder):
         if not _is_of_sdk(fullname):
             return None
         spec = PathFinder.find_spec(fullname, path, target)
-        if spec and spec.submodule_search_locations and type(spec.loader) is SourceFileLoader:
-            spec.loader = _Loader(fullname, spec.loader.path, self)
+        if spec and type(spec.loader) is SourceFileLoader:
+            if fullname == ERRORS:
+                spec.loader = _LateLoader(fullname, spec.loader.path)
+            elif spec.submodule_search_locations:
+                spec.loader = _Loader(fullname, spec.loader.path, self)
         return spec
+
+
+class _LateLoader(SourceFileLoader):
+    """Makes a module that is run when a function of it is called, or a class is asked for."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        lock = RLock()
+
+        def run(name: str) -> Any:
+            with lock:
+                if name not in module.__dict__:
+                    SourceFileLoader.exec_module(self, module)
+            return module.__dict__[name]
+
+        def look_up(name: str) -> Any:
+            if _is_special(name):
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+            if name.islower():
+                return lambda *arguments, **named: run(name)(*arguments, **named)
+            return run(name)
+
+        module.__dict__["__getattr__"] = look_up
 
 
 class _Loader(SourceFileLoader):

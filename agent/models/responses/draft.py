@@ -7,14 +7,14 @@ could not be sent back, are replaced.
 """
 
 import json
-import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...context.request import Request
 from ...events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft
+from ...lazy import dataclass, regex
 from ...session.entries import Block, Usage
 from ..base import Reply
 from ..names import short, told_name
@@ -36,7 +36,7 @@ _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 _MAX_REPLY_CHARS = 8_000_000  # of its items: a model's longest output has an eighth
 _MAX_ITEMS = 10_000
 _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
-_ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
+_ID = regex(r"[A-Za-z0-9_-]{1,128}")
 
 
 @dataclass(slots=True)

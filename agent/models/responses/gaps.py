@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...lazy import regex
 from ..gaps import IMAGES, NO_IMAGES_GAP, Gap
 from .state import MESSAGE, REASONING, ResponseItem
 
@@ -99,29 +100,27 @@ def _names_limit(words: str, body: Mapping[str, Any]) -> bool:
     return "max_output_tokens" in body and bool(re.search("max_(?:output_)?tokens", words))
 
 
-_BREAKPOINTS = re.compile(f"{CACHE_OPTIONS}|{BREAKPOINT}")
+_BREAKPOINTS = regex(f"{CACHE_OPTIONS}|{BREAKPOINT}")
 _PARAMETER = r"parameter\W+reasoning\b(?!\.)"
-_EFFORT = re.compile(
+_EFFORT = regex(
     r"\beffort\b|reasoning value|not support thinking|'(?:low|medium|high|xhigh|max)' is not|"
     + _PARAMETER,
     re.I,
 )
-_SUMMARY = re.compile(rf"reasoning\W?summar|{_PARAMETER}", re.I)
-_INCLUDE = re.compile(r"encrypted content is not supported|\binclude\b", re.I)
-_REASONING = re.compile(r"encrypted[ _]content|'reasoning'|type of 'item'|item\['content", re.I)
-_RESULTS = re.compile(
-    r"output of tool call|\boutput\b.*\bstr(?:ing)?\b|invalid type for 'input'", re.I
-)
-_FILES = re.compile(r"input_file|\bfiles?\b|\bpdf\b", re.I)
+_SUMMARY = regex(rf"reasoning\W?summar|{_PARAMETER}", re.I)
+_INCLUDE = regex(r"encrypted content is not supported|\binclude\b", re.I)
+_REASONING = regex(r"encrypted[ _]content|'reasoning'|type of 'item'|item\['content", re.I)
+_RESULTS = regex(r"output of tool call|\boutput\b.*\bstr(?:ing)?\b|invalid type for 'input'", re.I)
+_FILES = regex(r"input_file|\bfiles?\b|\bpdf\b", re.I)
 
 # In the order in which they are tried, and applied.
 GAPS = {
-    "stream": Gap("no streaming", re.compile(r"\bstream", re.I), _without("stream")),
+    "stream": Gap("no streaming", regex(r"\bstream", re.I), _without("stream")),
     "cache": Gap(
-        "no prompt_cache_key", re.compile("prompt_cache_key"), _without("prompt_cache_key"), True
+        "no prompt_cache_key", regex("prompt_cache_key"), _without("prompt_cache_key"), True
     ),
     "breakpoints": Gap("no cache breakpoints", _BREAKPOINTS, _without_breakpoints, True),
-    "store": Gap("no store", re.compile(r"\bstore\b"), _without("store"), True),
+    "store": Gap("no store", regex(r"\bstore\b"), _without("store"), True),
     "include": Gap("no encrypted reasoning", _INCLUDE, _without("include"), True),
     "summary": Gap("no summaries", _SUMMARY, _reasoning_without("summary"), True),
     "max": Gap("no effort above xhigh", _EFFORT, _effort_at_most("xhigh", "max")),

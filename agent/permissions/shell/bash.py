@@ -4,10 +4,11 @@ guess at the commands in a text that the grammar cannot read."""
 import re
 from collections.abc import Iterator
 
+from ...lazy import regex
 from .wrappers import name_set
 
 # What bash takes for syntax or an assignment, and not for the name of a command.
-NOT_A_COMMAND_NAME = re.compile(
+NOT_A_COMMAND_NAME = regex(
     r"\w+\+?=.*|.*[{}].*|!|\(|if|then|elif|else|fi|while|until|for|select|do|done|case|esac|in"
     r"|function|\[\[|\]\]",
     re.DOTALL,
@@ -28,7 +29,7 @@ WORD_NODES = frozenset(
      "simple_expansion", "expansion", "command_substitution", "process_substitution")
 )  # fmt: skip
 
-_ESCAPE = re.compile(
+_ESCAPE = regex(
     r"\\(?:x(?P<hex>[\da-fA-F]{1,2})|u(?P<short>[\da-fA-F]{1,4})|U(?P<long>[\da-fA-F]{1,8})"
     r"|(?P<octal>[0-7]{1,3})|(?P<plain>.))",
     re.DOTALL,
@@ -38,18 +39,18 @@ _ESCAPE_LETTERS = {
     "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
 }  # fmt: skip
 # An expansion that only fills in a variable or a sum of plain numbers.
-SIMPLE_EXPANSION = re.compile(
+SIMPLE_EXPANSION = regex(
     r"\$\{#?\w+\}|\$\(\([\d\s+*/%()<>=!&|^~-]*\)\)|\$\[[\d\s+*/%()<>=!&|^~-]*\]"
 )
 # `[[ x -gt y ]]` and `-v` evaluate their operands, subscripts and what is in them included.
-_EVALUATING_OPERATOR = re.compile(r"\s-(?:eq|ne|lt|le|gt|ge)\s|[\s!(&|]-[vR]\s")
-_QUOTED = re.compile(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
+_EVALUATING_OPERATOR = regex(r"\s-(?:eq|ne|lt|le|gt|ge)\s|[\s!(&|]-[vR]\s")
+_QUOTED = regex(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
 # `~`, `~/x` and `~name` are homes; `~+`, `~-` and `~1` are folders that only the shell knows.
-_FOLDER_OF_THE_SHELL = re.compile(r"(?:^|[=:])~(?![A-Za-z_/]|$)")
+_FOLDER_OF_THE_SHELL = regex(r"(?:^|[=:])~(?![A-Za-z_/]|$)")
 
 MAX_GUESSED_WORDS = 4_000  # of one command
-_COMMAND_SEPARATORS = re.compile(r"[;&|\n(){}`]+")
-_BRACES = re.compile(r"\{([^{}\s]+)\}")  # {curl,x} is `curl x`
+_COMMAND_SEPARATORS = regex(r"[;&|\n(){}`]+")
+_BRACES = regex(r"\{([^{}\s]+)\}")  # {curl,x} is `curl x`
 _OPENING_WORDS = frozenset(("!", "do", "then", "else", "if", "while", "time"))
 
 

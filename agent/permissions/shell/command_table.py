@@ -7,19 +7,20 @@ known only where each of its words is.
 import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ...lazy import dataclass, regex
 from .parser import SimpleCommand, Word
 
 _MAX_NAME_WORDS = 5  # `uv run python -m pytest`
-_VERSION = re.compile(r"(?<=[a-z])[\d.]+$")
+_VERSION = regex(r"(?<=[a-z])[\d.]+$")
 _GIT_VALUED_OPTIONS = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
-_URL = re.compile(r"(?:https?|ssh|git)://|[\w.-]+@[\w.-]+:")
-_MAKE_OWN = re.compile(r"(?:\.?SHELL\w*|G?(?:NU)?MAKE\w*)[:+?]*|.*!", re.DOTALL)  # its settings
-_MAKE_VALUE = re.compile(r"[\w.,:+@%][\w.,:+@%/-]*|")
+_URL = regex(r"(?:https?|ssh|git)://|[\w.-]+@[\w.-]+:")
+_MAKE_OWN = regex(r"(?:\.?SHELL\w*|G?(?:NU)?MAKE\w*)[:+?]*|.*!", re.DOTALL)  # its settings
+_MAKE_VALUE = regex(r"[\w.,:+@%][\w.,:+@%/-]*|")
 _OPTION_SETS = ("flags", "values", "optional", "files")
 
 
@@ -152,9 +153,9 @@ def _table(name: str) -> CommandTable:
         sets |= {key: sets.get(key, frozenset()) | value for key, value in _sets(used).items()}
     for key in ("operands_with", "pattern_from", "recursive", "follows"):
         plain[key] = frozenset(keys.get(key, "").split())
-    plain["patterns"] = {key: re.compile(value, re.DOTALL) for key, value in patterns.items()}
+    plain["patterns"] = {key: regex(value, re.DOTALL) for key, value in patterns.items()}
     if "operand" in keys:
-        plain["operand"] = re.compile(keys["operand"], re.DOTALL)
+        plain["operand"] = regex(keys["operand"], re.DOTALL)
     return CommandTable(name, **{**plain, **sets})
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ....tools.system.git_links import Lead, leads, settings_in
+from ...lazy import regex
 from .parser import Script, SimpleCommand, Word
 from .wrappers import name_set
 
@@ -21,26 +22,26 @@ from .wrappers import name_set
 _BRIEF_SUBCOMMANDS = name_set("log reflog whatchanged diff-tree diff-index diff-files")
 _PATCH_SUBCOMMANDS = name_set("diff stash")
 _CONTENT_SUBCOMMANDS = name_set("show blame grep cat-file range-diff archive format-patch")
-_SUMMARY_OPTION = re.compile(
+_SUMMARY_OPTION = regex(
     r"-s|--(?:stat|shortstat|numstat|dirstat|summary|name-only|name-status|raw|no-patch|quiet)"
     r"(?:=.*)?"
 )
-_NEUTRAL_OPTION = re.compile(
+_NEUTRAL_OPTION = regex(
     r"-\d+|-n\d*|-[iEFPrzRbwMC]|-[SG].*|--(?:oneline|graph|all|decorate|no-decorate|format|pretty"
     r"|date|since|until|after|before|author|committer|grep|max-count|skip|abbrev|abbrev-commit"
     r"|reverse|follow|merges|no-merges|first-parent|topo-order|date-order|branches|tags|remotes"
     r"|no-color|color|no-renames|find-renames|diff-filter|cached|staged|merge-base|no-pager"
     r"|exit-code|no-ext-diff|no-textconv|show-signature)(?:=.*)?|--|-P"
 )
-_WIDENING_OPTION = re.compile(r"--(?:fu|fo|stdi).*")  # what is shown is not bound to the paths
+_WIDENING_OPTION = regex(r"--(?:fu|fo|stdi).*")  # what is shown is not bound to the paths
 # A name that may be a file's, as it names any object.
-_OBJECT_NAME = re.compile(r"[0-9a-f]{4,64}|.*\{.*|:/.*", re.IGNORECASE | re.DOTALL)
-_REVISION_PATH = re.compile(r"(?::[0-3]:|[^:]*:)(.+)", re.DOTALL)  # REV:path
-_PATHSPEC_MAGIC = re.compile(r"[*?\[\\]|^:")  # of git's own patterns, in quotes too
+_OBJECT_NAME = regex(r"[0-9a-f]{4,64}|.*\{.*|:/.*", re.IGNORECASE | re.DOTALL)
+_REVISION_PATH = regex(r"(?::[0-3]:|[^:]*:)(.+)", re.DOTALL)  # REV:path
+_PATHSPEC_MAGIC = regex(r"[*?\[\\]|^:")  # of git's own patterns, in quotes too
 
 MAX_GIT_FILE_BYTES = 64 << 20
 _MAX_REPOSITORY_DEPTH = 3  # repositories in repositories
-_LEAVING = re.compile(rb"\0/|\.\.[/\0]")  # a path that leaves, or bytes that look so
+_LEAVING = regex(rb"\0/|\.\.[/\0]")  # a path that leaves, or bytes that look so
 _COMPRESSED = b"\0\0\0\4"  # the version of an index with shortened paths
 _GITLINK = b"\0\0\xe0\0"  # the mode of a repository inside, in an index
 _UNREADABLE = (OSError, ValueError, IndexError, struct.error)
@@ -50,8 +51,8 @@ _SETTINGS = name_set(
     "external command textconv clean smudge process program promisor partialclone path hookspath "
     "worktree alternaterefscommand driver submodule objectformat showsignature"
 )
-_HEAD = re.compile(r"ref: refs/|[0-9a-f]{40}")
-_GIT_LFS_COMMAND = re.compile(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?\s*')
+_HEAD = regex(r"ref: refs/|[0-9a-f]{40}")
+_GIT_LFS_COMMAND = regex(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?\s*')
 
 
 def may_show_file(part: SimpleCommand, base: str, guarded: Callable[[str], bool]) -> bool:

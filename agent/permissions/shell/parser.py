@@ -9,11 +9,12 @@ otherwise than bash does, the text is in doubt. Nothing is ever run here, and no
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache, lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from ...lazy import dataclass, regex
 from . import bash
 from .wrappers import HARMLESS_VARIABLE, InnerCommands, find_inner_commands, is_shell
 
@@ -27,13 +28,13 @@ MAX_WORDS_LOOKED_AT = 100_000  # in all commands that a text starts: then it is 
 MAX_ROUNDS = 20  # of a loop that are judged one by one
 MAX_NODE_DEPTH = 200  # levels of one construct in another
 
-_LOOP_NAME = re.compile(r"[a-z][a-z0-9_]{0,15}")
-_LOOP_VARIABLE = re.compile(r'"\$\{?([a-z][a-z0-9_]{0,15})\}?"|\$\{?([a-z][a-z0-9_]{0,15})\}?')
+_LOOP_NAME = regex(r"[a-z][a-z0-9_]{0,15}")
+_LOOP_VARIABLE = regex(r'"\$\{?([a-z][a-z0-9_]{0,15})\}?"|\$\{?([a-z][a-z0-9_]{0,15})\}?')
 _FOLDER_CHANGERS = frozenset(("cd", "pushd", "popd"))
-_PLAIN = re.compile(r"[\w./+@%:,-]+")
-_SUBSTITUTION = re.compile(r"\$\((?!\()(.*)\)", re.DOTALL)
-_GLUED_CONTINUATION = re.compile(r"(?<![ \t])\\\n|\\[ \t]\\\n")
-_BEFORE_COMMENT = re.compile(r"(?:^|[\n;&|(]|[^\\][ \t])\Z")
+_PLAIN = regex(r"[\w./+@%:,-]+")
+_SUBSTITUTION = regex(r"\$\((?!\()(.*)\)", re.DOTALL)
+_GLUED_CONTINUATION = regex(r"(?<![ \t])\\\n|\\[ \t]\\\n")
+_BEFORE_COMMENT = regex(r"(?:^|[\n;&|(]|[^\\][ \t])\Z")
 _UNCERTAIN = "it cannot be parsed with certainty"
 _SEPARATORS = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"(", b")")
 _HARMLESS_TARGETS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr"))

@@ -7,9 +7,10 @@ stands first on the PATH. The search is that of bash (bash(1), "COMMAND EXECUTIO
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ....tools.system.programs import is_within_reach, links_of, within
+from ...lazy import dataclass
 from .parser import Script, SimpleCommand
 from .wrappers import name_set
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
+from ...lazy import regex
 from ..paths import expand_glob, is_within, path_forms
 from .command_table import first_operand
 from .git import is_leading_cd
@@ -59,8 +60,8 @@ _OTHER_RIGHTS = name_set("sudo doas su pkexec runuser")
 _SERVICES = name_set(
     "docker podman nerdctl systemctl service launchctl crontab at loginctl machinectl"
 )
-_PYTHON = re.compile(r"python[\d.]*")
-_PIP = re.compile(r"pip[\d.]*")
+_PYTHON = regex(r"python[\d.]*")
+_PIP = regex(r"pip[\d.]*")
 # The system's own folders, which are read by everything that runs.
 _SYSTEM_FOLDERS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/dev", "/proc", "/sys",

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+from ...lazy import regex
 from ..paths import expand_glob
 from .command_table import Arguments, git_options, known_command, read_arguments, table_of
 from .parser import Script, SimpleCommand, Word
@@ -21,8 +22,8 @@ MAX_TOUCHED_PATHS = 64  # of one command
 # Commands that work on everything in a folder that they are given.
 _WHOLE_FOLDER_COMMANDS = name_set("rm mv cp ln install rsync tar unzip chmod chown")
 
-_STRICTNESS = re.compile(r"[-+][euxo]+|pipefail|errexit|nounset|xtrace")
-_PS_WORD = re.compile(
+_STRICTNESS = regex(r"[-+][euxo]+|pipefail|errexit|nounset|xtrace")
+_PS_WORD = regex(
     r"-[efAaFlNT]+|a?u?x|aux?f?|axu?f?|--(?:no-headers|forest|sort=[-+\w,%]+)|\d+(?:,\d+)*"
 )
 _PS_VALUED = ("-o", "-p", "-u", "-C", "--pid", "--format")

@@ -8,13 +8,14 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
+from ...lazy import regex
 from .parser import Word
 
 RuleMatch = Literal["yes", "maybe", "no"]  # maybe: what decides is known only when it runs
 
 # Long options whose letters are the same with all programs that have them.
 _OPTION_LETTERS = {"--recursive": "r", "--force": "f"}
-_OPTION_BUNDLE = re.compile(r"-[A-Za-z]{1,8}")
+_OPTION_BUNDLE = regex(r"-[A-Za-z]{1,8}")
 
 
 def has_options(words: Sequence[str]) -> bool:

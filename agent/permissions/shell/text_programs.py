@@ -7,24 +7,25 @@ recognised as printing is taken to do more.
 import re
 from collections.abc import Sequence
 
+from ...lazy import regex
 from .wrappers import name_set
 
-_SED_OPTION = re.compile(r"-[nErsuz]+|--quiet|--silent|--regexp-extended|--separate|--null-data")
-_SED_ADDRESS = re.compile(r"\d+(?:~\d+)?|\$|\+\d+|~\d+")
-_SED_COMMAND = re.compile(r"[pdPDgGhHxnN=l{}]|q\d*|Q\d*")
-_ODD_BRACKET = re.compile(r"\[\^?\]|\[[.=]")  # its first bracket to close does not close it
-_SED_FLAGS = re.compile(r"[gpiI\d]*")
-_AWK_DANGER = re.compile(
+_SED_OPTION = regex(r"-[nErsuz]+|--quiet|--silent|--regexp-extended|--separate|--null-data")
+_SED_ADDRESS = regex(r"\d+(?:~\d+)?|\$|\+\d+|~\d+")
+_SED_COMMAND = regex(r"[pdPDgGhHxnN=l{}]|q\d*|Q\d*")
+_ODD_BRACKET = regex(r"\[\^?\]|\[[.=]")  # its first bracket to close does not close it
+_SED_FLAGS = regex(r"[gpiI\d]*")
+_AWK_DANGER = regex(
     r"system|extension|close|fflush|\\\n|getline|ARGV|ARGC|PROCINFO|@|(?<!\|)\|(?!\|)"
 )
-_AWK_CALL = re.compile(r"([A-Za-z_]\w*)\s*\(")
+_AWK_CALL = regex(r"([A-Za-z_]\w*)\s*\(")
 _AWK_FUNCTIONS = name_set(
     "and asort asorti atan2 compl cos exp gensub gsub if in index int length log lshift match "
     "mktime or patsplit print printf rand return rshift sin split sprintf sqrt srand strftime "
     "strtonum sub substr switch systime tolower toupper typeof while xor else do for function"
 )
-_AWK_OPTION = re.compile(r"-F.*|-v[A-Za-z_]\w*=.*", re.DOTALL)
-_AWK_VARIABLE = re.compile(r"[A-Za-z_]\w*=.*", re.DOTALL)
+_AWK_OPTION = regex(r"-F.*|-v[A-Za-z_]\w*=.*", re.DOTALL)
+_AWK_VARIABLE = regex(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
 def sed_only_prints(arguments: Sequence[str]) -> bool:

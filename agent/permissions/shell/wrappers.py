@@ -7,12 +7,13 @@ are as harmless as what they start; about all others only a person can decide.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from ...lazy import dataclass, regex
 
 MAX_SHELL_TEXTS = 20  # of one command that are read one by one
 
 # Variables that change how a program shows things, and not what runs.
-HARMLESS_VARIABLE = re.compile(
+HARMLESS_VARIABLE = regex(
     r"LANG|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|NODE_ENV|DEBUG"
     r"|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONWARNINGS"
 )
@@ -79,17 +80,17 @@ _WRAPPERS = {
     "xvfb-run": _Wrapper("-e -f -n -p -s -w"),
     "caffeinate": _Wrapper("-t -w"),
 }
-_HANDING_OVER = re.compile(
+_HANDING_OVER = regex(
     r"(?:(?:-[0rtx]+|-[nPL] ?\d+|-d ?(?:\\[n0]|\n)|--null|--no-run-if-empty"
     r"|--max-(?:args|procs)=\d+) )*"
 )
 _ASSIGNMENT_TAKERS = ("env", "sudo", "doas", "time")
 # Words of a transparent wrapper that only set a limit or a priority.
-_HARMLESS_OPERAND = re.compile(
+_HARMLESS_OPERAND = regex(
     r"-[knps]\w*|-\d+|--(?:signal|kill-after|adjustment|preserve-status|foreground)(?:=\w+)?"
     r"|[A-Z\d][\w.]*"
 )
-_ASSIGNMENT = re.compile(r"(\w+)=")
+_ASSIGNMENT = regex(r"(\w+)=")
 _SHELLS = name_set("sh bash dash zsh ksh ash fish su script")
 _SHELL_CHANGING_BUILTINS = name_set(
     ". source alias unalias hash enable bind complete compgen declare typeset export readonly "

@@ -6,9 +6,10 @@ that it names and leaves everything else as it came.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, Protocol
 
+from ...lazy import dataclass
 from ...models.wire import Draft
 from ...session.entries import Block, Content, Usage
 

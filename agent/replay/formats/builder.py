@@ -5,9 +5,10 @@ reply, wherever in the file the result stood.
 
 from collections import Counter, deque
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ...lazy import dataclass
 from ..recording import (
     UNANSWERED,
     RecordedCall,

@@ -1,11 +1,11 @@
 """Recording formats of extensions."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from ....tools.system.foreign_code import foreign_code
 from ...errors import UsageError
+from ...lazy import dataclass
 from .builder import TranscriptBuilder
 from .fields import JsonObject
 

@@ -5,7 +5,6 @@ have dashes, acts have shapes, areas stand in the order of their legend.
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -14,6 +13,7 @@ from markupsafe import Markup
 from ....tools.system.plural import count_of
 from ...export.chart import axis_numbers, round_up, short_tokens
 from ...export.templates import render
+from ...lazy import dataclass
 from ...session.layer_words import LAYER_NAMES
 from ..results import Fill, ReplayRun
 from .measures import format_dollars, format_tokens

@@ -3,11 +3,11 @@ on the page. Figures never look better than they are: a share is 100% only when 
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ....tools.system.plural import count_of
+from ...lazy import dataclass, regex
 from ..results import Comparison, ReplayRun, Sums
 
 
@@ -29,7 +29,7 @@ def _anonymized(run: ReplayRun, name: str) -> ReplayRun:
 
 
 NO_FIGURE = "-"  # where a figure has no meaning
-_FILE_EXTENSION = re.compile(r"(?<=.)(\.(jsonl?|traj))?(\.gz)?$")
+_FILE_EXTENSION = regex(r"(?<=.)(\.(jsonl?|traj))?(\.gz)?$")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@ then each recording with its charts. Whatever stood in a session is text here. E
 read without scripts; with them recordings and settings can be chosen and values pointed at."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from ....tools.system.plural import count_of
 from ....tools.system.shorten import cut_after
 from ...export.templates import render
+from ...lazy import dataclass
 from ..results import Comparison, Need, ReplayAct, ReplayRun
 from . import charts, measures
 from .measures import Figures, format_tokens

@@ -19,12 +19,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 from ....tools.system.files import open_kept
+from ...lazy import dataclass
 from ..log import LOG_NAME as LOG
 from ..log import end_of_whole_lines
 from .query import Hit, find_hits, query_words

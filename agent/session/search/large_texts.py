@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ....tools.system.kept_text import KeptText
+from ...lazy import dataclass
 from ..entries import Entry, ToolResult, User
 
 LARGE_TEXT_BYTES = 4 << 20

@@ -3,11 +3,11 @@
 import re
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from ....tools.system.files import open_kept
+from ...lazy import dataclass
 from ..entries import Assistant, Entry, ToolResult
 from ..log import LOG_NAME as LOG
 from ..log import lines_backwards, try_parse_entry

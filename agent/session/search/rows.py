@@ -1,11 +1,11 @@
 """Rows of the index: lines of a log, read from either side, and their text cut into pieces."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
+from ...lazy import regex
 from ..entries import Assistant, Entry, Pin, ToolResult, User
 from ..log import lines_backwards, try_parse_entry
 from ..store import entry_text
@@ -15,7 +15,7 @@ PIECE_CHARS = 8_000  # characters of text in one row; neighbours share OVERLAP o
 OVERLAP_CHARS = 100
 LARGE = -1  # the start of the one row of a text that is too large for the index
 
-_UNSPACED = re.compile(r"([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")  # scripts without spaces
+_UNSPACED = regex(r"([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")  # scripts without spaces
 
 
 def unindexed_lines(file: BinaryIO, first: int, done: int) -> Iterator[tuple[int, bytes]]:

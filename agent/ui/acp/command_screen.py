@@ -1,11 +1,11 @@
 """The screen of slash commands that are called in an editor: what they print becomes text."""
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ....tools.system.unicode import clean
 from ...errors import CtxagentError
+from ...lazy import regex
 from ..question import ChoiceRow, Choices
 from ..screen import Screen
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WIDTH = 100  # columns of what commands print
 NOBODY_ANSWERS = "n"
 
-_CHOICE = re.compile(r"\[(\w)\](\w*[^·\n]*)")
+_CHOICE = regex(r"\[(\w)\](\w*[^·\n]*)")
 
 # Puts a text with choices, each an id and a name, and returns the id that is chosen, "" for none.
 Choose = Callable[[str, Sequence[tuple[str, str]]], Awaitable[str]]

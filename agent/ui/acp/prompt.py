@@ -1,10 +1,8 @@
 """From the content blocks of a prompt to words and to what is attached beside them."""
 
 import binascii
-import re
 from base64 import b64decode
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -19,6 +17,7 @@ from acp.schema import (
 
 from ...errors import UsageError
 from ...launch import AttachedData
+from ...lazy import dataclass, regex
 
 PromptBlock = (
     TextContentBlock
@@ -28,8 +27,8 @@ PromptBlock = (
     | EmbeddedResourceContentBlock
 )
 
-_LINES = re.compile(r"L?(\d{1,9})(?:[-:]L?(\d{1,9}))?")
-_BARE = re.compile(r"""[^\s"]+""")
+_LINES = regex(r"L?(\d{1,9})(?:[-:]L?(\d{1,9}))?")
+_BARE = regex(r"""[^\s"]+""")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ import signal
 import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -46,6 +45,7 @@ from acp.schema import (
 )
 
 from ...errors import CtxagentError, NoCredentials, SessionError, UsageError
+from ...lazy import dataclass
 from .. import signals
 from .prompt import PromptBlock
 from .session import EditorSession, SessionPlace

@@ -5,7 +5,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -25,6 +24,7 @@ from acp.schema import (
 from ....tools.system.shorten import one_line
 from ...errors import CtxagentError, UsageError
 from ...events import Event, TurnFinished
+from ...lazy import dataclass
 from ..commands import COMMANDS, Command, CommandContext, added_commands, parse, read_command_files
 from ..commands.settings import EFFORTS
 from ..conversation.open_session import Conversation

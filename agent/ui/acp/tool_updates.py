@@ -8,6 +8,8 @@ from typing import Any
 from acp.helpers import text_block, tool_content, tool_diff_content
 from acp.schema import ContentToolCallContent, FileEditToolCallContent, ToolCallLocation, ToolKind
 
+from ...lazy import regex
+
 KINDS: dict[str, ToolKind] = {
     "Bash": "execute",
     "Shell": "execute",
@@ -29,7 +31,7 @@ TERMINAL_TOOLS = ("Bash", "Shell", "Job")  # whose output is that of commands
 MAX_CONTENT_CHARS = 50_000  # of a result as an editor is shown it
 MAX_TITLE_CHARS = 300
 
-_HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,\d+)? @@")
+_HUNK = regex(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,\d+)? @@")
 
 
 def kind_of(name: str) -> ToolKind:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from acp.schema import (
 
 from ....tools.plan import steps_of
 from ... import events
+from ...lazy import dataclass
 from ...session.entries import Assistant, Entry, ToolResult, User
 from ...session.searches import FOUND, SEARCH_TOOL, is_search, listing, query_of
 from ...session.store import content_text

@@ -1,10 +1,11 @@
 """The context of a slash command: the parts of the REPL that it may use."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ...errors import SessionBusy
+from ...lazy import dataclass
 from ..conversation.open_session import Conversation
 from ..conversation.questions import Questions
 from ..conversation.running import RunningTask

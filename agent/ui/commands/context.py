@@ -1,12 +1,12 @@
 """Commands about the context: what fills it, and how it gets smaller."""
 
 import asyncio
-import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, CtxagentError, UsageError
+from ...lazy import regex
 from ...session.layer_words import LAYER_NAMES
 from ..question import BACK
 from . import completions
@@ -60,7 +60,7 @@ STYLES = {  # of the parts of the bar, as roles of the theme
     **dict.fromkeys(("text", "thinking", "calls"), "filling.agent"),
     **dict.fromkeys(("results", "images", "stubs", "other"), "filling.tools"),
 }
-_FLAG = re.compile(r"(?:^|(?<=\s))--(?:all|dry-run|show|probe-model)(?=\s|$)")
+_FLAG = regex(r"(?:^|(?<=\s))--(?:all|dry-run|show|probe-model)(?=\s|$)")
 
 
 @command(

@@ -1,10 +1,10 @@
 """Commands about the work: its intent and phase, AGENTS.md, folded output, and the set-up."""
 
 import asyncio
-import re
 from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, UsageError
+from ...lazy import regex
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...compaction.phases import PhaseForm
 
 SUMMARISING = "summarising the work of the phase"
-_NAME = re.compile(r"\w[\w -]{0,39}")
+_NAME = regex(r"\w[\w -]{0,39}")
 
 
 @command("what this session is for, and how far it has got", anytime=True, group="context")

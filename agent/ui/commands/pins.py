@@ -1,10 +1,10 @@
 """Additions of the person to the conversation: shell commands, and pins for every summary."""
 
-import re
 from typing import TYPE_CHECKING
 
 from ....tools.system.shorten import one_line
 from ...errors import UsageError
+from ...lazy import regex
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 MAX_PINS_SHARE = 0.10  # of the window
 MAX_READ_CHARS = 4_000_000  # of a text to be pinned: no window has room for more
 MAX_SHOWN_CHARS = 80  # of a pinned text in a list
-_REF = re.compile(r"#?(-?\d+)")
-_CD = re.compile(r"(?:cd|pushd)(?:\s+[^;&|\n]*)?")
+_REF = regex(r"#?(-?\d+)")
+_CD = regex(r"(?:cd|pushd)(?:\s+[^;&|\n]*)?")
 
 
 @command("run a shell command yourself: !COMMAND", argument="COMMAND", group="files and work")

@@ -8,11 +8,11 @@ look, so they run at once even while a turn runs.
 import difflib
 import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import UsageError
 from ...extensions.command_groups import CommandGroup
+from ...lazy import dataclass, regex
 from ..habits import habits
 from ..screen import Offer
 from .command_context import CommandContext
@@ -26,9 +26,9 @@ QUICK_COMMANDS = {  # words that are a command when nothing else is typed
     **dict.fromkeys(("help", "?"), "/help"),
 }
 # One line after a #: no ref (#12), no Markdown heading (##), no script (#!).
-_NOTE = re.compile(r"#[ \t]*((?![ \t#!]|-?\d).*)")
+_NOTE = regex(r"#[ \t]*((?![ \t#!]|-?\d).*)")
 # "recover" and one to four words, if they do not begin the way a sentence would go on.
-_TOPIC = re.compile(
+_TOPIC = regex(
     r"recover (?!(?:the|a|an|all|my|our|your|this|that|these|it|from|what|and)\b)"
     r"((?:\S+ ){0,3}\S*[^\s.!?])",
     re.IGNORECASE,

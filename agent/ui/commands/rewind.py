@@ -7,7 +7,6 @@ are now are kept before they are touched.
 
 import asyncio
 from collections.abc import Coroutine, Reversible, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import takewhile
 from math import inf
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ....tools.system.plural import count_of
 from ....tools.system.shorten import one_line
 from ...errors import CtxagentError, UsageError
+from ...lazy import dataclass
 from ..menu import Menu, Option
 from . import completions
 from .command_context import CommandContext

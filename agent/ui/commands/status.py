@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....tools.system.unicode import clean
 from ...errors import UsageError
+from ...lazy import regex
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -15,7 +16,7 @@ from .registry import command
 if TYPE_CHECKING:
     from ...session.entries import Entry
 
-_CODE = re.compile(r"^ *(`{3,}|~{3,})[^\n]*\n(.*?)^ *\1", re.MULTILINE | re.DOTALL)
+_CODE = regex(r"^ *(`{3,}|~{3,})[^\n]*\n(.*?)^ *\1", re.MULTILINE | re.DOTALL)
 
 
 @command(

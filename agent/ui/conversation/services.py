@@ -1,13 +1,14 @@
 """The services that the command line gives the REPL: the project, its sessions and settings."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ...errors import UsageError
 from ...events import Ask, Emit
 from ...launch import SessionChoice
+from ...lazy import dataclass
 
 if TYPE_CHECKING:
     from ...config.user_settings import UserSettings

@@ -17,6 +17,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from ....tools.system.unicode import clean
+from ...lazy import regex
 from ..screen import Offer, ScreenHost
 from .path_match import Paths, folder_entries, match_cost
 
@@ -27,11 +28,11 @@ OFFERS_AGE_S = 1.0  # before what fits in a place is asked for again
 MAX_COMPLETIONS = 40
 DESCRIPTION_MATCH_COST = 1_000  # of a match in a description alone
 
-_MENTION = re.compile(r"""(?:^|(?<=[\s(\["'`,;]))@("(?:[^"\n\\]|\\.)*|[^\s"]*)$""")
-_REF = re.compile(r"(?:^|(?<=[\s(\[,]))#(\d*)$")
-_COMMAND = re.compile(r"/([\w:-]*)")
-_ARGUMENT = re.compile(r"/([\w:-]+) +([^\n]*)")
-_PLAIN = re.compile(r'[^\s"\\]+')  # paths that need no quotes
+_MENTION = regex(r"""(?:^|(?<=[\s(\["'`,;]))@("(?:[^"\n\\]|\\.)*|[^\s"]*)$""")
+_REF = regex(r"(?:^|(?<=[\s(\[,]))#(\d*)$")
+_COMMAND = regex(r"/([\w:-]*)")
+_ARGUMENT = regex(r"/([\w:-]+) +([^\n]*)")
+_PLAIN = regex(r'[^\s"\\]+')  # paths that need no quotes
 
 
 class WordsCompleter(Completer):

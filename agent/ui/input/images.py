@@ -6,7 +6,6 @@ as shells are; what is in the clipboard is read by a program of the desktop.
 
 import hashlib
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from ....tools import image as images
 from ....tools.system.files import make_private_folder, write_private
 from ....tools.system.programs import program
 from ...errors import CtxagentError
+from ...lazy import regex
 from .completion import mention_of
 
 CLIPBOARD_TIMEOUT_S = 5.0
@@ -31,7 +31,7 @@ _HEAD_BYTES = 32  # that tell what image a file is
 _TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
 PASTE_HINT = "Text is pasted with the terminal's own key, often Ctrl-Shift-V."
 _APPLE_SCRIPT = b"get the clipboard as \xc2\xabclass PNGf\xc2\xbb".decode()  # printed in hex
-_APPLE_DATA = re.compile(rb"PNGf([0-9A-F]+)")
+_APPLE_DATA = regex(rb"PNGf([0-9A-F]+)")
 
 
 def mentions_of_dropped(text: str, cwd: Path) -> str:

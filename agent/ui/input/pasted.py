@@ -6,12 +6,13 @@ import re
 from itertools import count
 
 from ....tools.system.plural import count_of
+from ...lazy import regex
 
 MAX_PASTED_LINES, MAX_PASTED_CHARS = 20, 2_000  # a longer paste is shown as a mark
 MAX_TEXT_CHARS, MAX_LINE_CHARS = 100_000, 5_000  # any longer text is shown as a mark
 MARK_TEXT_CHARS = 24  # of the text's beginning
 
-_MARK = re.compile(r"\[(?:text|image) (\d+), [^\n\]]*\]")
+_MARK = regex(r"\[(?:text|image) (\d+), [^\n\]]*\]")
 _MARK_LENGTH = 100  # characters that no mark exceeds
 
 

@@ -4,7 +4,6 @@
 blanks. A register that is named before `c`, `d` or `y` takes the text; prompt_toolkit fails there.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 from prompt_toolkit.application import Application, get_app
@@ -19,6 +18,8 @@ from prompt_toolkit.key_binding.bindings.vi import (
 from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
+
+from ...lazy import dataclass
 
 _MODE_NAMES = {
     InputMode.INSERT: "INSERT",

@@ -2,13 +2,13 @@
 part has a letter of its own, so that colours are not needed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from string import ascii_lowercase, ascii_uppercase, digits
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from ...compaction.breakdown import apportion
+from ...lazy import dataclass
 from .render import table
 
 FILL = "━"

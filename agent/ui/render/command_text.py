@@ -4,7 +4,6 @@ in a few rows: its beginning, these parts wherever they stand, and its end."""
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -12,6 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ....tools.system.plural import count_of
+from ...lazy import dataclass
 from ..cells import first_cells
 
 MAX_ROWS = 10  # of a command that is shown whole

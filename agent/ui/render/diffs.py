@@ -3,7 +3,7 @@ language, changes within a line underlined. Long lines continue below; nothing i
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from difflib import SequenceMatcher
 from itertools import takewhile
 from typing import Literal
@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean
+from ...lazy import dataclass, regex
 from .code import Code, fold_line, lexer_for
 
 FOLDED_LINES, FOLDED_NEW_FILE_LINES = 40, 12
@@ -21,9 +22,9 @@ MIN_SIMILARITY = 0.5  # of two lines for one to be the other, changed
 MAX_COMPARED_CHARS = 500  # longer lines are not compared word by word
 INDENT_CELLS = 2
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_GIT = re.compile(r"diff --git .* b/(.*)")
-_WORD = re.compile(r"\w+|\s+|[^\w\s]")
+_HUNK = regex(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_GIT = regex(r"diff --git .* b/(.*)")
+_WORD = regex(r"\w+|\s+|[^\w\s]")
 _STYLES = {"+": "added", "-": "removed"}
 
 

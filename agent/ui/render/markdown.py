@@ -1,10 +1,8 @@
 """Markdown for the terminal: the pieces of `markdown_stream` as renderables. What cannot be shown
 as what it is (HTML, formulas, definitions of links) is shown as it was written."""
 
-import re
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
@@ -18,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ....tools.system.unicode import clean
+from ...lazy import dataclass, regex
 from .code import Code, fold_line, lexer_named
 from .markdown_stream import COLUMNS, TABLE_SAMPLE_ROWS, Blocks, Piece, cells
 from .render import indented
@@ -28,10 +27,10 @@ MAX_SLACK_CELLS = 4  # that a column is wider where more rows may follow
 CODE_INDENT_CELLS = 2
 MIN_TEXT_CELLS = 20  # left to a text, however deep in lists it is
 
-_FORMULA = re.compile(r"\$(?=\S)[^$\n]*?(?<=[^\s\\])\$(?!\d)|\\\(.*?\\\)")
-_WORD = re.compile(r"(\S*)\s*")
+_FORMULA = regex(r"\$(?=\S)[^$\n]*?(?<=[^\s\\])\$(?!\d)|\\\(.*?\\\)")
+_WORD = regex(r"(\S*)\s*")
 _SPOKEN = str.maketrans({"▌": ">", "•": "-", "☐": "to do:", "☑": "done:"})
-_LABEL = re.compile(r"(?<=[^\n])\n(?=\*\*)")  # before a line of a report that begins with one
+_LABEL = regex(r"(?<=[^\n])\n(?=\*\*)")  # before a line of a report that begins with one
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 Justify = Literal["left", "center", "right"]

@@ -8,23 +8,25 @@ item by item, code and tables some lines at a time, a long paragraph some senten
 
 import re
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
+
+from ...lazy import dataclass, regex
 
 MAX_OPEN_CHARS = 2_000  # the beginning of a longer paragraph goes out
 
-FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})\s*([^\s`{,:]*)")
-HEADING = re.compile(r"#{1,6}(?=\s|$)")
-CLOSING = re.compile(r"(^|\s+)#+\s*$")
-BULLET = re.compile(r"([-*+])(\s+|$)")
-NUMBER = re.compile(r"(\d{1,9})[.)](\s+|$)")
-TASK = re.compile(r"\[([ xX])\]\s+")
-RULE = re.compile(r"(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$")
-UNDERLINE = re.compile(r"(={3,}|-{3,})\s*$")
-COLUMNS = re.compile(r"\|?\s*+:?-+:?\s*+(\|\s*+:?-+:?\s*+)*\|?\s*+$")
-VERBATIM = re.compile(r"\$\$|\\\[|<(?:/?[a-zA-Z][\w-]*(?=[\s/>]|$)|!--)")
-SENTENCE = re.compile(r"[.!?:;]\s|[。！？]|\n")
-MARKS = re.compile(r"[-+*=#`~|>\s]*(?:\d{1,9}[.)]?\s*)?$")  # a line of these may become anything
+FENCE = regex(r"(`{3,}(?=[^`]*$)|~{3,})\s*([^\s`{,:]*)")
+HEADING = regex(r"#{1,6}(?=\s|$)")
+CLOSING = regex(r"(^|\s+)#+\s*$")
+BULLET = regex(r"([-*+])(\s+|$)")
+NUMBER = regex(r"(\d{1,9})[.)](\s+|$)")
+TASK = regex(r"\[([ xX])\]\s+")
+RULE = regex(r"(?:(?:\*\s*){3,}|(?:-\s*){3,}|(?:_\s*){3,})$")
+UNDERLINE = regex(r"(={3,}|-{3,})\s*$")
+COLUMNS = regex(r"\|?\s*+:?-+:?\s*+(\|\s*+:?-+:?\s*+)*\|?\s*+$")
+VERBATIM = regex(r"\$\$|\\\[|<(?:/?[a-zA-Z][\w-]*(?=[\s/>]|$)|!--)")
+SENTENCE = regex(r"[.!?:;]\s|[。！？]|\n")
+MARKS = regex(r"[-+*=#`~|>\s]*(?:\d{1,9}[.)]?\s*)?$")  # a line of these may become anything
 COMMENTS = {"/*": "*/", "<!--": "-->", "{-": "-}", "(*": "*)"}
 
 CODE_PART_LINES, MAX_COMMENT_PART_LINES = 8, 100  # that go out together; within a comment

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from prompt_toolkit.formatted_text import StyleAndTextTuples, fragment_list_width
 from prompt_toolkit.utils import get_cwidth
 
 from ....tools.system.unicode import clean
+from ...lazy import dataclass
 from ..cells import cut_to_cells, first_cells
 from ..menu import Option, Styled
 

@@ -5,7 +5,6 @@ of theirs reaches the terminal."""
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from rich.cells import cell_len
@@ -18,6 +17,7 @@ from rich.text import Text
 from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean
 from ...events import Compacted
+from ...lazy import dataclass, regex
 from .. import compaction_report, status
 from ..cells import hang_lines
 from . import theme
@@ -80,8 +80,8 @@ MAX_RECAP_CHARS = 10_000  # of each, that are looked at for these lines
 MAX_WORDS_LINES, MAX_WAITING_LINES = 30, 5  # of what the person says, and of what waits
 MAX_SHOWN_WAITING = 8  # the newest of the words that wait
 
-_FIGURE = re.compile(r"[<$]?[\d,.]+[%kM]?|not known")
-_BLANK_END = re.compile(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
+_FIGURE = regex(r"[<$]?[\d,.]+[%kM]?|not known")
+_BLANK_END = regex(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
 
 
 def render_text(

@@ -3,7 +3,6 @@ calls of Task start."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from ....tools.image import image_size
 from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean, reveal_invisible
 from ...events import Answer, Question, ToolFinished
+from ...lazy import dataclass, regex
 from ...session.searches import SEARCH_TOOL
 from ..status import short_path
 from ..subagent_progress import Subagent
@@ -29,7 +29,7 @@ COMMAND_TOOLS = ("Bash", "Shell", TASK_TOOL)  # what can go to the background, a
 BACKGROUND_HINT_S = 10  # seconds from which on that is said
 QUIET_TOOLS = ("Read", "Write", "Edit")  # the title says all that matters of their results
 
-_OFFLOADED = re.compile(r"^\*\*Preview:\*\* .* of ([\d,]+) lines", re.MULTILINE)
+_OFFLOADED = regex(r"^\*\*Preview:\*\* .* of ([\d,]+) lines", re.MULTILINE)
 _VERBS = {
     "Bash": "run", "Write": "write", "Edit": "change", "Read": "open", "Grep": "search",
     "Glob": "list files in", "Task": "start a subagent",

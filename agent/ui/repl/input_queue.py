@@ -6,7 +6,8 @@ not served before it is back or dropped.
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from ...lazy import dataclass
 
 
 @dataclass(frozen=True, slots=True)

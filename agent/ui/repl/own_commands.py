@@ -8,7 +8,6 @@ one of each runs at a time, and a failure is told once.
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from prompt_toolkit.utils import get_cwidth
 
 from ....tools.system.shorten import shorten
 from ...errors import ToolError
+from ...lazy import regex
 from ..cells import first_cells
 from ..status import Fragment
 
@@ -34,8 +34,8 @@ MIN_STATUS_INTERVAL_S = 0.3  # between two starts of the command for the line
 MAX_LINE_CHARS = 2_000  # of the line that are looked at, its colours among them
 MAX_NAME_CHARS = 60  # of a command in a message
 
-_COLOURS = re.compile(r"\x1b\[[\d;:]*m")
-_SEQUENCE = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\[[0-?]*[ -/]*[@-~]?|.?)")
+_COLOURS = regex(r"\x1b\[[\d;:]*m")
+_SEQUENCE = regex(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\[[0-?]*[ -/]*[@-~]?|.?)")
 
 
 class _OwnCommand:

@@ -20,18 +20,19 @@ from prompt_toolkit.input.posix_utils import PosixStdinReader
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyPress
 
+from ...lazy import regex
 from ..capabilities import TerminalBackground
 from .tty_modes import bytes_waiting
 
 PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 
-_SEQUENCE = re.compile(r"\x1b\[([0-?]*)([ -/]*)(?!\[)([@-~])")  # the console's F1 begins "[["
-_MOUSE = re.compile(r"\x1b\[(?:<?[\d;]+[mM]|M)")
-_CURSOR = re.compile(r"\x1b\[\d+;\d+R")
+_SEQUENCE = regex(r"\x1b\[([0-?]*)([ -/]*)(?!\[)([@-~])")  # the console's F1 begins "[["
+_MOUSE = regex(r"\x1b\[(?:<?[\d;]+[mM]|M)")
+_CURSOR = regex(r"\x1b\[\d+;\d+R")
 # A key: its code, that with Shift, that on an English keyboard; and the modifiers.
-_KEY_CODE = re.compile(r"(\d+)(?::(\d*))?(?::(\d*))?(?:;(\d+)(?::\d+)?)?(?:;[\d:]*)?")
-_MODIFIED_KEY = re.compile(r"27;(\d+);(\d+)")
-_FUNCTION_KEY = re.compile(r"(\d+);(\d+)(?::\d+)?")
+_KEY_CODE = regex(r"(\d+)(?::(\d*))?(?::(\d*))?(?:;(\d+)(?::\d+)?)?(?:;[\d:]*)?")
+_MODIFIED_KEY = regex(r"27;(\d+);(\d+)")
+_FUNCTION_KEY = regex(r"(\d+);(\d+)(?::\d+)?")
 _SHIFT, _ALT, _CTRL = 1, 2, 4
 _MODIFIERS = _SHIFT | _ALT | _CTRL  # others are Caps Lock and Num Lock
 _ENTER, _TAB, _BACKSPACE = 13, 9, 127
@@ -53,11 +54,9 @@ MAX_DARK_LUMINANCE, MIN_LIGHT_LUMINANCE = 0.05, 0.8
 _END = r"(?:\x07|\x1b\\)"
 _COLOUR = r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})(?:/[0-9a-fA-F]{1,4})?"
 _FOCUS = r"\x1b\[[IO]"
-_ANSWER = re.compile(
-    rf"\x1b\]11;[^\x07\x1b]*{_END}|\]11;{_COLOUR}{_END}|\x1b\[\?[\d;]*[cu]|{_FOCUS}"
-)
-_BEGUN = re.compile(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?|\[[0-?]*[ -/]*)?\Z")
-_REST = re.compile(rf"[0-9a-fA-F/:;]*(?:{_END}|[cu]|\Z)|[0-9a-fA-F/:;]+\x1b\Z")
+_ANSWER = regex(rf"\x1b\]11;[^\x07\x1b]*{_END}|\]11;{_COLOUR}{_END}|\x1b\[\?[\d;]*[cu]|{_FOCUS}")
+_BEGUN = regex(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?|\[[0-?]*[ -/]*)?\Z")
+_REST = regex(rf"[0-9a-fA-F/:;]*(?:{_END}|[cu]|\Z)|[0-9a-fA-F/:;]+\x1b\Z")
 _NO_KEY = ("\x1b]11;", "\x1b[?")  # what begins so was not typed, even if it never ends
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 from ....tools.system.files import read_next
 from ....tools.system.unicode import clean, to_ascii_marks
 from ...errors import CtxagentError
+from ...lazy import regex
 from ..cells import wrap_words
 from ..question import BACK, ChoiceRow, Choices, answer_from_line, as_lines, row_of
 from ..screen import LEAVE_WINDOW_S, Screen
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from ..render.render import Depth
     from ..screen import ScreenHost
 
-_CHOICE = re.compile(r"^(\d+\. )?\[(\w)\](\w*) *")
+_CHOICE = regex(r"^(\d+\. )?\[(\w)\](\w*) *")
 MAX_LISTED_OPTIONS = 20
 NOBODY_ANSWER = "n nobody is there to answer"
 

@@ -1,0 +1,16 @@
+"""What `ctxagent --version` prints. It imports little: not even the command line."""
+
+import sys
+from pathlib import Path
+
+from ..version import __version__
+from .commit import find_commit
+
+SHORT_HASH_CHARS = 7
+
+
+def version_line() -> str:
+    """Return which program this is, for reports of what went wrong."""
+    commit = find_commit(Path(__file__).parents[2])
+    made_of = f"commit {commit[:SHORT_HASH_CHARS]}, " if commit else ""
+    return f"ctxagent {__version__} ({made_of}Python {sys.version.split()[0]})"
