@@ -40,7 +40,7 @@ CHUNK_BYTES = 64 * 1024
 
 class ReadParams(Params):
     path: str
-    offset: int = Field(1, ge=0, description="First line, page or cell, from 1")
+    offset: int = Field(1, ge=0, description="First line, page or cell")
     limit: int = Field(MAX_LINES, ge=1)
 
 
@@ -48,7 +48,7 @@ class ReadTool(Tool[ReadParams]):
     name = "Read"
     description = (
         "Reads a file. Text comes with line numbers, images as images, PDFs and notebooks as text "
-        "by page and cell. Long files come in pages: go on with offset."
+        "by page and cell. Go on in long ones with offset."
     )
     brief = Brief("Reads a file. A number and a tab come before each line.", ("path", "offset"))
     effect = "read"

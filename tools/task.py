@@ -22,7 +22,7 @@ class TaskParams(Params):
     )
     type: str | None = Field(None, description="Not needed with resume")
     model: str | None = Field(None, description="Id of another one, if asked for")
-    resume: str | None = Field(None, description="Id of an earlier subagent, which goes on")
+    resume: str | None = Field(None, description="Id of a subagent, which goes on")
     background: bool = Field(False, description="Returns at once")
 
 

@@ -25,9 +25,10 @@ from .keys import (
     value_text,
 )
 from .places import USER_FILE_VARIABLE, home_folder, state_dir, state_notice, user_file
-from .settings import EXTENSIONS, KEYS, RULES, SECTIONS, Settings, build_settings, values_by_key
+from .settings import EXTENSIONS, KEYS, SECTIONS, Settings, build_settings, values_by_key
 from .toml_lines import parse_toml
 from .trust import folders_within_project, is_trusted
+from .value_types import RULES
 
 PROJECT_FILE = ".agentrc"
 LISTING_HINT = "`ctxagent config --explain` lists every setting."

@@ -14,10 +14,8 @@ from typing import Any, Literal, TypeVar
 from ..lazy import dataclass
 from .keys import (
     SWITCH,
-    THRESHOLD,
     SettingKey,
     ValueType,
-    list_including,
     list_of,
     loosens_if_different,
     loosens_if_elsewhere,
@@ -30,13 +28,32 @@ from .keys import (
     one_of,
     or_none,
     or_preset,
-    switch_or,
-    text_matching,
     whole_number,
-    with_spelling,
 )
-from .preservation import ALWAYS, COMPACTABLE, canonical_category
+from .preservation import ALWAYS, COMPACTABLE
 from .presets import PresetName
+from .value_types import (
+    ADDRESS,
+    COMMAND,
+    COMMANDS,
+    COMPACTABLE_CATEGORIES,
+    FILE,
+    FOLDER,
+    HOSTS,
+    KEPT_CATEGORIES,
+    LANGUAGE_SERVERS,
+    MODEL_ID,
+    PROJECT_PATH,
+    RULES,
+    SECONDS,
+    SECONDS_OR_AUTO,
+    SERVER_NAMES,
+    THRESHOLD_OR_OFF,
+    TOKENS,
+    TOKENS_OR_AUTO,
+    TOOL_NAME_LIST,
+    VARIABLE_NAMES,
+)
 
 T = TypeVar("T")
 Preset = Literal["preset"]  # the value that the policy has
@@ -61,41 +78,6 @@ Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
 EditingMode = Literal["emacs", "vi"]
 SendTime = Literal["after-call", "after-turn"]
 NoticeStyle = Literal["auto", "bell", "osc9", "osc777", "osc99", "off"]
-
-_VISIBLE = r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]"  # nothing that moves a cursor when it is shown
-_VISIBLE_TEXT = rf"(?!\s){_VISIBLE}+"
-_IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
-
-MODEL_ID = text_matching("the id of a model", _VISIBLE_TEXT)
-ADDRESS = text_matching("an http:// or https:// address", r"https?://[!-.0-~][!-~]*")
-HOSTS = switch_or(
-    list_of(text_matching('a name such as "pypi.org" or "*.npmjs.org"', r"[\w*.:-]+", str.lower))
-)
-FILE = text_matching("a file, absolute", rf"/{_VISIBLE}+", Path)
-FOLDER = text_matching('a folder, absolute or below "~/"', rf"(?:/|~(?=/|$)){_VISIBLE}*", Path)
-PROJECT_PATH = text_matching(
-    "a path within the project", rf"(?![/~\s])(?!(?:.*/)?\.\.(?:/|$)){_VISIBLE}+"
-)
-VARIABLE_NAMES = list_of(text_matching("the name of a variable", _IDENTIFIER))
-TOOL_NAME_LIST = list_of(text_matching("the name of a tool", _IDENTIFIER))
-RULES = list_of(text_matching('a rule such as "Bash(git status:*)"', _VISIBLE_TEXT))
-COMMAND = text_matching("a shell command on one line", rf"(?:{_VISIBLE_TEXT})?")
-COMMANDS = list_of(text_matching("a shell command on one line", _VISIBLE_TEXT))
-THRESHOLD_OR_OFF = or_none("off", THRESHOLD)
-TOKENS = whole_number("tokens", 0)
-SERVER_NAMES = list_of(text_matching("the name of an MCP server", r"[A-Za-z0-9_-]{1,64}"))
-LANGUAGE_SERVERS = list_of(
-    text_matching(
-        'suffixes and a command, such as ".zig: zls"', rf"\.\S+(?: \.\S+)*: ?{_VISIBLE_TEXT}"
-    )
-)
-SECONDS = whole_number("seconds", 1)
-SECONDS_OR_AUTO = or_none("auto", whole_number("seconds", 0))
-TOKENS_OR_AUTO = or_none("auto", whole_number("tokens", 1))
-KEPT_CATEGORIES = list_of(with_spelling(canonical_category, one_of(ALWAYS)))
-COMPACTABLE_CATEGORIES = list_including(
-    "thinking_blocks", list_of(with_spelling(canonical_category, one_of(COMPACTABLE)))
-)
 
 
 def _setting(
@@ -267,8 +249,7 @@ class TruncateSettings:
 
     at: Threshold = _by_preset(
         THRESHOLD_OR_OFF,
-        "The context size from which long inputs of old calls may be cut short; in the presets "
-        'ctx-001, anchored and ledger those of edits that are on disk. "off": never.',
+        'The context size from which long inputs of old calls may be cut short. "off": never.',
     )
 
 

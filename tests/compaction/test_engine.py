@@ -278,7 +278,7 @@ def test_a_prepared_summary_is_applied_without_a_wait(project: Path) -> None:
         ahead = talk.agent.engine.is_preparing and not asks_for_a_record(request)
         return replace(player(request), delay=0.3 if ahead else 0.0)
 
-    talk.agent.model.client = ScriptedModel(step, check=validate, window=60_000)
+    talk.use(ScriptedModel(step, check=validate, window=60_000))
     assert talk.say("count").text == "All counted."
     entries = talk.entries()
     assert talk.of(Summary)
@@ -527,7 +527,7 @@ def test_cancelling_a_summary_changes_nothing(project: Path) -> None:
             return Step(text=RECORD, delay=60)
 
         model = ScriptedModel(step, check=validate)
-        talk.agent.model.client = model
+        talk.use(model)
         task = asyncio.ensure_future(talk.agent.engine.compact())
         await asked.wait()
         task.cancel()
@@ -563,7 +563,7 @@ def test_recall_gives_what_a_stub_stands_for(project: Path) -> None:
     assert f"#{target['seq']}" in target["stub"]
     result = next(e for e in talk.of(ToolResult) if e.seq == target["seq"])
     player = [Step(tools=[("Recall", {"ref": target["seq"]})]), Step(text="Found.")]
-    talk.agent.model.client = ScriptedModel(player, check=validate)
+    talk.use(ScriptedModel(player, check=validate))
     talk.say("what was that?")
     assert talk.of(ToolResult)[-1].content == result.content
 

@@ -128,7 +128,7 @@ def test_another_model_is_asked(project: Path) -> None:
     talk = begun(project, Writer(*[BAD] * 4))
     compact(talk, 2)
     other = Writer(GOOD, id="other")
-    talk.agent.model.change(other)
+    talk.use(other)
     compact(talk, 1)
     assert other.asked == 1
 

@@ -257,7 +257,7 @@ def test_a_background_summary_that_cannot_be_recorded_stops_the_turn(disk: Disk)
         player.done = player.calls
         return Step(tools=[("Bash", {"command": "sleep 0.2"})])
 
-    talk.agent.model.client = ScriptedModel(go_on, check=validate, window=60_000)
+    talk.use(ScriptedModel(go_on, check=validate, window=60_000))
     with pytest.raises(RecordError, match="No space left"):
         talk.say("count")
     assert player.records == 1

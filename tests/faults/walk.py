@@ -566,7 +566,7 @@ class Walk:
             self.script, self.chance.choice(list(RATIOS)), self.chance.choice(WINDOWS)
         )
         self.talk.model = model
-        agent.model.change(model)
+        self.talk.use(model)
         if agent.log.last_seq:
             made = Session(id="s", cwd=str(self.cwd), version="0", model=model.id)
             agent.record(made)

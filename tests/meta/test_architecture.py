@@ -77,7 +77,7 @@ WITHOUT_TEST_FILE = {
     "tools": "base download mcp web_fetch",
     "ui": (
         "capabilities command_context completions context cost diffs files headless history "
-        "images input_filter input_queue intent keys layout log markdown_stream memory menu_rows "
+        "images input_filter input_queue intent keys log markdown_stream memory menu_rows "
         "open_session path_match picker pins plain preserve_report prompt questions registry "
         "screen server session sessions settings settings_menu status stream_input "
         "stream_messages terminal theme tool_calls tool_updates transcript transport updates "

@@ -98,6 +98,11 @@ class Conversation:
             tools=schemas,
         )  # fmt: skip
 
+    def use(self, model: Model) -> None:
+        """Continue with another model."""
+        self.agent.model.roles.choose(model, planning=False)
+        self.agent.model.change(model)
+
     def say(self, words: str) -> TurnFinished:
         """One turn, from start to end, in an event loop of its own."""
         return asyncio.run(run_turn(self.agent, words))
