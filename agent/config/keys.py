@@ -5,6 +5,7 @@ the agent more freedom. A project file may set such a value only with the person
 """
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_args
 
@@ -29,7 +30,7 @@ class ValueType(NamedTuple):
 
 
 def text_matching(wanted: str, pattern: str, kind: Callable[[str], Any] = str) -> ValueType:
-    expression = regex(pattern)
+    expression = re.compile(pattern)
 
     def read(value: Any) -> Any:
         if not isinstance(value, str) or not expression.fullmatch(value):

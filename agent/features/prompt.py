@@ -14,7 +14,6 @@ from ..config.settings import PermissionMode
 from ..loop.permission_mode import MEANINGS
 from ..prompts import prompt_text
 from ..session.entries import Entry, User
-from ..worktree.git import describe_repository
 from .instructions import instruction_entries, instruction_files
 
 MAX_CHANGED_FILES_NAMED = 40
@@ -64,12 +63,14 @@ def first_entries(
 
 def environment_text(cwd: Path, env: Mapping[str, str]) -> str:
     """Return directory, platform, date, git branch and status as text for the model."""
+    from ..worktree import git  # GitPython costs 126 ms
+
     lines = [
         "The environment at the start of this session:",
         f"Working directory: {cwd}",
         f"Platform: {platform.system()} {platform.release()}, shell {Path(_shell()).name}",
         f"Date: {date.today().isoformat()}",
-        describe_repository(cwd, env),
+        git.describe_repository(cwd, env),
     ]
     return "\n".join(lines)
 

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from html import unescape
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from ..errors import RequestRejected, conceal
@@ -153,8 +154,6 @@ async def _raise_answer(response: "httpx2.Response") -> NoReturn:
 
 def _text_of_page(page: str) -> str:
     """Return what a page of HTML says, without its tags."""
-    from html import unescape
-
     return unescape(_UNREAD.sub(" ", page))
 
 

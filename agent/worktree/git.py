@@ -1,18 +1,22 @@
-"""The project's git repository, read by git itself. Its configuration is not trusted: no program
-that it names is started, and none would find a secret in its environment."""
+"""The project's git repository, read through GitPython. Its configuration is not trusted: no
+program that it names is started, and none would find a secret in its environment."""
 
 import errno
 import os
-import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...tools.system.environment import git_variables
 from ...tools.system.files import open_kept
 from ...tools.system.git_links import leads_astray
 from ...tools.system.programs import own_environment, program
+
+if TYPE_CHECKING:
+    from git import Git, Repo
 
 NOT_INSTALLED = "Git: not installed"
 MAX_HEAD_BYTES = 8_192
@@ -20,6 +24,7 @@ MAX_CHANGED_FILES = 40  # that are named
 RUN_TIMEOUT_S = 1_800  # for a command that may copy a whole repository
 MAX_SAID_CHARS = 500  # of what git says when it fails
 
+_PROGRAM_VARIABLE = "GIT_PYTHON_GIT_EXECUTABLE"
 _HARMLESS = {
     "core.fsmonitor": "false",
     "log.showSignature": "false",
@@ -31,43 +36,25 @@ _OF_ANOTHER_REPOSITORY = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 )
 _NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none"}  # a partial clone would, by a program it can name
-_IN_ENGLISH = {"LANGUAGE": "C", "LC_ALL": "C"}
-# The umask of git: what it writes is opened to others, if at all, when it is whole.
-PRIVATE_UMASK = 0o077
 
 
 def git_program(env: Mapping[str, str]) -> str:
-    """Return the path of the git that the agent trusts, "" where there is none."""
-    return program("git", env.get("PATH"))
-
-
-def run_git(
-    command: Sequence[str],
-    folder: str | Path,
-    env: Mapping[str, str],
-    given: bytes = b"",
-    seconds: float | None = RUN_TIMEOUT_S,
-) -> tuple[bytes, bytes]:
-    """Run a git that only reads, or writes for us alone, and return its output and its complaints.
-    `given` is its input. An interrupt from the keyboard does not reach it. Raises OSError with
-    git's own words."""
-    with subprocess.Popen(
-        command, cwd=folder, env={**env, **_IN_ENGLISH}, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        umask=PRIVATE_UMASK,
-    ) as child:  # fmt: skip
+    """Return the path of the git that the agent trusts, "" where there is none that runs.
+    GitPython, which starts a git as soon as it is imported, is imported with this one."""
+    path = program("git", env.get("PATH"))
+    if path and "git" not in sys.modules:
+        before = os.environ.get(_PROGRAM_VARIABLE)
+        os.environ[_PROGRAM_VARIABLE] = path
         try:
-            said, complaints = child.communicate(given, seconds)
-        except subprocess.TimeoutExpired as error:
-            raise OSError(errno.ETIMEDOUT, str(error)) from None
+            import git  # noqa: F401
+        except ImportError:  # GitPython's way to say that it does not run
+            return ""
         finally:
-            if child.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-    if child.returncode:
-        told = complaints.decode("utf-8", "replace").strip()[-MAX_SAID_CHARS:]
-        raise OSError(errno.EIO, told or f"git ended with {child.returncode}")
-    return said, complaints
+            if before is None:
+                os.environ.pop(_PROGRAM_VARIABLE, None)
+            else:
+                os.environ[_PROGRAM_VARIABLE] = before
+    return path
 
 
 def current_branch(cwd: Path) -> str:
@@ -97,36 +84,41 @@ def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
     a command of the model would get: variables that it lacks are kept from git too."""
     if not git_program(env):
         return NOT_INSTALLED
+    from git import Repo
+    from git.exc import GitError
+
     if astray := leads_astray(cwd):
         return f"Git: not looked at: {astray}"
-    root = next((each for each in (cwd, *cwd.parents) if os.path.lexists(each / ".git")), None)
-    if root is None:
-        return "Git: not a repository"
     try:
-        return _describe(cwd, env)
-    except OSError as error:
-        return f"Git: {root}, unreadable ({type(error).__name__})"
+        repo = Repo(cwd, search_parent_directories=True)
+    except (GitError, OSError):
+        return "Git: not a repository"
+    with repo:
+        try:
+            return _describe(repo, env)
+        except (GitError, OSError) as error:
+            return f"Git: {repo.working_tree_dir}, unreadable ({type(error).__name__})"
 
 
-def _describe(cwd: Path, env: Mapping[str, str]) -> str:
-    env = {**own_environment(env), "GIT_OPTIONAL_LOCKS": "0", **_NO_FETCH}
-    env |= git_variables({**_HARMLESS, **_no_filters(cwd, env)}, env)
-
-    def lines_of(*words: str) -> list[str]:
-        return (
-            run_git([git_program(env), *words], cwd, env)[0].decode("utf-8", "replace").splitlines()
-        )
-
+def _describe(repo: "Repo", env: Mapping[str, str]) -> str:
+    git = repo.git
+    git.update_environment(
+        **{name: "" for name in os.environ if name not in env and name != "PATH"},
+        PATH=own_environment(env)["PATH"],
+        GIT_OPTIONAL_LOCKS="0",
+        **_NO_FETCH,
+    )
+    git.update_environment(**git_variables({**_HARMLESS, **_no_filters(git)}, os.environ))
     # What has changed in a repository inside would be said by a git that reads its settings.
-    status = lines_of("status", "--short", "--branch", "--ignore-submodules=dirty")
+    status = git.status("--short", "--branch", "--ignore-submodules=dirty").splitlines()
     changed = status[1:]
     lines = [f"Git branch: {status[0].removeprefix('## ')}"]
     lines += ["Changed files:", *changed[:MAX_CHANGED_FILES]] if changed else ["Work tree: clean"]
     if len(changed) > MAX_CHANGED_FILES:
         lines.append(f"… and {len(changed) - MAX_CHANGED_FILES} more")
-    with suppress(OSError):  # before the first commit
-        newest = lines_of("log", "-5", "--format=%h %s")
-        lines += ["Newest commits:", *(line[:100] for line in newest)]
+    if repo.head.is_valid():
+        lines.append("Newest commits:")
+        lines += [line[:100] for line in git.log("-5", "--format=%h %s").splitlines()]
     return "\n".join(lines)
 
 
@@ -138,7 +130,17 @@ def safe_git_environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
         raise FileNotFoundError(errno.ENOENT, "git is not installed")
     if astray := leads_astray(cwd):
         raise PermissionError(errno.EACCES, f"{astray}, out of the repository")
-    return {**env, **_NO_FETCH, **git_variables(_no_filters(cwd, env), env)}
+    from git import Git
+    from git.exc import GitError
+
+    git = Git(cwd)
+    blank = {name: "" for name in os.environ if name not in env}
+    git.update_environment(**blank, **env)
+    try:
+        emptied = _no_filters(git)
+    except GitError as error:
+        raise OSError(errno.EIO, "its configuration cannot be read") from error
+    return {**env, **_NO_FETCH, **git_variables(emptied, env)}
 
 
 class GitRunner:
@@ -180,13 +182,8 @@ class GitRunner:
         return done.stdout
 
 
-def _no_filters(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
+def _no_filters(git: "Git") -> dict[str, str]:
     """Return settings that empty every filter: `git status` would run those that clean files."""
-    command = [git_program(env), "config", "--null", "--name-only", "--get-regexp", r"^filter\."]
-    try:
-        listed, _ = run_git(command, folder, env)
-    except OSError as error:
-        if error.errno != errno.EIO:  # with which it ends when there are none
-            raise
-        return {}
-    return dict.fromkeys(filter(None, os.fsdecode(listed).split("\0")), "")
+    options = ("--null", "--name-only", "--get-regexp", r"^filter\.")
+    listed = str(git.config(*options, with_exceptions=False))  # it fails when there are none
+    return dict.fromkeys(filter(None, listed.split("\0")), "")

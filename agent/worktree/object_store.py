@@ -10,12 +10,13 @@ import hashlib
 import os
 import re
 import shutil
-import subprocess
+import tempfile
 import threading
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...tools.system.files import (
     copy_private,
@@ -27,15 +28,20 @@ from ...tools.system.files import (
 from ...tools.system.git_links import leads_astray, read_text
 from ...tools.system.programs import own_environment
 from ..lazy import dataclass
-from .git import git_program, read_start, run_git
+from .git import git_program, read_start
 from .running_git import RunningGit
+
+if TYPE_CHECKING:
+    from git import Git
 
 # The pool of objects that records of the project's repository keep, see `repository_record`.
 REPOSITORY_FOLDER, GENERATIONS = "repository", ("new", "old")
 MAX_PACKED_REFS_BYTES = 64 << 20
 GIT_TIMEOUT_S = 120  # for one command
-MAX_ERROR_CHARS = 300  # of what git says when it fails
 MAX_ASKED = 500  # questions to one process: it keeps the trees that it was asked about
+PRIVATE_UMASK = (
+    0o077  # the umask of git: what it writes is opened to others, if at all, when it is whole
+)
 
 # Attributes that would change bytes on their way, or hide a text from a diff, are taken back.
 _ATTRIBUTES = "* -text !eol -crlf -ident -filter !working-tree-encoding !diff\n"
@@ -120,7 +126,7 @@ class ObjectStore:
 
     def __init__(self, folder: Path, index: Path, root: str, env: Mapping[str, str]) -> None:
         self.folder, self.index, self.root = folder, index, root
-        self._program = _program(env)
+        self._git, self._program = _git(root, env)
         self._env = _store_environment(env, folder, index, root)
         self._running: dict[tuple[str, ...], RunningGit] = {}  # by their arguments
         self._lock = threading.Lock()  # one question at a time
@@ -197,31 +203,34 @@ class ObjectStore:
         env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
         env = env if literal else {**env, "GIT_LITERAL_PATHSPECS": "0"}
         try:
-            return _run(self.root, [self._program, *arguments], env, given, seconds)[0]
+            return _run(self._git, [self._program, *arguments], env, given, seconds)[0]
         except GitFailed:
             self._delete_unfinished()
             raise
 
     def run_and_hear(self, *arguments: str) -> tuple[bytes, bytes]:
         """Run a command of git that only reads, and return its output and its complaints."""
-        return _run(self.root, [self._program, *arguments], self._env)
+        return _run(self._git, [self._program, *arguments], self._env)
 
     def start(self, *arguments: str, max_bytes: int) -> bytes:
         """Return the first `max_bytes` bytes that a command prints; it is ended at more."""
+        from git.exc import GitError
+
         try:
-            child = subprocess.Popen(
-                [self._program, *arguments], cwd=self.root, env=self._env, start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-        except OSError as error:
+            process = self._git.execute(
+                [self._program, *arguments], as_process=True, env=self._env, start_new_session=True
+            )
+        except (GitError, OSError) as error:
             raise GitFailed(_error_text(error)) from error
-        assert child.stdout is not None
+        child = process.proc
+        if child is None or child.stdout is None:
+            raise GitFailed("git did not start")
         said: bytes = child.stdout.read(max_bytes)
         if len(said) == max_bytes:
             child.kill()
         _, complaint = child.communicate()
         if child.returncode and len(said) < max_bytes:
-            raise GitFailed(complaint.decode("utf-8", "replace").strip()[:MAX_ERROR_CHARS])
+            raise GitFailed(complaint.decode("utf-8", "replace").strip()[:300])
         return said
 
     def ask(self, *arguments: str, line: str) -> bytes:
@@ -303,11 +312,11 @@ def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
     root = next((p for p in (Path(cwd), *Path(cwd).parents) if os.path.lexists(p / ".git")), None)
     if root is None or leads_astray(root):
         return None
-    program = _program(env)
-    wanted = {**own_environment(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}
+    git, program = _git(str(root), env)
+    wanted = {**_base_environment(env), "GIT_DIR": str(root / ".git"), "GIT_WORK_TREE": str(root)}
     asked = ("--absolute-git-dir", "--git-common-dir", "--show-object-format")
     try:
-        said, _ = _run(str(root), [program, "rev-parse", *asked], wanted)
+        said, _ = _run(git, [program, "rev-parse", *asked], wanted)
     except GitFailed:
         return None
     lines = os.fsdecode(said).split("\n")
@@ -319,45 +328,76 @@ def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
 
 def personal_excludes(env: Mapping[str, str]) -> str:
     """Return the file with what the person ignores in every repository; it need not exist."""
-    wanted = {**own_environment(env), "GIT_CONFIG_NOSYSTEM": "1"}
-    asked = [_program(env), "config", "--global", "--type=path", "--get", "core.excludesFile"]
+    wanted = {**_base_environment(env), "GIT_CONFIG_NOSYSTEM": "1"}
+    git, program = _git("/", env)
+    asked = [program, "config", "--global", "--type=path", "--get", "core.excludesFile"]
     with suppress(GitFailed):
-        return os.fsdecode(_run("/", asked, wanted)[0]).strip("\n")
+        return os.fsdecode(_run(git, asked, wanted)[0]).strip("\n")
     home = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", "/"), ".config")  # noqa: PTH118
     return os.path.join(home, "git", "ignore")  # noqa: PTH118
 
 
-def _program(env: Mapping[str, str]) -> str:
-    """Return the path of git. Raises GitFailed where there is none."""
+def _git(folder: str, env: Mapping[str, str]) -> "tuple[Git, str]":
+    """Return git for work in a folder, and the path of the program."""
     program = git_program(env)
     if not program:
         raise GitFailed("git is not installed")
-    return program
+    from git import Git
+
+    return Git(folder), program
 
 
 def _run(
-    folder: str,
+    git: "Git",
     command: list[str],
     env: Mapping[str, str],
     given: bytes = b"",
     seconds: float | None = GIT_TIMEOUT_S,
 ) -> tuple[bytes, bytes]:
     """Run git and return its output and its complaints. Raises GitFailed."""
+    from git.exc import GitError
+
     try:
-        return run_git(command, folder, env, given, seconds)
-    except OSError as error:
+        with tempfile.TemporaryFile() as file:
+            file.write(given)
+            file.seek(0)
+            _, said, complaints = git.execute(
+                command,
+                file,
+                with_extended_output=True,
+                stdout_as_string=False,
+                strip_newline_in_stdout=False,
+                kill_after_timeout=seconds,
+                env=env,
+                start_new_session=True,  # an interrupt from the keyboard is not for git
+                umask=PRIVATE_UMASK,
+            )
+            return said, os.fsencode(complaints)
+    except (GitError, OSError) as error:
         raise GitFailed(_error_text(error)) from error
 
 
-def _error_text(error: OSError) -> str:
-    return " ".join((error.strerror or str(error)).split())[:MAX_ERROR_CHARS]
+def _error_text(error: Exception) -> str:
+    from git.exc import GitCommandError, GitCommandNotFound
+
+    if isinstance(error, GitCommandNotFound):
+        return "git is not installed"
+    if not isinstance(error, GitCommandError):
+        return str(error)
+    text = " ".join(str(error.stderr).replace("stderr:", "").strip(" \n'").split())[:300]
+    return text or f"git ended with {error.status}"
+
+
+def _base_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` for git; GitPython adds our own variables, so those it lacks are empty."""
+    return {**{name: "" for name in os.environ if name not in env}, **own_environment(env)}
 
 
 def _store_environment(
     env: Mapping[str, str], folder: Path, index: Path, root: str
 ) -> dict[str, str]:
     return {
-        **own_environment(env),
+        **_base_environment(env),
         "GIT_DIR": str(folder),
         "GIT_COMMON_DIR": str(folder),
         "GIT_OBJECT_DIRECTORY": str(folder / "objects"),
