@@ -168,6 +168,14 @@ def test_the_key_is_not_echoed_in_plain_lines(place: Place) -> None:
         env = served_by(place, server)
         with begun(place, env, "--plain") as terminal:
             terminal.see("No key for the model")
+            for name, answer in (
+                ("opneai", "Did you mean openai?"),
+                ("walrus", "/login lists them."),
+                ("ollama", "no server of ollama runs on this machine"),
+                ("bedrock", "`ctxagent models bedrock` says what is missing"),
+            ):
+                terminal.type(f"/login {name}\r")
+                terminal.see(answer)
             terminal.type("/login anthropic\r")
             terminal.see("the anthropic key")
             terminal.type(f"{KEY}\r")

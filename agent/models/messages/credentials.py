@@ -16,7 +16,8 @@ _HEADERS_VAR = "ANTHROPIC_CUSTOM_HEADERS"
 _FEDERATION_VARS = ("ANTHROPIC_FEDERATION_RULE_ID", "ANTHROPIC_ORGANIZATION_ID")
 _IDENTITY_VARS = ("ANTHROPIC_IDENTITY_TOKEN", "ANTHROPIC_IDENTITY_TOKEN_FILE")
 WAYS_WITHOUT_KEY = f"""\
-Three ways on:
+Four ways on:
+- /login in the terminal asks for a key, tries it and keeps it
 - export {KEY_VAR}=… (or {TOKEN_VAR}=…)
 - the model of another provider, or of this machine: `ctxagent models` lists them
 - `ctxagent demo` shows everything without a key"""

@@ -44,9 +44,7 @@ async def _login(repl: CommandContext, argument: str) -> None:
         states = await logins.choices()
         chosen = next((each for each in states if each.provider.name == argument), None)
         if chosen is None:
-            raise UsageError(
-                f"{argument!r} is no provider that a key is enough for", hint="/login lists them."
-            )
+            raise _not_offered(argument, [each.provider.name for each in states])
         await _give_key(repl, logins, chosen.provider)
     else:
         await _choose_provider(repl, logins)
@@ -95,6 +93,22 @@ async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> Non
     refused = error["type"] == KeyRefused.__name__ and "(401)" in error["message"]
     if refused and logins is not None and await asyncio.to_thread(logins.has_kept, provider):
         await _give_key(repl, logins, provider)
+
+
+def _not_offered(name: str, offered: "Sequence[str]") -> UsageError:
+    """Return the error for a provider that `/login` does not offer."""
+    from difflib import get_close_matches
+
+    from ...models.providers import providers
+
+    if (known := providers().get(name)) is None:
+        near = get_close_matches(name, offered, 1)
+        hint = f"Did you mean {near[0]}?" if near else "/login lists them."
+        return UsageError(f"{name!r} is no provider", hint=hint)
+    if known.local:
+        return UsageError(f"no server of {name} runs on this machine", hint="Start it first.")
+    hint = f"`ctxagent models {name}` says what is missing."
+    return UsageError(f"{name} needs more than a key", hint=hint)
 
 
 async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "") -> bool:
