@@ -71,11 +71,15 @@ class OptionList:
                 self.columns[place] = max(self.columns[place], get_cwidth(fact))
 
     def search(self, text: str) -> None:
-        """Keep the options that match these words, and choose the first of them."""
+        """Keep the options that match these words. Choose the one with these words as its key,
+        else the first."""
         words = text.casefold().split()
         if words != self._words:
-            self._words, self.index = words, 0
+            self._words = words
             self.matches = [o for text, o in self._all if self._matches_words(text, o.key)]
+            name = " ".join(words).removeprefix("/")
+            same = (place for place, o in enumerate(self.matches) if o.key.casefold() == name)
+            self.index = next(same, 0)
 
     def move(self, step: int) -> None:
         self.index = max(0, min(self.index + step, len(self.matches) - 1))

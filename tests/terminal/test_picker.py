@@ -371,6 +371,14 @@ def test_an_option_list_finds_all_words_and_keeps_the_order() -> None:
     assert options.index == 0
 
 
+@pytest.mark.parametrize("words", ["status", "/Status"])
+def test_the_option_with_the_typed_name_is_chosen(words: str) -> None:
+    options = OptionList()
+    options.add([Option("context", "/context /status"), Option("status", "/status")])
+    options.search(words)
+    assert (options.index, len(options.matches)) == (1, 2)
+
+
 def test_the_model_is_chosen_from_a_list_or_typed(tmp_path: Path) -> None:
     desk = Desk(tmp_path)
     desk.models = [("large-1", "$4/20/0.4", "1M", "one"), ("small-1", "$1/2/0.1", "200k", "two")]
