@@ -84,7 +84,9 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
                 text, form = texts.decode(data)
             else:
                 form = texts.recognise(data[:CHUNK_BYTES], whole=False)
-                return _stream(place, file, form, params, stop)
+                output = _stream(place, file, form, params, stop)
+                is_notebook = place.path.suffix == notebook.SUFFIX
+                return _as_text(output, "it is too large") if is_notebook else output
         except NotText:
             raise ToolError(
                 f"{binary(place, data, size)} Look into it with Bash (file, strings, xxd, tar -t)."
@@ -95,8 +97,11 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
     try:
         return _notebook(place, text, params, seen)
     except ValueError as error:
-        output = _text(place, text, form, params, seen)
-        return replace(output, text=f"{output.text}\n[not shown as a notebook: {error}]")
+        return _as_text(_text(place, text, form, params, seen), error)
+
+
+def _as_text(output: Output, why: object) -> Output:
+    return replace(output, text=f"{output.text}\n[not shown as a notebook: {why}]")
 
 
 def _pdf(place: Place, file: BinaryIO, params: ReadParams) -> Output:
@@ -104,8 +109,9 @@ def _pdf(place: Place, file: BinaryIO, params: ReadParams) -> Output:
     try:
         found = pdf.read_pdf(file, first, params.limit, MAX_PAGE_CHARS)
     except ValueError as error:
+        why = str(error).rstrip(".")
         raise ToolError(
-            f"{place.name}, a PDF, cannot be read: {error}. Look into it with Bash (pdfinfo, "
+            f"{place.name}, a PDF, cannot be read: {why}. Look into it with Bash (pdfinfo, "
             "pdftotext, strings)."
         ) from None
     if first > found.total:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ctxagent.tools.base import Context
+from ctxagent.tools.file_access import MAX_FILE_BYTES
 from ctxagent.tools.notebook import MAX_CHARS, MAX_IMAGES
 
 from ..e2e.test_images import png
@@ -143,6 +144,11 @@ def test_what_is_no_notebook_is_read_as_text(tmp_path: Path, text: str, why: str
     shown = read(tmp_path, "a.ipynb").text
     assert shown.startswith(f"1\t{text[:10]}")
     assert f"[not shown as a notebook: {why}" in shown
+
+
+def test_a_notebook_that_is_too_large_says_why_it_is_text(tmp_path: Path) -> None:
+    write(tmp_path, cell("code", "a", stream("x" * MAX_FILE_BYTES)))
+    assert "[not shown as a notebook: it is too large]" in read(tmp_path, "a.ipynb").text
 
 
 @pytest.mark.parametrize(
