@@ -75,6 +75,17 @@ def test_words_are_chosen_and_what_is_not_trusted_is_not_in_force(place: Place) 
     assert SECRET not in terminal.raw.decode()
 
 
+def test_a_value_that_another_file_overrides_is_not_said_to_be_in_force(place: Place) -> None:
+    (place.project / ".agentrc").write_text('[ui]\ntheme = "light"\n')
+    terminal = start(place)
+    terminal.type("/settings ui.theme dark\r")
+    terminal.see("sets ui.theme too, and comes before")
+    terminal.see('ui.theme is still "light"')
+    assert "counts now" not in terminal.text()
+    assert own_file(place).read_text() == '[ui]\ntheme = "dark"\n'
+    leave(terminal)
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_theme_is_seen_before_it_is_chosen(place: Place, size: tuple[int, int]) -> None:
     terminal = start(place, size=size)

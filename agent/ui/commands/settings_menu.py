@@ -93,9 +93,11 @@ def change(repl: CommandContext, name: str, text: str) -> None:
     settings = user_settings(repl)
     row = settings.set(name, text)
     saved = f"saved in {short_path(settings.path)}" if text else "removed from your file"
-    repl.say(f"{name} = {row.value} · {saved} · {_when(repl, name)}")
     if text and row.origin.rpartition(":")[0] != str(settings.path) and "," not in row.origin:
+        repl.say(f"{saved} · {name} is still {row.value}")
         repl.notify("warning", f"{row.origin} sets {name} too, and comes before your file")
+    else:
+        repl.say(f"{name} = {row.value} · {saved} · {_when(repl, name)}")
 
 
 def _when(repl: CommandContext, name: str) -> str:
