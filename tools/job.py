@@ -42,6 +42,7 @@ class BackgroundJob:
     read_to: int = 0
     interrupted: bool = False  # it was ended on purpose, which says nothing of the command
     ended_by_user: bool = False
+    end_is_known: bool = False  # whether the model has been told how it ended
 
     @property
     def seconds(self) -> float:
@@ -84,11 +85,12 @@ class BackgroundJob:
             await self.process.end()
 
     def report(self) -> Output:
-        """Return the new output and the job's status. Raises ToolError."""
+        """Return the new output and the job's status for the model. Raises ToolError."""
         try:
             text = self.unread()
         except OSError as error:
             raise ToolError(f"The output of {self.id} cannot be read: {error}.") from error
+        self.end_is_known = not self.process.running
         lost = f"; it {cut}" if (cut := self.spool.cut_so_far) else ""
         silence = "" if text.strip() else "no new output; "
         line = f"[{silence}{self.id}: {self.status}{lost}]"
@@ -246,6 +248,8 @@ class JobTool(Tool[JobParams]):
 
     async def run(self, params: JobParams, context: Context) -> Output:
         if params.action == "list":
+            for job in context.jobs.values():
+                job.end_is_known = not job.process.running
             return Output(
                 listing(context.jobs) or "[no background jobs; Bash starts them]",
                 {"jobs": [job.details() for job in context.jobs.values()]},

@@ -70,8 +70,8 @@ SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 LspMode = Literal["off", "auto", "on"]  # from the strictest on
 FeatureName = Literal[
-    "environment", "crash-recovery", "questions", "attachments", "plan", "subagents", "skills",
-    "web-search", "mcp", "drift", "loops", "run-state", "result-schema",
+    "environment", "crash-recovery", "questions", "attachments", "plan", "subagents", "jobs",
+    "skills", "web-search", "mcp", "drift", "loops", "run-state", "result-schema",
     "diagnostics", "hooks",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]

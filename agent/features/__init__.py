@@ -19,6 +19,7 @@ from .diagnostics import DiagnosticsFeature
 from .drift import DriftFeature
 from .environment import EnvironmentFeature, Surroundings
 from .hooks import HooksFeature
+from .jobs import JobsFeature
 from .loops import LoopsFeature
 from .mcp import McpFeature
 from .plan import PlanFeature
@@ -111,6 +112,7 @@ BUILT_IN: dict[str, MakeFeature] = {
     "attachments": _attachments,
     "plan": lambda handle, *_: PlanFeature(handle),
     "subagents": _subagents,
+    "jobs": lambda handle, *_: JobsFeature(handle),
     "skills": lambda handle, _, sources: SkillsFeature(handle, sources.skills),
     "web-search": _web_search,
     "mcp": lambda handle, _, sources: (

@@ -189,6 +189,8 @@ class Ledger:
                 self._add_skill(entry)
             elif entry.source == PLAN:
                 self._add_plan(entry)
+            elif entry.source == "notice":
+                self._add_job(entry.seq, entry.details)
         elif isinstance(entry, Note):
             if entry.topic == "permission":
                 if _is_denial(entry):
@@ -391,7 +393,7 @@ class Ledger:
             self._add_command(entry, command, details)
         elif tool == "Job" and isinstance(rows := details.get("jobs", [details]), list):
             for job in rows:
-                self._add_job(entry, job, is_read="jobs" not in details)
+                self._add_job(entry.seq, job, None if "jobs" in details else CommandOutput(entry))
         elif entry.is_error:
             return
         elif tool == "Todo":
@@ -466,23 +468,23 @@ class Ledger:
             unknown = details.get("interrupted") is True
             self._add_outcome(fact, output, passed=not entry.is_error, unknown=unknown)
 
-    def _add_job(self, entry: ToolResult, details: Any, *, is_read: bool) -> None:
-        """Add what a result tells of a job; `is_read`: its new output, too."""
+    def _add_job(self, ref: int, details: Any, said: CommandOutput | None = None) -> None:
+        """Add what an entry tells of a job, with its new output if the entry has that."""
         id = details.get("job") if isinstance(details, dict) else None
         job = self._jobs.get(id) if isinstance(id, str) else None
         if job is None:
             return
-        if is_read:
-            job.lines = [*job.lines, *CommandOutput(entry).lines][-MAX_JOB_LINES:]
+        if said:
+            job.lines = [*job.lines, *said.lines][-MAX_JOB_LINES:]
         code = details.get("exit_code")
         if not isinstance(code, int) or details.get("running") is True:
             return
         self.jobs[str(id)] = JobFact(job.command, code, details.get("interrupted") is True)
-        if is_read:
+        if said:
             del self._jobs[str(id)]
-        if is_read or not job.is_told:
+        if said or not job.is_told:
             job.is_told = True
-            fact = CommandFact(job.command, code, entry.seq)
+            fact = CommandFact(job.command, code, ref)
             killed = details.get("interrupted", code < 0 or code > SIGNAL_EXIT_CODE) is True
             output = CommandOutput(job.lines)
             self._add_outcome(fact, output, passed=code == 0, unknown=killed, started=job.ref)

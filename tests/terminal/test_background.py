@@ -4,7 +4,9 @@ import json
 import os
 import re
 import secrets
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -182,6 +184,56 @@ def test_a_job_that_ends_is_told_and_shown(tmp_path: Path) -> None:
         await seat.until("job-1 has already ended: failed, exit 3")
 
     drive(desk, act)
+
+
+def test_the_model_is_told_once_that_a_job_ended(tmp_path: Path) -> None:
+    """Also after a kill; never of an end that it has seen by Job; and nothing where none ended."""
+    place = Place(tmp_path)
+    wait = "until test -e {0}; do sleep 0.02; done; echo {0}; exit 3"
+    jobs = [
+        ("Bash", {"command": wait.format(name), "run_in_background": True})
+        for name in ("late", "early")
+    ]
+    steps = [
+        Say(tools=jobs), Say(tools=[("Job", {"action": "wait", "id": "job-2"})]), Say("Begun."),
+        Say("I see."), Say("Still so."), Say("And now."),
+    ]  # fmt: skip
+    options = "--permission-mode", "bypass", "-c", "sandbox.mode=off"
+
+    def step(body: dict[str, Any]) -> Say:
+        if len(steps) == 5:  # the request before the call of Job
+            (place.project / "early").touch()
+        return steps.pop(0)
+
+    with Server(step) as server:
+        env = place.server(server.url)
+        terminal = Terminal(*options, cwd=place.project, env=env)
+        terminal.see("/help")
+        terminal.type("go\r")
+        terminal.see("Begun.")
+        (place.project / "late").touch()
+        terminal.see("job-1 has ended: exit 3")
+        terminal.type("and?\r")
+        terminal.see("I see.")
+        terminal.type("and now?\r")
+        terminal.see("Still so.")
+        terminal.child.kill(signal.SIGKILL)
+        terminal.child.wait()
+        terminal = Terminal(*options, "--continue", cwd=place.project, env=env)
+        terminal.see("Still so.")
+        terminal.type("what now?\r")
+        terminal.see("And now.")
+        terminal.type("/tasks\r")
+        terminal.see(lambda text: re.search(r"job-1 +failed", text) is not None)
+        terminal.type("/exit\r")
+        assert terminal.leave() == 0
+        replayed = place.run("replay", place.logs()[0].parent.name, env=env)
+    assert server.rejected == []
+    line = r"job-\d has ended after[^\n]*"
+    told = [re.findall(line, json.dumps(body["messages"])) for body in server.requests]
+    assert [len(each) for each in told] == [0, 0, 0, 1, 1, 1]
+    assert re.match(r"job-1 has ended after \d+ s: exit 3\. Job with action", told[-1][0])
+    assert re.search(r"(\d+) of \1 requests rebuilt to the byte", replayed.stdout + replayed.stderr)
 
 
 def test_leaving_within_a_question_of_permission(tmp_path: Path) -> None:

@@ -128,6 +128,41 @@ def test_a_question_between_turns_and_leaving(tmp_path: Path) -> None:
     assert [run.status for run in runs] == ["running", "interrupted"]
 
 
+def test_esc_declines_between_turns(tmp_path: Path) -> None:
+    """First what is typed goes, then a mode that is offered; the next Esc is a no."""
+    place = Place(tmp_path)
+    parent = [Say(tools=begin("look")), Say("Begun.")]
+    write = Say(tools=[("Write", {"path": "made.txt", "content": "x"})])
+
+    def step(body: dict[str, Any]) -> Say:
+        if is_parent(body):
+            return parent.pop(0)
+        return Say("Not made.") if "tool_result" in said(body) else write
+
+    with Server(step) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("/help")
+        terminal.type("go\r")
+        terminal.see("Begun.")
+        terminal.see("general · look: Write wants to write")
+        terminal.keys()
+        terminal.type("n wh")
+        terminal.see("no; the model gets these words")
+        terminal.press("esc")
+        terminal.see(lambda text: "no; the model gets" not in text)
+        terminal.type("\x1b[Z")
+        terminal.see("mode accept-edits?")
+        terminal.press("esc")
+        terminal.see(lambda text: "mode accept-edits?" not in text)
+        terminal.press("esc")
+        terminal.see("✗ declined")
+        terminal.see("look has ended: done")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert server.rejected == []
+    assert not (place.project / "made.txt").exists()
+
+
 def test_a_headless_run_ends_them(tmp_path: Path) -> None:
     """And counts what they have cost."""
     place = Place(tmp_path)

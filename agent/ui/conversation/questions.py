@@ -285,6 +285,8 @@ class Questions:
 
     async def _answer(self, question: Question, line: str) -> Answer | None:
         """Return the answer that a line gives; None when it must be asked again."""
+        if line == BACK:
+            return Answer(False)
         word = _only_word(line)
         if line.strip()[:1] in PERSON_MARKS:  # never a refusal
             self._submit(line.strip())

@@ -249,8 +249,10 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         if target.asked.allows_back:
             target.give(BACK)
-        else:
+        elif target.reply.text:
             target.reply.reset()
+        elif not target.host.withdraw():
+            target.give(BACK)
 
     keys.add("c-d", filter=replying & empty & leaving)(lambda _: target.host.leave())
 
@@ -289,10 +291,14 @@ def _answer_if_alone(target: KeyTarget, key: str) -> None:
 
 
 def _can_go_back(target: KeyTarget) -> Condition:
-    """Return whether Esc goes back within an open question, instead of interrupting."""
-    return Condition(
-        lambda: target.asking and (target.asked.allows_back or bool(target.reply.text.strip()))
-    )
+    """Return whether Esc goes back within an open question, instead of interrupting. Between turns,
+    where nothing can be interrupted, it leaves any question."""
+
+    def can_go_back() -> bool:
+        typed = bool(target.reply.text.strip())
+        return target.asking and (target.asked.allows_back or typed or not target.host.working)
+
+    return Condition(can_go_back)
 
 
 def _set_text(buffer: Buffer, text: str) -> None:

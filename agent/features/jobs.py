@@ -1,0 +1,28 @@
+"""Tell the model which background jobs have ended since it last asked about them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..loop.feature import Feature
+from ..session.entries import User
+
+if TYPE_CHECKING:
+    from ...tools.job import BackgroundJob
+
+ENDED = '{id} has ended after {seconds:.0f} s: {status}. Job with action "read" gives its output.'
+
+
+class JobsFeature(Feature):
+    """Records the ends of jobs. A job whose end the model knows from Job is left out."""
+
+    name = "jobs"
+
+    async def before_call(self) -> None:
+        """Record a line for each job that has ended. Raises RecordError."""
+        jobs: Mapping[str, BackgroundJob] = self.handle.context.jobs
+        for job in jobs.values():
+            if job.process.running or job.end_is_known:
+                continue
+            text = ENDED.format(id=job.id, seconds=job.seconds, status=job.status)
+            self.handle.record(User(content=text, source="notice", details=job.details()))
+            job.end_is_known = True
