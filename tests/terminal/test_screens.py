@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.ui.commands.session import KEYS
+from ctxagent.agent.ui.commands.help import KEYS
 
 from ..support.terminal.browser import PROGRAM, Browser, View
 from ..support.terminal.picture import DARK, HEIGHT, WIDTH, Frame, Ink
@@ -44,7 +44,7 @@ def test_the_guide_shows_every_screen() -> None:
 
 def test_the_page_has_every_key_of_the_help() -> None:
     page = (DOCS / "guide" / "repl.md").read_text()
-    table = page[page.index("| key |") : page.index("`-c ui.editing_mode=vi`")]
+    table = page[page.index("| key |") : page.index("`/vim` switches")]
     told = {
         key.strip() for row in re.findall(r"^\| (.+?) \|", table, re.M) for key in row.split(",")
     }
