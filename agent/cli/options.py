@@ -340,6 +340,7 @@ def setting_flags(options: dict[str, Any]) -> list[str]:
     if options["plain"]:
         flags.append("ui.plain=true")
     flags += [f"permissions.allow={rule}" for rule in options["allow"]]
+    flags += [f"permissions.directories={folder.absolute()}" for folder in options["directories"]]
     return [*flags, *(f"permissions.deny={rule}" for rule in options["deny"])]
 
 

@@ -130,13 +130,18 @@ def check_key(launch: LaunchOptions) -> None:
 def check_start(launch: LaunchOptions) -> None:
     """Raise what would keep every session with these options from its first request, before
     anything is made: NoCredentials, and UsageError for a script that cannot be read, a budget that
-    cannot be kept with the model, and commands that must be confined and cannot be."""
+    cannot be kept with the model, commands that must be confined and cannot be, and directories
+    that cannot be added."""
     from ..models.catalog import check_price
     from ..models.factory import make_model
-    from ..security.sandbox import check_sandbox
+    from ..permissions.paths import all_path_forms
+    from ..permissions.work_folders import checked_directory
+    from ..security.sandbox import agent_paths, check_sandbox
 
     check_key(launch)
     check_sandbox(launch)
+    for folder in launch.settings.permissions.directories:
+        checked_directory(folder, launch.cwd, all_path_forms(agent_paths(launch)))
     model = launch.settings.model.id
     if launch.is_scripted:
         model = make_model(launch.settings, launch.environ, launch.state).id
