@@ -215,6 +215,10 @@ class Sandbox:
             self._recent = (time.monotonic(), boundary)
         return boundary
 
+    @property
+    def _worked_in(self) -> str:
+        return "the project and added directories" if self.added else "the project"
+
     def describe(self) -> str:
         """Return one line for people about how commands are confined."""
         if self.absent:
@@ -226,10 +230,10 @@ class Sandbox:
         if self.partial:
             return f"Landlock alone, which holds less; {network}. {self.partial}"
         if seatbelt.works():
-            written = "the project, temporary files and caches of their own"
+            written = f"{self._worked_in}, temporary files and caches of their own"
             return f"sandbox-exec: commands write to {written} only; {network}"
         own = "caches and temporary files are their own"
-        return f"bubblewrap: commands write to the project only, {own}; {network}"
+        return f"bubblewrap: commands write to {self._worked_in} only, {own}; {network}"
 
     def bounds(self) -> str:
         """Return what a command cannot do, for one that failed."""
@@ -238,18 +242,18 @@ class Sandbox:
             network = ", and the network is there by names alone, through the proxy that is set"
         if self.partial:
             return (
-                "only the project, temporary files and caches can be written; neither folders that "
-                f"hold what is hidden nor sockets with a path can be opened{network}"
+                f"only {self._worked_in}, temporary files and caches can be written; neither folders "
+                f"that hold what is hidden nor sockets with a path can be opened{network}"
             )
         if self.limits.looks:
             return (
-                "it only looks, so nothing can be written, there is no network, and only the "
-                "project and the system's folders can be read"
+                "it only looks, so nothing can be written, there is no network, and only "
+                f"{self._worked_in} and the system's folders can be read"
             )
         closed = ".git" if self.keeps_repository else ".git/config and .git/hooks"
         own = "caches are" if seatbelt.works() else "/tmp and caches are"
         return (
-            f"only the project, temporary files and caches can be written, but not {closed}; of "
+            f"only {self._worked_in}, temporary files and caches can be written, but not {closed}; of "
             f"homes only toolchains are seen, {own} its own, and sockets of other programs cannot "
             f"be reached{network}"
         )
