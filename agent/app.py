@@ -18,6 +18,7 @@ from .features.subagents import SubagentSpec
 from .launch import LaunchOptions, SessionChoice
 from .loop.agent import AgentState
 from .loop.budget import BudgetMeter
+from .loop.directories import open_directories
 from .loop.open_log import open_log, warnings_on_resume
 from .loop.resume import OpenedLog, create_session, resume_session
 from .models.base import Model
@@ -53,10 +54,12 @@ def open_agent(
         warnings += instruction_warnings(launch.cwd, launch.trust or launch.state)
         if state.entries:  # a session keeps the prompt that it began with
             launch = replace(launch, own_prompt=state.own_prompt)
+        approval, chosen = _approval(launch, opened), launch.settings.permissions.directories
+        warnings += open_directories(approval, state.directories, [*map(str, chosen)])
         parts = SessionParts(
             opened=opened,
             model=model,
-            approval=_approval(launch, opened),
+            approval=approval,
             budget_meter=BudgetMeter(launch.budget),
             system=prompt.system_prompt(
                 launch.append_prompt,
@@ -84,7 +87,9 @@ def open_agent(
 
 def _confine(agent: AgentState, launch: LaunchOptions) -> None:
     """Give a session's commands their sandbox; if it is off, only those that look."""
-    sandbox = agent.context.looking = make_sandbox(launch, agent.folder)
+    sandbox = agent.context.looking = make_sandbox(
+        launch, agent.folder, agent.approval.folders.added
+    )
     sandbox.decide = lambda host: agent.runner.gate.why_not_reached(host)
     agent.approval.looks_confined = lambda: sandbox.holds_looking
     if not sandbox.off:

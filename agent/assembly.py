@@ -112,7 +112,8 @@ def assemble(
     handle = _handle(launch, parts, record, context, emit, ask)
     features = Features(emit)
     tracker = _change_tracker(launch, handle, worktree, saved, parent)
-    planted = parent.runner.planted if parent else PlantedWatch(launch.cwd)
+    added = parts.approval.folders.added
+    planted = parent.runner.planted if parent else PlantedWatch(launch.cwd, added)
     runner = ToolRunner(handle, features, tracker, planted)
     agent = AgentState(handle, features, runner)
     surroundings = Surroundings(
@@ -202,6 +203,7 @@ def _handle(
         ask=ask,
         policy=policy_of(launch.settings),
         extension_settings=launch.settings.extensions,
+        directories=dict(state.directories),
         budget_meter=parts.budget_meter,
     )
 

@@ -218,6 +218,14 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 @click.option(
     "--deny", multiple=True, metavar="RULE", help="What is never done, e.g. 'Edit(migrations/**)'."
 )
+@click.option(
+    "--add-dir",
+    "directories",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Work in DIR as in the project, too; repeatable.",
+)
 @click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="The most model calls.")
 @click.option(
     "--max-budget-usd",

@@ -340,6 +340,8 @@ def setting_flags(options: dict[str, Any]) -> list[str]:
     if options["plain"]:
         flags.append("ui.plain=true")
     flags += [f"permissions.allow={rule}" for rule in options["allow"]]
+    directories = map(os.path.abspath, options["directories"])
+    flags += [f"permissions.directories={each}" for each in directories]
     return [*flags, *(f"permissions.deny={rule}" for rule in options["deny"])]
 
 

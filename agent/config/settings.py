@@ -315,6 +315,13 @@ class PermissionSettings:
     )
     ask: tuple[str, ...] = _setting((), RULES, "Calls that are always asked about.", adds=True)
     deny: tuple[str, ...] = _setting((), RULES, "Calls that are never made.", adds=True)
+    directories: tuple[Path, ...] = _setting(
+        (),
+        list_of(FOLDER),
+        "Directories in which the session works as in the project, besides it.",
+        adds=True,
+        loosens=loosens_if_different,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ class EnvironmentFeature(Feature):
             preserved=preserved_text(sections),
             changed=self._stale_files(),
             servers=around.servers,
+            directories=handle.approval.folders.names,
         )
         return instructions.without_standing(entries, handle.view, staying)
 

@@ -11,6 +11,7 @@ from datetime import date
 from pathlib import Path
 
 from ..config.settings import PermissionMode
+from ..loop.directories import directories_line
 from ..loop.permission_mode import MEANINGS
 from ..prompts import prompt_text
 from ..session.entries import Entry, User
@@ -87,11 +88,12 @@ def entries_after_summary(
     agents: str = "",
     changed: Sequence[str] = (),
     servers: Sequence[str] = (),
+    directories: Sequence[str] = (),
 ) -> list[Entry]:
     """Return the entries to add after a summary.
 
-    They name the place, the permission mode, open todos, running jobs, unfinished subagents and
-    preserved sections, and repeat the instruction files as they are now.
+    They name the place, added directories, the permission mode, open todos, running jobs,
+    unfinished subagents and preserved sections, and repeat the instruction files as they are now.
     """
     lines = [
         "After the compression, as things stand now:",
@@ -100,6 +102,8 @@ def entries_after_summary(
         f"Permission mode: {mode}{f': {MEANINGS[mode]}' * (mode == 'plan')}",
         *_servers_line(servers),
     ]
+    if directories:
+        lines += [directories_line(directories)]
     if todos:
         lines += ["The todo list:", *(f"- [{t['status']}] {t['content']}" for t in todos)]
     if jobs:

@@ -81,7 +81,7 @@ def launch_options(
     safe: bool = False,
 ) -> LaunchOptions:
     """Return all that a conversation in `cwd` needs to start; the parameters are the fields of
-    `LaunchOptions`. Raises ConfigError."""
+    `LaunchOptions`. Raises ConfigError, and UsageError for a directory that cannot be added."""
     from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.plugins import InstalledPlugins
@@ -109,7 +109,18 @@ def launch_options(
     if not safe:
         launch = replace(launch, extensions=extension_source(loaded, cwd, environ))
     distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
+    if settings.permissions.directories:
+        _check_directories(launch)
     return launch
+
+
+def _check_directories(launch: LaunchOptions) -> None:
+    from ..permissions.paths import all_path_forms
+    from ..permissions.work_folders import checked_directory
+    from ..security.sandbox import agent_paths
+
+    for folder in launch.settings.permissions.directories:
+        checked_directory(folder, launch.cwd, all_path_forms(agent_paths(launch)))
 
 
 def check_key(launch: LaunchOptions) -> None:

@@ -15,6 +15,7 @@ from ..context.view import View
 from ..events import Emit, Notice, waiting
 from ..lazy import dataclass
 from ..session.store import AGENTS
+from .directories import untold_directories
 from .features import Features
 from .session_handle import SessionHandle
 from .startup import StartupEntries
@@ -37,7 +38,9 @@ class AgentState:
         self.ledger, self.totals = session.ledger, session.totals
         self.checkpoints = session.checkpoints
         self.model, self.approval = handle.model, handle.approval
-        self._startup = StartupEntries(self.features.first_entries, self.record)
+        self._startup = StartupEntries(
+            lambda: [*self.features.first_entries(), *untold_directories(handle)], self.record
+        )
         session.listeners.append(self.features.recorded)
 
     @property

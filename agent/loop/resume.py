@@ -57,6 +57,7 @@ class SessionState:
     # path to sha256, as the tools knew the files
     seen: dict[str, str] = field(default_factory=dict)
     todos: list[Any] = field(default_factory=list)
+    directories: dict[str, str] = field(default_factory=dict)  # added: as named, links followed
     # ids of subagents whose end the model has not heard of
     untold: set[str] = field(default_factory=set)
     ends: list[int] = field(default_factory=list)  # seq of the newest ends of turns
@@ -103,12 +104,14 @@ class SessionState:
         self.folding, self.behind = start_folding(entries), False
 
     def _add_known(self, details: dict[str, Any]) -> None:
-        """Add from a result the digest of a file that a tool read, or the todo list."""
+        """Add the digest of a file that a tool read, the todo list, or added directories."""
         seen = details.get("seen")
         if isinstance(seen, dict) and "path" in seen and "sha256" in seen:
             self.seen[str(seen["path"])] = str(seen["sha256"])
         if isinstance(details.get("todos"), list):
             self.todos = details["todos"]
+        if isinstance(details.get("directories"), dict):
+            self.directories |= {str(k): str(v) for k, v in details["directories"].items()}
 
 
 CACHE_NAME = "resume.json"

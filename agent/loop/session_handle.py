@@ -40,6 +40,8 @@ class SessionHandle:
     queued_messages: list[str] = field(default_factory=list)
     # Commands that the user has allowed to write the project's repository.
     repository_commands: set[str] = field(default_factory=set)
+    # Added directories that the log has: as named, and with links followed.
+    directories: dict[str, str] = field(default_factory=dict)
     # Files that rules guard, to be hidden and to be kept, when they could last be found.
     guarded: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     _notices: set[str] = field(default_factory=set)  # that are shown once

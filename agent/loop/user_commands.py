@@ -1,5 +1,5 @@
 """Manual commands of the user: run a shell command (`!cmd`), pin a note (`#words`), unpin, set the
-session's title."""
+session's title, add a directory."""
 
 import asyncio
 import math
@@ -10,10 +10,13 @@ from typing import Any
 
 from ...tools.base import Interrupted, Output
 from ...tools.bash import BashParams, BashTool
+from ..errors import UsageError
 from ..events import ToolFinished, ToolStarted
+from ..permissions.work_folders import checked_directory
 from ..session.entries import SHELL_OUTPUT_HEADING, Block, Pin, Unpin, User
 from ..session.titles import keep_title, title_note
 from .agent import AgentState
+from .directories import add_folder, untold_directories
 
 SHELL = "Shell"  # the name of manual commands among tool calls
 MAX_CHANGES_NAMED = 10  # changed files in the message for the model
@@ -75,6 +78,21 @@ def rename(agent: AgentState, words: str) -> str:
     agent.record(note)
     keep_title(agent.folder, note.text)
     return note.text
+
+
+async def add_directory(agent: AgentState, text: str) -> str:
+    """Let the session work in a directory as in the project, record it, and return its path.
+
+    Raises UsageError for a directory that cannot be added, and RecordError.
+    """
+    approval = agent.approval
+    name = checked_directory(text, approval.folders.cwd, approval.own)
+    await agent.begin()
+    if not add_folder(approval, name):
+        raise UsageError(f"the session works in {name} already", hint="/add-dir lists them.")
+    for entry in untold_directories(agent.handle):
+        agent.record(entry)
+    return name
 
 
 async def pin_note(agent: AgentState, words: str) -> int:

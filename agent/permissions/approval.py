@@ -62,6 +62,7 @@ from .verdict import (
     stricter,
     verdict_by_rule,
 )
+from .work_folders import WorkFolders
 
 if TYPE_CHECKING:
     from ...tools.base import Confinement, Params, Tool
@@ -102,14 +103,14 @@ class Approval:
         # The newest calls that a person was asked about.
         self.asked: deque[tuple[Tool[Any], Params]] = deque(maxlen=MAX_ASKED)
         self._read_only = False
-        self._cwd = os.path.abspath(cwd)  # noqa: PTH100 - links must stay as they are
-        self._project = (self._cwd, os.path.realpath(cwd))
-        self._readable = (*self._project, *all_path_forms(readable))
-        self._own = all_path_forms(own)
+        self.folders = WorkFolders(cwd)
+        self._cwd = self.folders.cwd
+        self._readable = all_path_forms(readable)
+        self.own = all_path_forms(own)
         self._given = frozenset(given)
         search = os.environ.get("PATH", os.defpath) if path is None else path
-        self._programs = Programs(search, (*self._project, "/tmp", "/var/tmp"))
-        self._rules = RuleSet(self._cwd, {"deny": deny, "ask": ask, "allow": allow})
+        self._programs = Programs(search, self.folders)
+        self._rules = RuleSet(self.folders, {"deny": deny, "ask": ask, "allow": allow})
 
     @property
     def mode(self) -> PermissionMode:
@@ -260,7 +261,7 @@ class Approval:
             if any(part.name == "git" for part in script.parts):
                 leads = (lead for base in bases for lead in git.leads_of_repositories(base))
                 found += [lead.target for lead in leads]
-            return [path for path in found if not is_within(path, self._project)]
+            return [path for path in found if not is_within(path, self.folders)]
         if self.sandbox is None or self.sandbox.absent:
             return []
         return [path for path in paths_read(script, bases) if not self.sandbox.can_read(path)]
@@ -268,8 +269,8 @@ class Approval:
     @property
     def _paths(self) -> PathJudge:
         return PathJudge(
-            self._rules, self.mode, self._cwd, self._project, self._readable, self._own,
-            self._programs, self.sandbox,
+            self._rules, self.mode, self.folders, self._readable, self.own, self._programs,
+            self.sandbox,
         )  # fmt: skip
 
     def _judge_command(self, text: str) -> Verdict:
@@ -342,7 +343,7 @@ class Approval:
             if part.name == "git" and not keeps_history(part):
                 reason = f"{quoted_command(part.source)} may throw away commits or stashes"
                 return replace(asked, reason=reason)
-        protected = partial(protected_name, roots=self._project, own=self._own)
+        protected = partial(protected_name, roots=self.folders, own=self.own)
         need = need_beyond_sandbox(script, bases, sandbox, protected)
         if need:
             return replace(asked, reason=f"it leaves the sandbox, for {need}")
@@ -370,7 +371,7 @@ class Approval:
         found: list[list[str]] = []
         for tool in ("Read", "Write"):
             rules = self._rules.covering(tool, *kinds)
-            paths = [matcher.find(self._project[-1]) for rule, matcher in rules if not rule.any]
+            paths = [matcher.find(self.folders.real) for rule, matcher in rules if not rule.any]
             known = [path for each in paths for path in each or ()]
             if None in paths or len(known) > MAX_GUARDED:
                 return None
@@ -427,7 +428,7 @@ class Approval:
             reason = f"`{part.name}` is not the system's: it is found in what commands can change"
             return Verdict("ask", reason, wanted)
         # Where a command goes is a matter of paths, so that what follows is judged from there.
-        inside = partial(is_in_project, bases=bases, project=self._project)
+        inside = partial(is_in_project, bases=bases, project=self.folders)
         if part.name != "cd" and (
             rule := self._rules.matching("Bash", part, "allow", "session", inside=inside)
         ):
@@ -475,7 +476,7 @@ class Approval:
         it then starts from."""
         plain, folder = git.without_folder(part)
         found = [form for base in bases for form in path_forms(folder, base)] if folder else []
-        if not found or not all(is_within(form, self._project) for form in found):
+        if not found or not all(is_within(form, self.folders) for form in found):
             return part, bases
         return plain, found
 

@@ -12,6 +12,7 @@ from .rule_set import RuleSet
 from .rules import Rule, exact_path
 from .shell.programs import Programs
 from .verdict import PLAN_MODE_REFUSAL, Verdict, verdict_by_rule
+from .work_folders import WorkFolders
 
 if TYPE_CHECKING:
     from ...tools.base import Confinement
@@ -23,8 +24,7 @@ class PathJudge:
 
     rules: RuleSet
     mode: PermissionMode
-    cwd: str
-    project: Sequence[str]  # the folder of the session as it is named, and with links followed
+    folders: WorkFolders
     readable: Sequence[str]  # read without a question
     own: Sequence[str]  # the agent's files and folders, which no mode allows to edit
     programs: Programs
@@ -48,7 +48,7 @@ class PathJudge:
 
     def judge(self, tool: str, text: str, *, edits: bool, base: str = "") -> Verdict:
         """Return whether a tool may use a path, as it is written from the folder `base`."""
-        found = path_forms(text or ".", base or self.cwd)
+        found = path_forms(text or ".", base or self.folders.cwd)
         own = self._own_form(found[-1], edits=edits) if found else ""
         verdict = self._judge_forms(tool, text, found, edits=edits, temporary=own)
         return replace(verdict, path=own or (found[-1] if found else ""))
@@ -88,7 +88,7 @@ class PathJudge:
         for rule, matcher in self.rules.covering(tool, "allow", "session"):
             if rule.any or (
                 matcher.matches(form)
-                and not (edits and protected_name(form, self.project, rule.path, self.own))
+                and not (edits and protected_name(form, self.folders, rule.path, self.own))
             ):
                 return rule
         return None
@@ -96,18 +96,18 @@ class PathJudge:
     def _mode_objection(self, form: str, edits: bool) -> str:
         """Return why the mode does not allow reading or editing this path, "" if it does."""
         if not edits:
-            return "" if is_within(form, self.readable) else "outside the project"
-        if not is_within(form, self.project):
+            return "" if is_within(form, (*self.folders, *self.readable)) else "outside the project"
+        if not is_within(form, self.folders):
             return "outside the project"
         if self.mode not in ("accept-edits", "sandboxed"):
             return "mode ask asks about edits"
-        if folder := self.programs.folder_of(form, (self.cwd,)):
+        if folder := self.programs.folder_of(form, (self.folders.cwd,)):
             return f"programs are taken from {folder}, a folder of the PATH"
-        name = protected_name(form, self.project, own=self.own)
+        name = protected_name(form, self.folders, own=self.own)
         return f"{name} is protected" if name else ""
 
     def _path_rule(self, tool: str, form: str, edits: bool) -> str:
         family = "Edit" if edits else "Grep" if tool == "Grep" else "Read"
-        root = next((root for root in self.project if is_within(form, (root,))), "")
+        root = next((root for root in self.folders.project if is_within(form, (root,))), "")
         path = os.path.relpath(form, root) if root else form
         return f"{family}({'./' * path.startswith('~')}{exact_path(path)})"

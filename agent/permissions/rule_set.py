@@ -17,16 +17,18 @@ from .rules import (
 from .shell.command_table import plainly_inside
 from .shell.parser import SimpleCommand
 from .shell.rule_match import RuleMatch
+from .work_folders import WorkFolders
 
 RuleKind = Literal["deny", "ask", "allow", "session"]
 
 
 class RuleSet:
     """Rules that deny, ask, allow, or allow for the session alone. Relative paths in them count
-    from `cwd`, an absolute path. Malformed rules raise UsageError."""
+    from the project, and in those that deny or ask from all folders of the session.
+    Malformed rules raise UsageError."""
 
-    def __init__(self, cwd: str, given: Mapping[RuleKind, Sequence[str]]) -> None:
-        self._cwd = cwd
+    def __init__(self, folders: WorkFolders, given: Mapping[RuleKind, Sequence[str]]) -> None:
+        self._folders, self._known_folders = folders, len(folders.added)
         self._rules: dict[RuleKind, list[tuple[Rule, PathMatcher]]] = {
             "deny": [], "ask": [], "allow": [], "session": [],
         }  # fmt: skip
@@ -36,8 +38,11 @@ class RuleSet:
 
     def add(self, kind: RuleKind, text: str) -> None:
         rule = parse_rule(text)
-        matcher = path_matcher(rule.path or "/", self._cwd, widely=kind in ("deny", "ask"))
-        self._rules[kind].append((rule, matcher))
+        self._rules[kind].append((rule, self._matcher(kind, rule)))
+
+    def _matcher(self, kind: RuleKind, rule: Rule) -> PathMatcher:
+        widely, added = kind in ("deny", "ask"), (*self._folders.names, *self._folders.added)
+        return path_matcher(rule.path or "/", self._folders.cwd, widely=widely, added=added)
 
     def remove_allowing(self, rule: str) -> None:
         """Remove a rule that allows."""
@@ -58,6 +63,10 @@ class RuleSet:
 
     def covering(self, tool: str, *kinds: RuleKind) -> Iterator[tuple[Rule, PathMatcher]]:
         """Yield the rules for a tool, each with what matches its path."""
+        if self._known_folders != (count := len(self._folders.added)):
+            self._known_folders = count  # paths in rules mean more where a folder was added
+            for kind, rules in self._rules.items():
+                rules[:] = [(rule, self._matcher(kind, rule)) for rule, _ in rules]
         return (pair for kind in kinds for pair in self._rules[kind] if pair[0].covers(tool))
 
     def any_for(self, tool: str, *kinds: RuleKind) -> bool:

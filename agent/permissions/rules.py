@@ -331,9 +331,9 @@ class PathMatcher:
                 return True
         return False
 
-    def find(self, folder: str, max_files: int = MAX_SCANNED_FILES) -> list[str] | None:
+    def find(self, roots: Iterable[str], max_files: int = MAX_SCANNED_FILES) -> list[str] | None:
         """Return the existing paths that match, not those below one that does; None if they cannot
-        be found within `max_files` files. With `**` only what is below `folder` is searched."""
+        be found within `max_files` files. With `**` only what is below `roots` is searched."""
         found = []
         for pattern in self.patterns:
             if not UNESCAPED_WILDCARD.search(pattern):
@@ -343,7 +343,7 @@ class PathMatcher:
                 found += glob.glob(python, include_hidden=True)  # noqa: PTH207
         if not any("**" in pattern for pattern in self.patterns):
             return found
-        seen, folders = 0, deque([folder])
+        seen, folders = 0, deque(roots)
         while folders:
             try:
                 entries = list(os.scandir(folders.popleft()))
@@ -373,19 +373,21 @@ class PathMatcher:
         return False
 
 
-def path_matcher(subject: str, cwd: str, *, widely: bool) -> PathMatcher:
+def path_matcher(subject: str, cwd: str, *, widely: bool, added: Sequence[str] = ()) -> PathMatcher:
     """Return what a path pattern means in `cwd`. `widely`: a name alone is meant in every folder,
     and links in the pattern are followed. Otherwise links are followed only in patterns for places
-    that the project cannot have changed."""
-    real_cwd = os.path.realpath(cwd)
+    that the project cannot have changed. `added` are further folders of the session, in which
+    relative patterns count only if `widely`."""
+    project = (cwd, os.path.realpath(cwd))
     if subject.startswith(("/", "~")):
         expanded = _expand_home(subject) if subject.startswith("~") else "/" + subject.lstrip("/")
         patterns = [expanded]
-        own = any(expanded.startswith(f"{exact_path(root)}/") for root in (cwd, real_cwd))
+        own = any(expanded.startswith(f"{exact_path(root)}/") for root in (*project, *added))
     else:
         if widely and "/" not in subject.rstrip("/"):
             subject = f"**/{subject}"
-        patterns = [f"{exact_path(root)}/{subject}" for root in (cwd, real_cwd)]
+        roots = (*project, *added) if widely else project
+        patterns = [f"{exact_path(root)}/{subject}" for root in roots]
         own = True
     patterns = [os.path.normpath(pattern) for pattern in patterns]
     if widely:  # what is said of all in a folder is said of the folder

@@ -83,14 +83,12 @@ class Found:
 
 
 class PlantedWatch:
-    """Finds what commands have planted in the project at `cwd`; one for a session and all its
-    subagents. All methods block, and may be called from any thread."""
+    """Finds what commands have planted in the project at `cwd` and in the `added` directories; one
+    for a session and all its subagents. All methods block, and may be called from any thread."""
 
-    def __init__(self, cwd: Path) -> None:
+    def __init__(self, cwd: Path, added: Sequence[str] = ()) -> None:
         self.told: list[str] = []  # what was found and is not set aside
-        self._root = os.path.realpath(cwd)
-        top = repository_root(self._root)
-        self._above = f"{top}/.git" if top not in ("", self._root) else ""
+        self._root, self._added = os.path.realpath(cwd), added
         self._folders: dict[str, _Folder] = {}
         self._digests: dict[str, tuple[Stamp, int, str]] = {}
         self._signs: dict[str, str] = {}
@@ -174,12 +172,15 @@ class PlantedWatch:
     def _look(self) -> dict[str, str]:
         """Return a signature for each thing that counts, by path."""
         self._closed, self._is_cut = [], False
-        signs = self._sign_repository(self._above) if self._above else {}
+        roots, signs = [self._root, *self._added], dict[str, str]()
+        for root in roots:
+            if (top := repository_root(root)) not in ("", root):
+                signs |= self._sign_repository(f"{top}/.git")
         known: dict[str, _Folder] = {}
-        pending = deque([(self._root, _OUTSIDE)] if self._root != "/" else [])
+        pending = deque((root, _OUTSIDE) for root in roots if root != "/")
         while pending:
             path, depth = pending.popleft()
-            folder = self._folder(path, depth)
+            folder = None if path in known else self._folder(path, depth)
             if folder is None:
                 continue
             if len(known) == MAX_FOLDERS:

@@ -12,7 +12,6 @@ import copy
 import errno
 import functools
 import os
-import secrets
 import shlex
 import stat
 import time
@@ -44,6 +43,7 @@ from . import (
 from .boundary import Boundary, Region, RegionAccess
 from .bubblewrap import Bubblewrap, find_bubblewrap
 from .folders import expand_home, home_folders, own_homes, writable_of_project
+from .guarded_parts import GuardedParts
 from .name_proxy import NameProxy, listener_command, proxy_variables
 from .sandbox_paths import contains_home, existing
 
@@ -56,9 +56,7 @@ _KERNEL_PATHS = (
     "/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger", "/proc/mtrr",
 )  # fmt: skip
 _COMPUTE_DEVICES = ("nvidia*", "kfd", "dri/renderD*")
-_PROGRAMS = ("git", "rg", "bash", "sh", "bwrap")
 RECENT_S = 0.2  # for which a boundary counts in judgements; each command has one of its own
-_READ_ONLY_IN_PROJECT = (".agentrc", ".ctxagent")
 
 # The command's own shell is a child of this one, whose stdin is a pipe to the agent: it reports
 # processes that were left running, which end with it. A job waits for them instead. This shell
@@ -100,10 +98,9 @@ class Sandbox:
     show: Sequence[Path] = ()  # what they may read within `hide`
     read: Sequence[Path] = ()  # what else of homes they may read
     temporary: Sequence[str] = ("/tmp", "/var/tmp")
+    added: Sequence[str] = ()  # directories that the session works in beside `cwd`; may grow
     limits: CommandLimits = field(default_factory=CommandLimits)
-    _git: sandbox_git.GitFolders = field(init=False)
-    _read_only: list[str] = field(init=False)
-    _must_not_appear: list[str] = field(init=False)
+    _parts: GuardedParts = field(init=False)
     _homes: list[str] = field(init=False)
     _toolchains: list[str] = field(init=False)  # for commands that look
     _bubblewrap: Bubblewrap = field(init=False)
@@ -114,14 +111,10 @@ class Sandbox:
     def __post_init__(self) -> None:
         # All this happens before a command of the session could change what is found.
         cwd = os.path.realpath(self.cwd)
-        self._homes, self._git = home_folders(self.environ), sandbox_git.find_repository(cwd)
+        self._homes = home_folders(self.environ)
         self._toolchains = list(looking.toolchains(self.environ, self._homes))
-        programs = list(_project_programs(self.environ.get("PATH", ""), cwd))
-        present = list(filter(os.path.lexists, programs))
-        own = (f"{cwd}/{name}" for name in _READ_ONLY_IN_PROJECT)
-        self._read_only = [*self._git.closed, *present, *own]
-        missing = (path for path in programs if path not in present)
-        self._must_not_appear = [*self._git.absent, *missing]
+        self._parts = GuardedParts(cwd, self.added, self.environ.get("PATH", ""))
+        self._parts.look()
         off = Bubblewrap(absent='sandbox.mode is "off".')
         self._bubblewrap = off if self.off else find_bubblewrap(cwd, self.network)
 
@@ -161,7 +154,7 @@ class Sandbox:
     def keeps_repository(self) -> bool:
         """Whether the project's repository is read-only."""
         writable = self.limits.writes_repository or self.absent or self.partial
-        return bool(self._git.folders) and not writable
+        return bool(self._parts.repositories) and not writable
 
     def for_command(self, limits: CommandLimits) -> "Sandbox":
         """Return the sandbox of a command with these limits. It opens neither secrets nor what
@@ -222,6 +215,10 @@ class Sandbox:
             self._recent = (time.monotonic(), boundary)
         return boundary
 
+    @property
+    def _worked_in(self) -> str:
+        return "the project and added directories" if self.added else "the project"
+
     def describe(self) -> str:
         """Return one line for people about how commands are confined."""
         if self.absent:
@@ -233,10 +230,10 @@ class Sandbox:
         if self.partial:
             return f"Landlock alone, which holds less; {network}. {self.partial}"
         if seatbelt.works():
-            written = "the project, temporary files and caches of their own"
+            written = f"{self._worked_in}, temporary files and caches of their own"
             return f"sandbox-exec: commands write to {written} only; {network}"
         own = "caches and temporary files are their own"
-        return f"bubblewrap: commands write to the project only, {own}; {network}"
+        return f"bubblewrap: commands write to {self._worked_in} only, {own}; {network}"
 
     def bounds(self) -> str:
         """Return what a command cannot do, for one that failed."""
@@ -245,18 +242,18 @@ class Sandbox:
             network = ", and the network is there by names alone, through the proxy that is set"
         if self.partial:
             return (
-                "only the project, temporary files and caches can be written; neither folders that "
-                f"hold what is hidden nor sockets with a path can be opened{network}"
+                f"only {self._worked_in}, temporary files and caches can be written; neither folders "
+                f"that hold what is hidden nor sockets with a path can be opened{network}"
             )
         if self.limits.looks:
             return (
-                "it only looks, so nothing can be written, there is no network, and only the "
-                "project and the system's folders can be read"
+                "it only looks, so nothing can be written, there is no network, and only "
+                f"{self._worked_in} and the system's folders can be read"
             )
         closed = ".git" if self.keeps_repository else ".git/config and .git/hooks"
         own = "caches are" if seatbelt.works() else "/tmp and caches are"
         return (
-            f"only the project, temporary files and caches can be written, but not {closed}; of "
+            f"only {self._worked_in}, temporary files and caches can be written, but not {closed}; of "
             f"homes only toolchains are seen, {own} its own, and sockets of other programs cannot "
             f"be reached{network}"
         )
@@ -270,15 +267,13 @@ class Sandbox:
         if lasting:
             self._lasting.append(True)
         if not self._lasting:  # then somebody else made what is there now
-            made = list(filter(os.path.lexists, self._must_not_appear))
-            self._read_only += made  # both lists are shared by the sandboxes of all commands
-            self._must_not_appear[:] = [p for p in self._must_not_appear if p not in made]
+            self._parts.accept_present()
         if self.partial:
             return Enclosed(command, give_up=self._confinement())
         if seatbelt.works():
             make_own_folder(self.own_caches)
             missing = [path for path in self._closed() if not os.path.lexists(path)]
-            never, regions = [*self._must_not_appear, *missing], self.boundary().mounted()
+            never, regions = [*self._parts.must_not_appear, *missing], self.boundary().mounted()
             return Enclosed(seatbelt.confined(command, regions, never, network=self.network))
         looks = self.limits.looks
         arguments = [*self._bubblewrap.command, *bubblewrap.root_arguments(empty=looks)]
@@ -347,14 +342,7 @@ class Sandbox:
     def set_aside(self) -> list[str]:
         """Rename what has appeared where git would take it for its configuration, or the agent for
         a program of its own; return the new names."""
-        renamed = []
-        for path in self._must_not_appear:
-            if os.path.lexists(path):
-                name = f"{path}.set-aside-{secrets.token_hex(3)}"
-                with suppress(OSError):
-                    Path(path).rename(name)
-                    renamed.append(name)
-        return renamed
+        return self._parts.set_aside()
 
     def remove_empty(self) -> None:
         """Remove the session's own folder for temporary files, at its end, if it is empty."""
@@ -363,6 +351,7 @@ class Sandbox:
 
     def boundary(self) -> Boundary:
         """Return what commands find at each path, as things are now."""
+        self._parts.look()
         cwd, moves = os.path.realpath(self.cwd), not self._bubblewrap.absent
         looks, guarded = self.limits.looks, [*existing(self.limits.hide)]
         regions = looking.readable_regions(cwd) if looks else {}
@@ -379,14 +368,14 @@ class Sandbox:
         regions |= _all((path for path in chosen if not within(path, hidden)), "read")
         regions |= _all(hidden, "hidden")
         regions |= _all(existing(map(str, self.show)), "read")
-        root = sandbox_git.repository_root(cwd)
-        if root and not contains_home(root, self._homes):
-            regions.setdefault(os.path.realpath(root), Region("read"))
-        regions |= _all(self._opened(cwd), "write")
+        for root in filter(None, map(sandbox_git.repository_root, self._parts.folders)):
+            if not contains_home(root, self._homes):
+                regions.setdefault(os.path.realpath(root), Region("read"))
+        regions |= _all(self._opened(), "write")
         # Links among them may lead to what is hidden.
         found = Boundary(regions)
         regions |= _all((p for p in existing(self._closed()) if found.can_read(p)), "read")
-        regions |= _all((path for path in guarded if path != cwd), "hidden")
+        regions |= _all((path for path in guarded if path not in self._parts.folders), "hidden")
         for path in (*guarded, *existing(self.limits.keep)):
             regions |= _all(_folders_above(path, Boundary(regions)), "write")
         own: dict[str, Region] = {}
@@ -405,14 +394,14 @@ class Sandbox:
 
     def _closed(self) -> Iterator[str]:
         """Yield what is read-only in what can be written."""
-        yield from (*self._read_only, *self.limits.keep)
+        yield from (*self._parts.read_only, *self.limits.keep)
         if not self.limits.writes_repository:
-            yield from self._git.folders
+            yield from self._parts.repositories
 
     def _of_home(self, home: str, moves: bool) -> Iterator[tuple[str, Region]]:
         """Yield the regions of a home: what is read of the person's, and caches of its own."""
         cwd = os.path.realpath(self.cwd)
-        opened = list(self._opened(cwd))
+        opened = list(self._opened())
         if cwd == home:  # as the project it is the person's
             yield from _all(home_paths.plain_files(home), "read").items()
         for path, real in home_paths.readable_paths(home, self.environ):
@@ -431,10 +420,11 @@ class Sandbox:
                 if path.endswith("/.cache"):
                     home_paths.link_shared_caches(path.rpartition("/")[0], Path(region.source))
 
-    def _opened(self, cwd: str) -> Iterator[str]:
+    def _opened(self) -> Iterator[str]:
         """Yield what may be written of the project and its repository, and what settings open."""
-        yield from writable_of_project(cwd, self._homes)
-        yield from existing(self._git.folders)
+        for folder in self._parts.folders:
+            yield from writable_of_project(folder, self._homes)
+        yield from existing(self._parts.repositories)
         if not self.limits.looks:
             yield from existing(self._expanded(self.write))
 
@@ -451,7 +441,7 @@ class Sandbox:
         self, regions: Mapping[str, Region], own: Iterable[int]
     ) -> dict[str, Region]:
         """Return the regions of sockets of other programs that could still be reached."""
-        opened = list(self._opened(os.path.realpath(self.cwd)))
+        opened = list(self._opened())
         covered = [
             path
             for path, region in regions.items()
@@ -490,14 +480,6 @@ def make_own_folder(path: Path) -> None:
         path.chmod(0o700)
 
 
-def _project_programs(path: str, cwd: str) -> Iterator[str]:
-    """Yield the paths in the project where the agent would look for the programs that it runs."""
-    for folder in dict.fromkeys(path.split(":")):
-        place = os.path.realpath(os.path.join(cwd, folder))  # noqa: PTH118 - may be relative
-        if folder and within(place, [cwd]):
-            yield from (f"{place}/{name}" for name in _PROGRAMS)
-
-
 def _mount_arguments(regions: Mapping[str, Region]) -> Iterator[str]:
     """Yield the bubblewrap arguments for the regions, outer ones first."""
     sealed = []
@@ -522,12 +504,14 @@ def _compute_devices() -> tuple[str, ...]:
     return tuple(str(p) for pattern in _COMPUTE_DEVICES for p in Path("/dev").glob(pattern))
 
 
-def make_sandbox(launch: LaunchOptions, session: Path) -> Sandbox:
-    """Return the sandbox for the commands of the session in this folder. What the agent keeps is
+def make_sandbox(launch: LaunchOptions, session: Path, added: Sequence[str] = ()) -> Sandbox:
+    """Return the sandbox for the commands of the session in this folder, which also works in the
+    `added` directories. What the agent keeps is
     hidden from commands, except for what the session itself has kept."""
     chosen = launch.settings.sandbox
     return Sandbox(
         cwd=launch.cwd,
+        added=added,
         environ=launch.environ,
         off=chosen.mode == "off",
         required=chosen.mode == "require",

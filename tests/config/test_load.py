@@ -93,6 +93,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "lsp.enabled": "on", "lsp.servers": ".zig: zls",
         "features.off": "drift",
         "sandbox.network": "false", "sandbox.write": "/srv/cache", "sandbox.read": "~/notes",
+        "permissions.directories": "~/library",
         "state.redact": "true", "ui.title": "false", "tools.max_output_bytes": "1_000_000",
         "ui.notify": "osc9", "ui.notify_after": "0",
         "ui.notify_command": "a", "statusline.command": "b",

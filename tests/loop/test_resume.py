@@ -233,6 +233,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
     more += [User(content="[Head]\n\nFeed it.", source="skill", details={"skill": skill})]
     plan = {"plan": {"agreed": True}, "todos": [{"content": "Feed it", "status": "pending"}]}
     more += [User(content="[Head]\n\n## Steps\n1. Feed it", source="plan", details=plan)]
+    more += [User(content="Added.", source="notice", details={"directories": {"/l": "/l"}})]
     more += [User(content="and now?"), replace(summary(), covers=[2, 3]), End(status="ok")]
     for entry in more:
         history.entries.append(replace(entry, seq=len(history.entries) + 1))

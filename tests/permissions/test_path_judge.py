@@ -8,18 +8,18 @@ import pytest
 from ctxagent.agent.permissions.path_judge import PathJudge
 from ctxagent.agent.permissions.rule_set import RuleSet
 from ctxagent.agent.permissions.shell.programs import Programs
+from ctxagent.agent.permissions.work_folders import WorkFolders
 
 
 def judge(project: Path, mode: Any = "ask", **rules: list[str]) -> PathJudge:
-    cwd = str(project)
+    folders = WorkFolders(project)
     return PathJudge(
-        RuleSet(cwd, rules),  # type: ignore[arg-type]
+        RuleSet(folders, rules),  # type: ignore[arg-type]
         mode,
-        cwd,
-        (cwd,),
-        (cwd, f"{project.parent}/notes"),
-        (f"{cwd}/own",),
-        Programs("/usr/bin:/bin", (cwd,)),
+        folders,
+        (f"{project.parent}/notes",),
+        (f"{project}/own",),
+        Programs("/usr/bin:/bin", folders),
         None,
     )
 

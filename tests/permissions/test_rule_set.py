@@ -6,10 +6,11 @@ from ctxagent.agent.errors import UsageError
 from ctxagent.agent.permissions.rule_set import RuleSet
 from ctxagent.agent.permissions.shell.command_table import plainly_inside
 from ctxagent.agent.permissions.shell.parser import parse
+from ctxagent.agent.permissions.work_folders import WorkFolders
 
 
 def rules(**given: list[str]) -> RuleSet:
-    return RuleSet("/project", given)  # type: ignore[arg-type]
+    return RuleSet(WorkFolders("/project"), given)  # type: ignore[arg-type]
 
 
 def test_the_first_rule_that_matches_counts() -> None:

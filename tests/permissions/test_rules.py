@@ -234,9 +234,9 @@ def test_a_folder_that_is_too_large_is_taken_to_hold_some(project: Path) -> None
     matcher = path_matcher("nothing", str(project), widely=True)
     assert matcher.below(str(project), max_files=8) is False
     assert matcher.below(str(project), max_files=7) is True
-    assert matcher.find(str(project), max_files=8) == []
-    assert matcher.find(str(project), max_files=7) is None
-    assert path_matcher("src/x", str(project), widely=True).find(str(project), 0) == []
+    assert matcher.find([str(project)], max_files=8) == []
+    assert matcher.find([str(project)], max_files=7) is None
+    assert path_matcher("src/x", str(project), widely=True).find([str(project)], 0) == []
 
 
 @pytest.mark.parametrize(
@@ -250,5 +250,5 @@ def test_a_folder_that_is_too_large_is_taken_to_hold_some(project: Path) -> None
     ],
 )  # fmt: skip
 def test_the_files_that_a_pattern_finds(project: Path, subject: str, names: list[str]) -> None:
-    found = path_matcher(subject, str(project), widely=True).find(str(project))
+    found = path_matcher(subject, str(project), widely=True).find([str(project)])
     assert sorted({str(Path(path).relative_to(project)) for path in found or []}) == names

@@ -6,8 +6,7 @@ stands first on the PATH. The search is that of bash (bash(1), "COMMAND EXECUTIO
 """
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import field
+from collections.abc import Iterable, Iterator, Sequence
 
 from ....tools.system.programs import is_within_reach, links_of, within
 from ...lazy import dataclass
@@ -22,14 +21,16 @@ _BUILTINS = name_set(
     "source suspend test times trap true type typeset ulimit umask unalias unset wait"
 )
 
+_TEMPORARY = ("/tmp", "/var/tmp")
+
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The programs on a PATH, for commands that start in a project. `untrusted` are folders whose
-    programs are not taken for what they are called: those of the project, and what lies in them."""
+    """The programs on a PATH, for commands that start in a project. Programs in the
+    `folders` of the session and among temporary files are not taken for what they are called."""
 
     path: str
-    untrusted: Sequence[str] = field(default_factory=tuple)
+    folders: Iterable[str]
 
     def all_known(self, script: Script, bases: Sequence[str]) -> bool:
         """Tell whether each command of a script runs what its name says."""
@@ -76,7 +77,8 @@ class Programs:
     def _is_out_of_reach(self, file: str) -> bool:
         named = (os.path.normpath(each) for each in links_of(file))
         real = os.path.realpath(file)
-        return not any(is_within_reach(p) or within(p, self.untrusted) for p in (*named, real))
+        untrusted = (*self.folders, *_TEMPORARY)
+        return not any(is_within_reach(p) or within(p, untrusted) for p in (*named, real))
 
 
 def _is_in(bases: Sequence[str], folder: str, name: str) -> bool:

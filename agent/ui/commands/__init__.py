@@ -2,7 +2,7 @@
 
 # Each module registers its commands. /help lists those of a group in the order of these imports.
 from . import help, session, history, sessions, rewind, context, memory  # noqa: F401, I001
-from . import pins, log, intent, preserve, plan, diagnostics, agents, tasks  # noqa: F401
+from . import pins, log, intent, preserve, plan, diagnostics, agents, tasks, directories  # noqa: F401
 from . import models, login, cost, status, settings, settings_menu, hooks, mcp  # noqa: F401
 from .command_context import CommandContext
 from .completions import completions_for

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Reversible
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....tools.system.unicode import clean
@@ -37,6 +38,7 @@ async def _status(repl: CommandContext, argument: str) -> None:
         ("session", f"{facts['session']}{f' · {title}' if title else ''}"),
         ("log", short_path(agent.log.path)),
         ("directory", f"{short_path(repl.services.cwd)}{branch}"),
+        *(("", short_path(Path(name))) for name in agent.approval.folders.names),
         ("model", f"{facts['model']} · effort {facts['effort'] or 'model default'}"),
         ("window", compaction_plan.usage_line(agent.model.current_window())),
         ("mode", facts["mode"]),

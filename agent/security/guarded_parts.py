@@ -1,0 +1,76 @@
+"""What no command may change in the folders that a session works in: the parts of a repository that
+make git run programs, settings files, and programs that the agent would run."""
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+
+from ...tools.system.programs import within
+from ..lazy import dataclass
+from .sandbox_git import find_repository
+
+_PROGRAMS = ("git", "rg", "bash", "sh", "bwrap")
+_READ_ONLY = (".agentrc", ".ctxagent")
+
+
+@dataclass(slots=True)
+class GuardedParts:
+    """The guarded parts of the project at `cwd` and of the `added` directories, as each was found
+    when it came to the session: no command could write there before. The sandboxes of all commands
+    share it."""
+
+    cwd: str
+    added: Sequence[str]
+    path: str  # the PATH
+    repositories: list[str] = field(default_factory=list)  # what a commit writes
+    read_only: list[str] = field(default_factory=list)
+    must_not_appear: list[str] = field(default_factory=list)
+    _known: set[str] = field(default_factory=set)
+
+    @property
+    def folders(self) -> list[str]:
+        """The folders of the session, with links followed, the project first."""
+        return [self.cwd, *self.added]
+
+    def look(self) -> None:
+        """Find the guarded parts of folders that have been added since the last look."""
+        for folder in self.folders:
+            if folder in self._known:
+                continue
+            self._known.add(folder)
+            git = find_repository(folder)
+            programs = list(_project_programs(self.path, folder))
+            present = list(filter(os.path.lexists, programs))
+            self.repositories += git.folders
+            self.read_only += [*git.closed, *present, *(f"{folder}/{each}" for each in _READ_ONLY)]
+            missing = (each for each in programs if each not in present)
+            self.must_not_appear += [*git.absent, *missing]
+
+    def accept_present(self) -> None:
+        """Guard what has appeared from elsewhere, while no command ran."""
+        made = list(filter(os.path.lexists, self.must_not_appear))
+        self.read_only += made
+        self.must_not_appear[:] = [each for each in self.must_not_appear if each not in made]
+
+    def set_aside(self) -> list[str]:
+        """Rename what has appeared where git would take it for its configuration, or the agent for
+        a program of its own; return the new names."""
+        renamed = []
+        for path in self.must_not_appear:
+            if os.path.lexists(path):
+                name = f"{path}.set-aside-{secrets.token_hex(3)}"
+                with suppress(OSError):
+                    Path(path).rename(name)
+                    renamed.append(name)
+        return renamed
+
+
+def _project_programs(path: str, cwd: str) -> Iterator[str]:
+    """Yield the paths in the project where the agent would look for the programs that it runs."""
+    for folder in dict.fromkeys(path.split(":")):
+        place = os.path.realpath(os.path.join(cwd, folder))  # noqa: PTH118 - may be relative
+        if folder and within(place, [cwd]):
+            yield from (f"{place}/{name}" for name in _PROGRAMS)

@@ -1,0 +1,177 @@
+"""`--add-dir`, `permissions.directories`: directories to work in as in the project."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..support.command import Place
+from ..support.server.loopback import Say, Server
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path)
+    library(place).mkdir()
+    (library(place) / "a.txt").write_text("alpha\n")
+    return place
+
+
+def library(place: Place) -> Path:
+    return place.root / "library"
+
+
+def run(place: Place, server: Server, *options: str) -> Any:
+    return place.run("-p", "go", *options, env=place.server(server.url))
+
+
+def results(server: Server) -> list[str]:
+    """The results of the calls in the newest request, as text."""
+    blocks = server.requests[-1]["messages"][-1]["content"]
+    return [json.dumps(block["content"]) for block in blocks if block["type"] == "tool_result"]
+
+
+def work(folder: Path) -> Say:
+    return Say(
+        tools=[
+            ("Read", {"path": f"{folder}/a.txt"}),
+            ("Grep", {"pattern": "alp", "path": str(folder)}),
+            ("Write", {"path": f"{folder}/b.txt", "content": "made"}),
+            ("Bash", {"command": f"cat {folder}/a.txt"}),
+            ("Write", {"path": f"{folder}/.git/config", "content": "made"}),
+        ]
+    )
+
+
+def test_a_session_works_there_as_in_the_project_and_has_it_again(place: Place) -> None:
+    folder = library(place)
+    accept = ("--permission-mode", "accept-edits")
+    with Server([work(folder), Say("Done."), work(folder), Say("Done.")]) as server:
+        done = run(place, server, "--add-dir", "../library", *accept)
+        assert done.returncode == 3, done.stderr  # .git is guarded
+        told = json.dumps(server.requests[0]["messages"])
+        assert told.count(f"give absolute paths): {folder}") == 1
+        for _ in range(2):
+            read, found, _, shown, guarded = results(server)
+            assert "alpha" in read
+            assert "a.txt" in found
+            assert (folder / "b.txt").read_text() == "made"
+            assert "alpha" in shown
+            assert ".git is protected" in guarded
+            (folder / "b.txt").unlink()
+            if len(server.requests) == 2:
+                done = run(place, server, "--continue", *accept)
+                assert done.returncode == 3, done.stderr
+    told = json.dumps(server.requests[-1]["messages"])
+    assert told.count(f"give absolute paths): {folder}") == 1
+    (row,) = [e for e in place.entries() if e.get("details", {}).get("directories")]
+    assert row["details"]["directories"] == {str(folder): str(folder)}
+
+
+def test_without_it_the_same_calls_are_refused(place: Place) -> None:
+    with Server([work(library(place)), Say("Done.")]) as server:
+        run(place, server, "--permission-mode", "accept-edits")
+    assert all("outside the project" in text for text in results(server)[:3])
+    assert not (library(place) / "b.txt").exists()
+
+
+def test_the_mode_and_the_rules_hold_there(place: Place) -> None:
+    folder = library(place)
+    (folder / ".env").write_text("KEY=1\n")
+    calls = Say(
+        tools=[
+            ("Write", {"path": f"{folder}/b.txt", "content": "made"}),
+            ("Read", {"path": f"{folder}/.env"}),
+        ]
+    )
+    with Server([calls, Say("Done.")]) as server:
+        run(place, server, "--add-dir", str(folder), "--deny", "Read(.env)")
+    wrote, read = results(server)
+    assert "mode ask asks about edits" in wrote
+    assert "denied by the rule Read(.env)" in read
+
+
+def test_commands_in_the_sandbox_write_there_but_not_to_what_runs_by_itself(place: Place) -> None:
+    folder = library(place)
+    (folder / ".agentrc").write_text("")
+    hidden = f"cd {folder} && f=.agent && echo x >> ${{f}}rc || echo kept"
+    commands = [f"echo made > {folder}/c.txt", hidden]
+    calls = Say(tools=[("Bash", {"command": command}) for command in commands])
+    with Server([calls, Say("Done.")]) as server:
+        done = run(place, server, "--add-dir", str(folder), "--permission-mode", "sandboxed")
+    assert done.returncode == 0, done.stderr
+    if "nothing confines it" in results(server)[0]:
+        pytest.skip("no sandbox here")
+    assert (folder / "c.txt").read_text() == "made\n"
+    assert (folder / ".agentrc").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("nowhere", "it does not exist"),
+        ("library/a.txt", "it is not a directory"),
+        ("/", "it is the root"),
+        ("home", "it is your home folder"),
+        (".", "it is your home folder"),
+        ("state/projects", "is protected"),
+        ("library/.git", ".git is protected"),
+    ],
+)
+def test_what_cannot_be_added(place: Place, named: str, why: str) -> None:
+    for each in ("library/.git", "state/projects"):
+        (place.root / each).mkdir(parents=True)
+    with Server([Say("Done.")]) as server:
+        done = run(place, server, "--add-dir", str(place.root / named))
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert server.requests == []
+
+
+def test_the_state_folder_is_not_opened_by_a_folder_above_it(place: Place) -> None:
+    (place.root / "outer").mkdir()
+    env = {"CTXAGENT_STATE_DIR": str(place.root / "outer" / "state")}
+    with Server([Say("Done.")]) as server:
+        done = place.run(
+            "-p", "go", "--add-dir", str(place.root / "outer"),
+            env={**place.server(server.url), **env},
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert "where the agent keeps its own files" in done.stderr
+
+
+def test_a_file_of_the_project_adds_none_before_it_is_trusted(place: Place) -> None:
+    folder = library(place)
+    rows = f'[permissions]\ndirectories = ["{folder}"]\n'
+    (place.project / ".agentrc").write_text(rows)
+    read = Say(tools=[("Read", {"path": f"{folder}/a.txt"})])
+    with Server([read, Say("Done."), read, Say("Done.")]) as server:
+        done = run(place, server)
+        assert "permissions.directories in it was ignored" in done.stderr
+        assert "outside the project" in results(server)[0]
+        place.run("config", "--trust", stdin="y\n", env=place.server(server.url))
+        run(place, server)
+        assert "alpha" in results(server)[0]
+
+
+def test_a_directory_that_leads_elsewhere_now_is_not_in_the_resumed_session(place: Place) -> None:
+    link = place.root / "link"
+    link.symlink_to(library(place))
+    with Server([Say("One."), Say("Two.")]) as server:
+        run(place, server, "--add-dir", str(link))
+        link.unlink()
+        link.symlink_to("/usr")
+        done = run(place, server, "--continue")
+    assert f"goes on without {link}" in done.stderr
+
+
+def test_a_subagent_works_there_too(place: Place) -> None:
+    folder = library(place)
+    task = ("Task", {"description": "look", "prompt": "look", "type": "explore"})
+    read = Say(tools=[("Read", {"path": f"{folder}/a.txt"})])
+    with Server([Say(tools=[task]), read, Say("Seen."), Say("Done.")]) as server:
+        done = run(place, server, "--add-dir", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert f"give absolute paths): {folder}" in json.dumps(server.requests[1]["messages"])
+    assert "alpha" in json.dumps(server.requests[2]["messages"][-1])
