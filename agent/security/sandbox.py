@@ -242,8 +242,8 @@ class Sandbox:
             network = ", and the network is there by names alone, through the proxy that is set"
         if self.partial:
             return (
-                f"only {self._worked_in}, temporary files and caches can be written; neither folders "
-                f"that hold what is hidden nor sockets with a path can be opened{network}"
+                f"only {self._worked_in}, temporary files and caches can be written; neither "
+                f"folders that hold what is hidden nor sockets with a path can be opened{network}"
             )
         if self.limits.looks:
             return (
@@ -253,9 +253,9 @@ class Sandbox:
         closed = ".git" if self.keeps_repository else ".git/config and .git/hooks"
         own = "caches are" if seatbelt.works() else "/tmp and caches are"
         return (
-            f"only {self._worked_in}, temporary files and caches can be written, but not {closed}; of "
-            f"homes only toolchains are seen, {own} its own, and sockets of other programs cannot "
-            f"be reached{network}"
+            f"only {self._worked_in}, temporary files and caches can be written, but not {closed}; "
+            f"of homes only toolchains are seen, {own} its own, and sockets of other programs "
+            f"cannot be reached{network}"
         )
 
     def enclose(

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acp.schema import TextContentBlock
 
 from ..support.command import Place
+from ..support.editor import Editor, edit
 from ..support.server.loopback import Say, Server
 
 
@@ -175,3 +177,25 @@ def test_a_subagent_works_there_too(place: Place) -> None:
     assert done.returncode == 0, done.stderr
     assert f"give absolute paths): {folder}" in json.dumps(server.requests[1]["messages"])
     assert "alpha" in json.dumps(server.requests[2]["messages"][-1])
+
+
+def test_in_an_editor_it_is_added_by_the_option_and_by_the_command(place: Place) -> None:
+    other = place.root / "other"
+    other.mkdir()
+    (other / "a.txt").write_text("alpha\n")
+    calls = [("Read", {"path": f"{each}/a.txt"}) for each in (library(place), other)]
+
+    async def act(editor: Editor) -> None:
+        new = await editor.agent.new_session(str(place.project))
+        await editor.agent.prompt(
+            new.session_id, [TextContentBlock(type="text", text="/add-dir ../other")]
+        )
+        assert "checkpoints cover the project only" in editor.text
+        for words in ("/add-dir ../other", "read both"):
+            said = TextContentBlock(type="text", text=words)
+            await editor.agent.prompt(new.session_id, [said])
+        assert "checkpoints cover the project only" in editor.text
+
+    with Server([Say(tools=calls), Say("Done.")]) as server:
+        edit(place, place.server(server.url), act, "--add-dir", str(library(place)))
+    assert all("alpha" in text for text in results(server))

@@ -280,3 +280,16 @@ def test_the_command_itself_tells(tmp_path: Path) -> None:
     assert "a command made or changed sub/.git" in done.stderr, done.stderr
     results = [e for e in place.entries() if e["kind"] == "tool_result"]
     assert "sub/.git; the user is told" in str(results[0]["content"])
+
+
+def test_what_is_planted_in_an_added_directory_is_found(tmp_path: Path) -> None:
+    project, library = folder(tmp_path / "project"), folder(tmp_path / "library")
+    added: list[str] = []
+    watch = PlantedWatch(project, added)
+    added.append(str(library))
+    watch.begin({}, unasked=True)
+    folder(library / ".vscode")
+    found = watch.end()
+    assert found
+    assert found.paths == f"{library}/.vscode"
+    assert not (library / ".vscode").exists()  # set aside, since nobody was asked
