@@ -24,6 +24,7 @@ from ctxagent.agent.session.search.recall import search_sessions, text_of_ref
 from ctxagent.agent.session.totals import Totals
 from ctxagent.agent.ui.headless import as_json
 from ctxagent.agent.ui.render.render import render_text
+from ctxagent.tools.system.unicode import clean
 
 from ..support.limits import printed
 from ..support.sessions.conversation import Conversation
@@ -145,4 +146,11 @@ def _check_what_is_shown(talk: Conversation) -> None:
         acting = {c for c in bare if unicodedata.category(c) in ("Cc", "Cs") and c != "\n"}
         assert not acting
         assert not re.search(r"[\u202a-\u202e\u2066-\u2069]", bare)
-        assert max(map(cell_len, bare.split("\n"))) <= width
+        wide = {line.strip() for line in bare.split("\n") if cell_len(line) > width}
+        said = clean("\n".join(_answers(talk)))
+        assert all(line in said for line in wide), "only code stays whole, so that it can be copied"
+
+
+def _answers(talk: Conversation) -> list[str]:
+    blocks = (block for entry in talk.of(Assistant) for block in entry.content)
+    return [block["text"] for block in blocks if block["type"] == "text"]

@@ -272,7 +272,7 @@ def test_a_session_that_is_left_for_another_asks_for_its_jobs(tmp_path: Path) ->
         seat.say("/clear")
         await seat.keys("[y]es, leave and end this job")
         seat.press("y")
-        await seat.until("1 ended job")
+        await seat.until("ended job")
         assert running(SLEEP) == []
 
     drive(desk, act)

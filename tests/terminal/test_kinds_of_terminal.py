@@ -226,6 +226,8 @@ def test_doctor_says_what_the_terminal_can_do(place: Place) -> None:
 
 
 def test_doctor_in_the_repl(place: Place) -> None:
+    place.state.mkdir()
+    (place.state / "keys.json").write_text('{"keys": {}}')  # the first start was before
     terminal = Terminal(cwd=place.project, env=place.environ({"COLORFGBG": "0;15"}), columns=150)
     terminal.see("❯")
     terminal.type("/doctor\r")

@@ -12,7 +12,6 @@ import sys
 from typing import Any
 from urllib.parse import urljoin
 
-from ...agent.lazy import regex
 
 MAX_SECONDS = 30  # after which its starter ends it
 MAX_MEMORY_BYTES = 2 << 30
@@ -20,7 +19,7 @@ GONE = [
     "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas",
     "head", "link", "meta", "input", "button", "select", "textarea", "audio", "video",
 ]  # fmt: skip
-HIDDEN_STYLE = regex(
+HIDDEN_STYLE = re.compile(
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|opacity\s*:\s*0(?:\.0*)?\s*(?:;|!|$)"
     r"|font-size\s*:\s*0(?:\.0*)?[a-z%]*\s*(?:;|!|$)|(?:text-indent|left|top|right)\s*:\s*-\d{3,}"
     r"|clip-path\s*:\s*inset\(\s*(?:50|100)%|content-visibility\s*:\s*hidden",
