@@ -12,7 +12,6 @@ import sys
 from typing import Any
 from urllib.parse import urljoin
 
-
 MAX_SECONDS = 30  # after which its starter ends it
 MAX_MEMORY_BYTES = 2 << 30
 GONE = [
