@@ -47,7 +47,7 @@ from ..support.sessions.conversation import Conversation
 from ..support.sessions.setup import long_text
 from ..support.terminal.command_line import CommandDesk
 from ..support.terminal.screen import Terminal
-from ..support.terminal.seat import Desk, Glass, Seat, drive
+from ..support.terminal.seat import ESC, Desk, Glass, Seat, drive
 from ..support.terminal.watch import Watch, seen
 from ..ui.test_repl import RECORD
 
@@ -299,7 +299,12 @@ def test_subagents_are_seen_listed_and_stopped_one_by_one(tmp_path: Path) -> Non
         await seat.until("GREEN · Bash read line < right")
         await seat.until("· 2 agents")
         seat.say("/tasks")
-        await seat.until("general: the right · Bash read")
+        row = r"the right +Bash read line < right +running"
+        await seat.until(lambda: re.search(row, seat.glass.all()) is not None)
+        seat.press(ESC)
+        await seat.until("search:", gone=True)
+        seat.say(f"/tasks {desk.id_of('the left')}")
+        await seat.until("general: the left · Bash read")
         seat.say("/tasks stop general")
         await seat.until("several tasks begin with 'general'")
         seat.say(f"/tasks stop {desk.id_of('the left')}")
@@ -308,7 +313,7 @@ def test_subagents_are_seen_listed_and_stopped_one_by_one(tmp_path: Path) -> Non
         await seat.until("● Task  general: the right")
         os.write(right, b"go on\n")
         await seat.until("All done.")
-        seat.say("/tasks")
+        seat.say(f"/tasks {desk.id_of('the left')}")
         await seat.until("general: the left\n")
         seat.say("/agents")
         await seat.until("a second look")
@@ -421,7 +426,7 @@ def test_agents_in_a_narrow_terminal(tmp_path: Path, columns: int) -> None:
         await seat.until("All done.")
         seat.say("/agents")
         await seat.until("a second look")
-        seat.say("/tasks")
+        seat.say("/tasks general")
         await seat.until("state done")
 
     _, glass = drive(desk, act, glass=Glass(columns=columns, rows=40))

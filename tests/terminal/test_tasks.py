@@ -20,6 +20,7 @@ from ..support.terminal.screen import Terminal
 
 CTRL_B = "\x02"
 SLEEP = f"sleep 300.{secrets.randbelow(10**9)}"
+JOBS = "job-1", "job-2", "job-3"
 FREELY = ("--permission-mode", "bypass", "-c", "sandbox.mode=off")
 
 
@@ -66,7 +67,9 @@ def test_ctrl_b_sends_a_subagent_to_the_background(tmp_path: Path, columns: int,
         terminal.type(CTRL_B)
         terminal.see("It goes on.")
         terminal.type("/tasks\r")
-        terminal.see(lambda text: "running" in text and "/tasks stop ID ends it" in flat(text))
+        terminal.see(lambda text: "search:" in text and "running" in text)
+        terminal.press("esc")
+        terminal.see(lambda text: "search:" not in text)
         (place.project / "go").touch()
         terminal.see(lambda text: "look has ended: done" in flat(text))
         terminal.type("/tasks general\r")
@@ -116,7 +119,9 @@ def test_a_question_between_turns_and_leaving(tmp_path: Path) -> None:
         terminal.press("esc")
         terminal.see("interrupted; what was done is kept")
         terminal.type("/tasks\r")
-        terminal.see(lambda text: f"general: look · Bash {SLEEP}" in flat(text))
+        terminal.see(lambda text: f"general: look Bash {SLEEP} running" in flat(text))
+        terminal.press("esc")
+        terminal.see(lambda text: "search:" not in text)
         terminal.press("ctrl-d")
         terminal.see("[y]es, leave and end this subagent · [n]o, stay")
         terminal.press("ctrl-d")
@@ -161,6 +166,47 @@ def test_esc_declines_between_turns(tmp_path: Path) -> None:
         assert terminal.leave() == 0
     assert server.rejected == []
     assert not (place.project / "made.txt").exists()
+
+
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 12)])
+def test_the_menu_shows_a_task_and_stops_it(tmp_path: Path, columns: int, rows: int) -> None:
+    place = Place(tmp_path)
+    commands = f"echo one; echo two; exec {SLEEP}", "echo over; exit 3"
+    jobs = [("Bash", {"command": each, "run_in_background": True}) for each in commands]
+    wait = Say(tools=[("Job", {"action": "wait", "id": "job-2"})])
+    with Server([Say(tools=jobs), wait, Say("Begun.")]) as server:
+        terminal = Terminal(
+            *FREELY, cwd=place.project, env=place.server(server.url), columns=columns, rows=rows
+        )
+        terminal.see("/help")
+        terminal.type("go\r")
+        terminal.see("Begun.")
+        terminal.type("/tasks\r")
+        shown = terminal.see(lambda text: listed(text) == {"job-1": "running", "job-2": "failed"})
+        assert "Enter: show or stop it" in shown
+        if rows == 24:
+            terminal.see(lambda text: re.search(r"\n *one\n *two\n", text) is not None)
+        terminal.type("\r")
+        terminal.see("Enter: do it")
+        terminal.press("esc")
+        terminal.see("Enter: show or stop it")
+        terminal.type("\r")
+        terminal.see("Enter: do it")
+        terminal.type("\r")
+        terminal.see("last output of job-1:")
+        terminal.type("/tasks\r")
+        terminal.see("Enter: show or stop it")
+        terminal.type("\x1b[B\r")
+        terminal.see("last output of job-2:")
+        terminal.type("/tasks\r")
+        terminal.see("Enter: show or stop it")
+        terminal.type("\r")
+        terminal.see("Enter: do it")
+        terminal.type("\x1b[B\r")
+        terminal.see(lambda text: "job-1: killed by SIGTERM, ended by the user" in flat(text))
+        assert running(SLEEP) == []
+        terminal.type("/exit\r")
+        assert terminal.leave() == 0
 
 
 def test_a_headless_run_ends_them(tmp_path: Path) -> None:
@@ -235,8 +281,10 @@ def test_a_kill_loses_no_task(tmp_path: Path) -> None:
         terminal = Terminal(*FREELY, "--continue", cwd=place.project, env=env, rows=60)
         terminal.see("All begun.")
         terminal.type("/tasks\r")
-        shown = terminal.see("/tasks stop ID ends it").rpartition("/tasks\n")[2]
-        states = dict(re.findall(r"^ *((?:general|job)-\w+) +(\w+)", shown, re.MULTILINE))
+        shown = terminal.see(lambda text: listed(text).keys() == {*ids.values(), *JOBS})
+        terminal.press("esc")
+        terminal.see(lambda text: "search:" not in text)
+        states = listed(shown)
         lost = {ids[word]: "lost" for word in words[2:]}
         done = {ids[word]: "done" for word in words[:2]}
         assert states == {**done, **lost, "job-1": "lost", "job-2": "done", "job-3": "lost"}
@@ -249,8 +297,9 @@ def test_a_kill_loses_no_task(tmp_path: Path) -> None:
         assert "Answer of w0." in told
         assert running(SLEEP) == [], "what ran on has been ended"
         terminal.type("/tasks\r")
-        again = terminal.see(lambda text: text.count("/tasks stop ID ends it") == 2)
-        assert again.count(" lost ") == 2 * len(lost) + 4
+        terminal.see(lambda text: listed(text) == states)
+        terminal.press("esc")
+        terminal.see(lambda text: "search:" not in text)
         more = {"description": "more", "prompt": "Go on.", "background": True}
         calls = [("Task", {**more, "resume": ids[word]}) for word in ("w2", "w7")]
         parent[:] = [Say(tools=calls), Say("They go on."), Say("So.")]
@@ -273,6 +322,12 @@ def test_a_kill_loses_no_task(tmp_path: Path) -> None:
     }  # fmt: skip
     assert replayed.returncode == 0, replayed.stderr
     assert re.search(r"(\d+) of \1 requests rebuilt to the byte", replayed.stdout + replayed.stderr)
+
+
+def listed(text: str) -> dict[str, str]:
+    """The states of the tasks in the menu, by id."""
+    row = r"^[❯ ] ((?:general|job)-\w+) .*? (running|done|lost|failed|stopped)(?: |$)"
+    return dict(re.findall(row, text.rpartition("search:")[2], re.MULTILINE))
 
 
 def newest(log: Path) -> list[SubagentRun]:

@@ -2,21 +2,23 @@
 commands have planted for other programs to run."""
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....tools.system.shorten import one_line
 from ...errors import CtxagentError, UsageError
+from ..menu import Menu, Option, Styled
 from . import completions
 from .command_context import CommandContext
 from .registry import command
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ..tasks import SessionTask
 
 TAIL_LINES = 40  # of the output of one task
 MAX_WHAT_CHARS = 100  # of its work
+MAX_PREVIEW_CHARS, PREVIEW_LINES = 76, 4  # of a line in the menu; of the output
+STOP = "stop"
 HEAD = ("task", "state", "time", "tokens", "cost", "what")
 
 
@@ -28,14 +30,14 @@ HEAD = ("task", "state", "time", "tokens", "cost", "what")
     group="files and work",
 )
 async def _tasks(repl: CommandContext, argument: str) -> None:
-    from ..tasks import tasks_of
-
     verb, _, id = argument.partition(" ")
-    tasks = tasks_of(repl.agent, repl.transcript().subagents)
+    tasks = _all(repl)
     if verb == "stop":
         await _stop(repl, _find(tasks, id.strip(), running=True))
     elif argument:
         _show_one(repl, _find(tasks, argument))
+    elif tasks and repl.screen.paints and not repl.questions.is_asking:
+        await _choose(repl)
     elif tasks:
         _show(repl, tasks)
         repl.say("/tasks ID shows its last output · /tasks stop ID ends it")
@@ -77,21 +79,97 @@ async def _set_aside(repl: CommandContext, argument: str) -> None:
             repl.say(f"renamed to {path}")
 
 
-def _show(repl: CommandContext, tasks: "Sequence[SessionTask]") -> None:
-    from ..render import render
+def _all(repl: CommandContext) -> "list[SessionTask]":
+    from ..tasks import tasks_of
 
+    return tasks_of(repl.agent, repl.transcript().subagents)
+
+
+async def _choose(repl: CommandContext) -> None:
+    """Let the user choose a task: print its last output, or stop it while it runs."""
+    while chosen := await repl.screen.pick(_menu(repl)):
+        task = _find(_all(repl), chosen.key)
+        if task.is_running and (chosen := await repl.screen.pick(_actions(task))) is None:
+            continue
+        if chosen.key == STOP:
+            await _stop(repl, _find(_all(repl), task.id, running=True))
+        else:
+            _show_one(repl, _find(_all(repl), task.id))
+        return
+
+
+def _actions(task: "SessionTask") -> Menu:
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        yield [Option("show", "show its last output"), Option(STOP, "stop it")]
+
+    return Menu(title=f"{task.id}: {task.what}", load=load, action="do it", empty_text="")
+
+
+def _menu(repl: CommandContext) -> Menu:
+    """Return a menu of all tasks, those that run first."""
+    tasks = sorted(_all(repl), key=lambda task: not task.is_running)
+    said = {task.id: _last_lines(repl, task) for task in tasks}
+    work = {task.id: task.what for task in tasks}
+    cells = max(map(len, work))
+
+    def load(scope: int) -> Iterator[Sequence[Option]]:
+        yield [
+            Option(
+                task.id,
+                f"{task.id:<{cells}}  {task.what}",
+                _facts(task)[:3],
+                one_line(" · ".join([*task.facts, *said[task.id][-1:]]), MAX_WHAT_CHARS),
+            )
+            for task in tasks
+        ]
+
+    def preview(id: str) -> Sequence[Styled]:
+        lines = [work[id], *(said[id] or ["no output yet"])]
+        roles = ["words", *["dim"] * len(lines)]
+        return [
+            (role, one_line(line, MAX_PREVIEW_CHARS))
+            for role, line in zip(roles, lines, strict=False)
+        ]
+
+    return Menu(
+        title="Tasks",
+        load=load,
+        action="show or stop it",
+        empty_text="there are no tasks yet",
+        preview=preview,
+        preview_rows=PREVIEW_LINES + 2,
+    )
+
+
+def _last_lines(repl: CommandContext, task: "SessionTask") -> list[str]:
+    try:
+        return [line for line in _output_of(repl, task) if line.strip()][-PREVIEW_LINES:]
+    except CtxagentError as error:
+        return [error.message]
+
+
+def _show(repl: CommandContext, tasks: "Sequence[SessionTask]") -> None:
     rows = [
         (
             task.id,
-            task.state,
-            "" if task.seconds is None else render.duration(task.seconds),
-            "" if task.tokens is None else f"{task.tokens:,}",
-            "" if task.tokens is None else render.price(task.cost),
+            *_facts(task),
             " · ".join([one_line(task.what, MAX_WHAT_CHARS), *task.facts]),
         )
         for task in tasks
     ]
     repl.show_table(rows, HEAD)
+
+
+def _facts(task: "SessionTask") -> tuple[str, str, str, str]:
+    """Return the state of a task, its time, its tokens and its cost."""
+    from ..render import render
+
+    return (
+        task.state,
+        "" if task.seconds is None else render.duration(task.seconds),
+        "" if task.tokens is None else f"{task.tokens:,}",
+        "" if task.tokens is None else render.price(task.cost),
+    )
 
 
 def _show_one(repl: CommandContext, task: "SessionTask") -> None:
