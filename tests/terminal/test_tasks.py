@@ -7,6 +7,7 @@ import secrets
 import signal
 from collections import Counter
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -207,6 +208,38 @@ def test_the_menu_shows_a_task_and_stops_it(tmp_path: Path, columns: int, rows: 
         assert running(SLEEP) == []
         terminal.type("/exit\r")
         assert terminal.leave() == 0
+
+
+def test_a_question_closes_the_menu(tmp_path: Path) -> None:
+    """Also at its second step; the menu before does not come back over the question."""
+    place, goes_on = Place(tmp_path), Event()
+    parent = [Say(tools=begin("look")), Say("Begun.")]
+
+    def step(body: dict[str, Any]) -> Say:
+        if is_parent(body):
+            return parent.pop(0)
+        if "tool_result" in said(body):
+            return Say("Made.")
+        goes_on.wait()
+        return Say(tools=[("Write", {"path": "made.txt", "content": "x"})])
+
+    with Server(step) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("/help")
+        terminal.type("go\r")
+        terminal.see("Begun.")
+        terminal.type("/tasks\r")
+        terminal.see("Enter: show or stop it")
+        terminal.type("\r")
+        terminal.see("Enter: do it")
+        goes_on.set()
+        terminal.see("general · look: Write wants to write")
+        terminal.keys()
+        terminal.type("y")
+        terminal.see("look has ended: done")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert (place.project / "made.txt").exists()
 
 
 def test_a_headless_run_ends_them(tmp_path: Path) -> None:

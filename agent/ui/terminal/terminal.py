@@ -318,6 +318,8 @@ class Terminal:
             self.touch()
 
     async def pick(self, menu: "Menu") -> "Option | None":
+        if self.asking:  # a question has closed the menu before this one, and needs its place
+            return None
         typed = "" if "\n" in self.words.text else self.words.text
         if typed:  # before the menu opened: it becomes the search, and must choose nothing
             self.words.reset()
