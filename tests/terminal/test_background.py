@@ -49,7 +49,8 @@ def test_ctrl_b_sends_a_command_to_the_background(tmp_path: Path) -> None:
         assert "goes on in the background as job-1" in seat.glass.all()
         seat.say("/jobs")
         await seat.until("Enter: show or stop it")
-        assert re.search(rf"job-1 +echo under way; {SLEEP} +running +[\d.]+ s", seat.glass.all())
+        row = rf"job-1 +echo under way; {SLEEP} +running +[\d.]+ s"
+        await seat.until(lambda: re.search(row, seat.glass.all()) is not None)
         seat.press(ESC)
         await seat.until("search:", gone=True)
         seat.say("/tasks job-1")
