@@ -179,7 +179,7 @@ def test_a_job_that_ends_is_told_and_shown(tmp_path: Path) -> None:
         seat.say("/tasks")
         await seat.until("Enter: show or stop it")
         row = r"job-1 +seq 50; cat go; exit 3 +failed +[\d.]+ s *\n +exit 3 · the end"
-        assert re.search(row, seat.glass.all())
+        await seat.until(lambda: re.search(row, seat.glass.all()) is not None)
         seat.press(ESC)
         await seat.until("search:", gone=True)
         seat.say("/tasks job-1")
