@@ -201,11 +201,13 @@ def proxy_options(
     if loaded.origins["compact.preset"] == "default":
         settings = replace(settings, compact=replace(settings.compact, preset=PRESET))
     policy = policy_of(settings)
-    # What the server's own searches found is in replies, which are the client's.
+    # What the server's own searches found is in replies, which are the client's. An input goes only
+    # where the disk has it: the client's model may have no tool that reads the log.
     tools = tuple(name for name in policy.clear_tools if name != SEARCH_TOOL)
+    policy = replace(policy, clear_tools=tools, truncate="persisted")
     return ProxyOptions(
         project_of(options, loaded),
-        replace(policy, clear_tools=tools),
+        policy,
         port,
         given,
         summaries=summaries,

@@ -31,7 +31,7 @@ Enclose = Callable[[Sequence[str]], Enclosed]  # puts a command line into a sand
 
 
 class Complaint:
-    """Why a server is let go of, and what it said on stderr. `ended` is set when no more can come
+    """Why a server is stopped, and what it said on stderr. `ended` is set when no more can come
     from it."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@ compaction.
 
 A call of Task opens an `AgentState` in `agents/<id>/` of the session's folder and runs one turn, in
 a task of its own. The call waits for it, or the subagent works in the background: then the model is
-told of its end before its next call. The subagent has the permissions of its parent at that moment,
+told about its end before its next call. The subagent has its parent's permissions at that moment,
 and its cost counts there. The parent gets the answer, or the partial result after a failure, an
 interrupt or a limit. An entry at the start and another at the end keep work and sums when the
 process is killed.
@@ -61,9 +61,9 @@ MAX_DENIALS_SHOWN = 10
 MAX_SUMMARY_ANSWER_CHARS = 1_000  # of the answer, repeated in the summary
 
 STOPPED = "{id} was stopped before it had begun; nothing of it was done."
-WORKS = "[{id} works in the background; you are told of its end. resume gives it a message]"
-SENT = "[the user sent {id} to the background, where it goes on; you are told of its end]"
-GIVEN = "[{id} is at work and gets this before its next call; you are told of its end]"
+WORKS = "[{id} works in the background; you are told when it ends. resume gives it a message]"
+SENT = "[the user sent {id} to the background, where it goes on; you are told when it ends]"
+GIVEN = "[{id} is at work and gets this before its next call; you are told when it ends]"
 REASONS = {
     "done": "",
     "error": "The subagent failed: {why}",

@@ -1,4 +1,4 @@
-"""Directories beside the project in which a session works. The entry that tells the model of one is
+"""Additional directories in which a session works. The entry that tells the model about one is
 also its record: a session that is resumed has it again."""
 
 import os

@@ -66,7 +66,7 @@ class RuleFiles:
         return self._update_own("permissions", sandboxed="allow")
 
     def choose_model(self, id: str) -> str:
-        """Set the model that answers in the person's own file, and return the file's path. Raises
+        """Set the model that answers in the user's own file, and return the file's path. Raises
         ConfigError when it is no settings file or cannot be written."""
         return self._update_own("model", id=id)
 

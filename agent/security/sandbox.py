@@ -98,7 +98,7 @@ class Sandbox:
     show: Sequence[Path] = ()  # what they may read within `hide`
     read: Sequence[Path] = ()  # what else of homes they may read
     temporary: Sequence[str] = ("/tmp", "/var/tmp")
-    added: Sequence[str] = ()  # directories that the session works in beside `cwd`; may grow
+    added: Sequence[str] = ()  # additional directories in which the session works; may grow
     limits: CommandLimits = field(default_factory=CommandLimits)
     _parts: GuardedParts = field(init=False)
     _homes: list[str] = field(init=False)

@@ -44,14 +44,14 @@ class ScreenHost(Protocol):
 
     @property
     def asks_to_leave(self) -> bool:
-        """Whether the person would be asked before leaving, since tasks run."""
+        """Whether the user would be asked before leaving, since tasks run."""
 
     @property
     def is_leaving(self) -> bool:
         """Whether the person is asked that now."""
 
     def leave(self) -> None:
-        """End now, and interrupt what runs; where tasks run the person is asked once."""
+        """End now, and interrupt what runs; while tasks run the user is asked once."""
 
     def finish(self) -> None:
         """End once everything submitted is done: there is no more input."""

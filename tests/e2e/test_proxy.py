@@ -97,6 +97,24 @@ def test_commands_for_sessions_take_one_of_a_client(place: Place, server: Record
             assert expected in done.stdout, (words, done.stdout)
 
 
+@pytest.mark.parametrize("protocol", PATHS)
+def test_a_command_that_no_file_has_stays_whole(
+    place: Place, server: Recorder, protocol: str
+) -> None:
+    """Results go, which are kept in files; the client's model could not read an input again."""
+    client = session_of(protocol, 12)
+    long = "; ".join(f"echo step {n} of the long command" for n in range(200))
+    for place_of_turn, turn in enumerate(client.turns):
+        call = replace(turn.calls[0], input={"command": f"{long} # {place_of_turn}"})
+        client.turns[place_of_turn] = replace(turn, calls=(call,))
+    server.answer = answers(client)
+    with proxy_command(place, server.url, *EAGER, "-c", "truncate.at=1%") as proxy:
+        assert play(proxy, client) == [200] * 12
+        sent = server.requests[-1].body.decode()
+        assert STUB in sent
+        assert sent.count("echo step 199 of the long command") == 11
+
+
 def test_an_undo_by_another_process_reaches_the_next_request(
     place: Place, server: Recorder
 ) -> None:

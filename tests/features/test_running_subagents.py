@@ -173,7 +173,7 @@ def test_one_at_work_is_told_more(tmp_path: Path) -> None:
     steps = [Step(tools=[begin("look")]), Step(text="Begun."), Step(text="Told.")]
     talk = live(tmp_path, steps, act, child=child)
     assert given == [
-        f"[{talk.id} is at work and gets this before its next call; you are told of its end]"
+        f"[{talk.id} is at work and gets this before its next call; you are told when it ends]"
     ]
     second, third = talk.prompts["ask: look"][1:]
     assert "Look at b too." in sent(second)

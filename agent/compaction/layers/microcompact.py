@@ -38,7 +38,7 @@ _TOOL_CATEGORIES = {  # categories that results of a tool can be of, besides "to
 
 @dataclass(slots=True)
 class Stub:
-    """The text that stands for a result. What it replaces in tokens is put in anew each time: that
+    """The text that stands for a result. The number of tokens is filled in each time: that
     number changes with each reply."""
 
     head: str

@@ -32,7 +32,7 @@ class RequestRefused(Exception):
 
 
 class ServerEnded(Exception):
-    """The server has ended, or is let go of."""
+    """The server has ended, or was stopped."""
 
 
 class LspConnection:

@@ -116,7 +116,7 @@ class LanguageServer:
             self._connection.notify("textDocument/didClose", closed)
 
     def take_new_errors(self, files: Collection[Path]) -> list[tuple[Path, Problem]]:
-        """Return the errors in these files that nobody was told of; they are known from now on."""
+        """Return the errors in these files that were not reported yet; they count as reported."""
         found = list[tuple[Path, Problem]]()
         for path in self.documents.keys() & files if self.idle.is_set() else ():
             document = self.documents[path]

@@ -77,7 +77,7 @@ class LanguageServers:
                     server.change(path, text, text)
 
     def take_new_errors(self, touched: Collection[Path]) -> list[tuple[Path, Problem]]:
-        """Return the errors in these files that nobody was told of."""
+        """Return the errors in these files that were not reported yet."""
         return [new for each in self.running.values() for new in each.take_new_errors(touched)]
 
     def problems(self, files: Collection[Path]) -> list[tuple[Path, Problem]]:

@@ -1,7 +1,7 @@
 """The ways to a server: its stdin and stdout, or HTTP; with bounds on what comes from it.
 
 What a server sends is read within limits: a message of at most MAX_MESSAGE_BYTES, and a bounded
-number of messages a minute that answer nothing. A server beyond them is let go of.
+number of messages a minute that answer nothing. A server beyond them is stopped.
 """
 
 import asyncio

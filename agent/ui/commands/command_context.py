@@ -37,7 +37,7 @@ class CommandContext:
     transcript: "Callable[[], Transcript]"  # where things are printed, made at first use
     task: RunningTask  # what Esc interrupts
     say_next: Callable[[str], None]  # sends words as the person's, before those that wait
-    is_leaving: bool = False  # whether the person is asked if the tasks may end
+    is_leaving: bool = False  # whether the user is being asked if the tasks may end
     handed_over: str = ""  # what the open session was told of the one before it
     command_files: "Mapping[str, CommandFile]" = field(default_factory=dict)  # as last read
     skills: "Mapping[str, Skill]" = field(default_factory=dict)  # for people, as last read
@@ -112,7 +112,7 @@ class CommandContext:
         self.screen.title(self.agent.ledger.title if self.conversation.is_open else "")
 
     async def leave(self) -> None:
-        """Leave, if the person lets the tasks end that run; when that is asked already, at once."""
+        """Leave, if the user lets running tasks end; if that question is open already, at once."""
         if self.is_leaving:
             self.screen.exit()
             return

@@ -1,4 +1,4 @@
-"""/add-dir: directories beside the project in which the session works."""
+"""/add-dir: additional directories in which the session works."""
 
 from pathlib import Path
 
