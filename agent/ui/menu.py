@@ -29,6 +29,7 @@ class Menu:
     load: Callable[[int], Iterator[Sequence[Option]]]  # the options of a scope, in parts
     action: str  # what choosing does
     empty_text: str  # said where there is no option
+    leaving: str = "back"  # what Esc does
     takes_other: bool = False  # whether a single word that finds no option is itself the choice
     scopes: Sequence[str] = ("",)  # names, for people, of where options come from
     searches_all: bool = False  # a search is for the options of the scope after the last one

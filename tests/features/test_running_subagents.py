@@ -118,7 +118,7 @@ def test_the_conversation_goes_on_and_is_told_once(tmp_path: Path) -> None:
     says = [Step(text=text) for text in ("Begun.", "Not yet.", "I see.", "Nothing new.")]
     talk = live(tmp_path, [Step(tools=[begin("look")]), *says], act, child=child)
     (result,) = talk.results()
-    assert result.content.startswith(f"[{talk.id} works in the background; you are told when it ends")
+    assert result.content.startswith(f"[{talk.id} works in the background; ")
     assert [e.status for e in talk.of(SubagentRun)] == ["running", "done"]
     (notice,) = [e for e in talk.of(User) if e.source == "notice"]
     assert notice.content.startswith(f"{talk.id} (general): look. It has ended in the background:")

@@ -13,7 +13,7 @@ from ..support.server.loopback import Fail, Say, Server
 from ..support.terminal.screen import Terminal
 
 KEY = "test-key-1"
-ASKS = "Who serves the model?"
+ASKS = "Choose a provider"
 
 
 @pytest.fixture

@@ -121,7 +121,8 @@ async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "
     def load(scope: int) -> "Iterator[Sequence[Option]]":
         yield [_provider_option(state) for state in states]
 
-    menu = Menu(f"{step}Who serves the model?", load, "choose", "there is no provider")
+    leaving = "skip" if step else "back"
+    menu = Menu(f"{step}Choose a provider", load, "choose", "there is no provider", leaving)
     while (chosen := await repl.screen.pick(menu)) is not None:
         if await _give_key(repl, logins, names[chosen.key], step="Step 2 of 3: " if step else ""):
             return True

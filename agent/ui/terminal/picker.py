@@ -215,7 +215,7 @@ class Picker:
         scopes = self._menu.scopes
         keys = [f"Enter: {self._menu.action}"]
         keys += [f"Tab: {scopes[(self._scope + 1) % len(scopes)]}"] if self.several else []
-        keys.append("Esc: back")
+        keys.append(f"Esc: {self._menu.leaving}")
         while len(keys) > 1 and get_cwidth(" · ".join(keys)) > width:
             keys.pop()
         return [("", cut_to_cells(" · ".join(keys), width))]

@@ -36,7 +36,7 @@ def newcomer(it: "Stage", take: "Take", columns: int, rows: int) -> None:
         take(f"first-{number}-{columns}", terminal, DARK)
 
     with _first_start(it, steps, columns, rows) as terminal:
-        terminal.see("Who serves the model?")
+        terminal.see("Choose a provider")
         shoot(terminal)
         terminal.type("anth\r")
         terminal.see("Step 2 of 3")
