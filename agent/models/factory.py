@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..config.keys import SCRIPTED
-from ..errors import NoCredentials
+from ..errors import NoCredentials, UsageError
 from .address import UNENCRYPTED, check_address, unencrypted_host
 from .providers import (
     CHAT,
@@ -17,6 +17,7 @@ from .providers import (
     Endpoint,
     canonical_id,
     endpoint_of,
+    providers,
     served,
     variables,
 )
@@ -90,7 +91,13 @@ def protocol_for(chosen: "ModelSettings", environ: Mapping[str, str]) -> "Protoc
 
 def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) -> "Model":
     """Return the model that the settings name; what is learned of its server is kept in the
-    directory `state`. Raises UsageError for a script that cannot be read."""
+    directory `state`. Raises UsageError for a script that cannot be read, and for the name of a
+    provider alone."""
+    if (name := settings.model.id) in providers():
+        raise UsageError(
+            f"{name} is a provider, not a model",
+            hint=f"Name one of its models: {name}/NAME. `ctxagent models {name}` lists them.",
+        )
     chosen = replace(settings.model, id=canonical_id(settings.model.id))
     return protocol_for(chosen, environ).make(chosen, environ, state)
 

@@ -1,9 +1,11 @@
 """Which wire protocol a model has, and which variables belong to a provider."""
 
+from pathlib import Path
+
 import pytest
 
-from ctxagent.agent.config.settings import ModelSettings
-from ctxagent.agent.errors import NoCredentials, RequestRejected
+from ctxagent.agent.config.settings import ModelSettings, Settings
+from ctxagent.agent.errors import NoCredentials, RequestRejected, UsageError
 from ctxagent.agent.models import factory
 
 
@@ -19,6 +21,13 @@ def test_a_provider_that_there_is_not_is_named_where_no_key_is() -> None:
     with pytest.raises(NoCredentials) as e:
         factory.find_key(ModelSettings(id="opnai/gpt-5"), {})
     assert e.value.hint.startswith("'opnai' is no provider (`ctxagent models` lists them)")
+
+
+def test_the_name_of_a_provider_is_no_model(tmp_path: Path) -> None:
+    settings = Settings(model=ModelSettings(id="openrouter"))
+    with pytest.raises(UsageError, match="openrouter is a provider, not a model") as e:
+        factory.make_model(settings, {}, tmp_path)
+    assert "openrouter/NAME" in e.value.hint
 
 
 def test_a_script_needs_neither_key_nor_address() -> None:
