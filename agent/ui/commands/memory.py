@@ -25,7 +25,7 @@ async def _memory(repl: CommandContext, argument: str) -> None:
         raise UsageError("the model gets no instruction files", hint="See features.off.")
     found = await asyncio.to_thread(feature.instruction_states)
     rows = [
-        (short_path(each.path), f"{each.tokens:,} tokens", each.origin, each.state)
+        (short_path(each.path), count_of(each.tokens, "token"), each.origin, each.state)
         for each in found
     ]
     new = repl.services.cwd / NEW_FILE
