@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from ctxagent.agent.compaction.policy import DEFAULT, Policy
+from ctxagent.agent.compaction.summary.request import summary_question
 from ctxagent.agent.compaction.summary.writer import SummaryDraft, SummaryWriter, document_of
 from ctxagent.agent.context.request import Request
+from ctxagent.agent.context.window import Window
 from ctxagent.agent.errors import ModelError, ModelUnavailable, PromptTooLong, RequestRejected
 from ctxagent.agent.events import Compacted, Delta, Notice, Waiting
 from ctxagent.agent.models.base import Abilities, Reply
@@ -24,6 +26,7 @@ RECORD = (
     "## Key Decisions\n1. Use SQLite.\n\n## Current State\nPhase: tests\n\n## Critical Facts\n"
     "- The port is 8080.\n\n## Next Steps\n1. Ship it.\n"
 )
+PARROTED = summary_question(Window(0, 200_000))  # as a weak model answers
 BLOCK: Block = {"type": "compaction", "content": RECORD, "signature": "s"}
 FEW = replace(DEFAULT, keep_messages=1, keep_tokens=0, clear_when="off")
 BY_API = replace(FEW, summarizer="api")
@@ -188,6 +191,7 @@ def test_an_unusable_answer_is_asked_for_again(project: Path) -> None:
     [
         ([Step(text="No.")] * 2, "it lacks "),
         ([Step(text=RECORD, stop_reason="max_tokens")] * 2, "it was cut off at its limit"),
+        ([Step(text=PARROTED)] * 2, "it repeats the question"),
         ([Step(text="x", error=ModelUnavailable("overloaded"))], "overloaded"),
         ([Step(error=RequestRejected("no", status=400))], "no"),
     ],

@@ -41,6 +41,7 @@ _AGAIN = (
 SUMMARY_SHARE = 0.05  # of the window: what a summary may have, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
 MAX_SUMMARY_CAP_TOKENS = 8_000
+MIN_INSTRUCTION_CHARS = 60  # of a line of the question that no record has by chance
 MAX_PIN_TOKENS = 1_000  # of one pinned item
 MAX_CHARS_PER_TOKEN = 16  # characters looked at for each token that may be kept
 # Parts of the prompt, by whether the record is merged with the one before it, or stands alone.
@@ -195,6 +196,13 @@ def summary_question(
     if problem:
         text += _AGAIN.format(problem=problem, cap=max_summary_tokens(window))
     return text
+
+
+def _instructions(window: Window) -> set[str]:
+    """Return the lines that say what the sections of a record should hold."""
+    asked = (summary_question(window, is_merged=is_merged) for is_merged in (True, False))
+    lines = (line.strip() for text in asked for line in text.splitlines())
+    return {line for line in lines if len(line) >= MIN_INSTRUCTION_CHARS}
 
 
 def is_summary_question(text: str) -> bool:
@@ -372,6 +380,8 @@ def why_unusable(text: str, stop_reason: str | None, window: Window) -> str:
         return "it is empty"
     if titles := missing_titles(text):
         return f"it lacks {', '.join(titles)}"
+    if not _instructions(window).isdisjoint(map(str.strip, text.splitlines())):
+        return "it repeats the question"
     if tokens.estimate(text) > 2 * max_summary_tokens(window):
         return f"it is longer than its cap of {max_summary_tokens(window):,} tokens"
     return ""
