@@ -16,7 +16,7 @@ from typing import Any
 from ...tools.system.plural import count_of
 from ..compaction.history import acts, savings
 from ..compaction.summary.request import is_summary_question
-from ..config.settings import PermissionSettings, Settings, UiSettings
+from ..config.settings import DemoteSettings, PermissionSettings, Settings, UiSettings
 from ..context.request import Request
 from ..events import Ask, Emit
 from ..loop.agent import AgentState
@@ -127,7 +127,10 @@ def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> AgentSta
     from ..security.folders import distrust_writable_folders
 
     launch = LaunchOptions(
-        settings=Settings(permissions=PermissionSettings(mode="accept-edits", allow=ALLOWED)),
+        settings=Settings(
+            permissions=PermissionSettings(mode="accept-edits", allow=ALLOWED),
+            demote=DemoteSettings(above=10_000, preview_chars=2_000),  # leaves more to clear
+        ),
         state=project.parent / "state",
         config_home=project.parent / "config",
         cwd=project,

@@ -2,7 +2,7 @@
 
 | | default | v5 | ctx-001 | anchored | ledger |
 | --- | --- | --- | --- | --- | --- |
-| demote above, tokens | 10,000 | 40,000 | 15,000 | 10,000 | 10,000 |
+| demote above, tokens | 3,000 (what was read: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
 | clear old results | when it pays | every call | from 50 % | 85 % | default |
 | truncate persisted inputs | from 50 % | off | from 50 % | from 85 % | from 50 % |
 | prepare a summary | from 70 % | off | off | from 70 % | off |
@@ -26,6 +26,9 @@ PolicyThreshold = int | float | None  # tokens, share of the window up to 1.0, o
 ClearWhen = Literal["pays", "every-call", "from", "off"]
 SummarizeWhen = Literal["full", "pays"]
 
+# A file, an entry, a page, a report: what was asked for as it stands. Of other output little is used.
+_READING_TOOLS = ("Read", "Recall", "WebFetch", "Skill", "Task")
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -33,8 +36,9 @@ class Policy:
 
     preset: str = "default"
     mode: CompactMode = "auto"
-    demote_above: int | None = 10_000
-    preview_chars: int = 2_000
+    demote_above: int | None = 3_000
+    demote_reads_above: int = 10_000  # the same for what was read
+    preview_chars: int = 4_000
     preview_lines: int | None = None  # shortens a reference to so many lines from the beginning
     preview_end: bool = True  # else a reference shows the beginning of a text alone
     clear_when: ClearWhen = "pays"  # "from" clears at every call from `clear_from` on
@@ -69,6 +73,16 @@ class Policy:
     brief_reads: bool = False  # the stub of a superseded Read names only path and lines
     rules: PreserveRules = DEFAULT_PRESERVE_RULES  # what is kept and what may go
 
+    def demotes_above(self, tool: str) -> int | None:
+        """Return the tokens above which a result of a tool goes to a file; None if none does."""
+        if self.demote_above is None or tool not in _READING_TOOLS:
+            return self.demote_above
+        return max(self.demote_above, self.demote_reads_above)
+
+    def demoting_above(self, tokens: int) -> "Policy":
+        """Return the policy with this limit for the results of every tool."""
+        return replace(self, demote_above=tokens, demote_reads_above=tokens)
+
 
 DEFAULT = Policy()
 PRESETS: dict[str, Policy] = {
@@ -77,6 +91,7 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="v5",
         demote_above=40_000,
+        preview_chars=2_000,
         preview_end=False,
         clear_when="every-call",
         clear_above=1_000,
@@ -90,6 +105,7 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="ctx-001",
         demote_above=15_000,
+        preview_chars=2_000,
         preview_lines=10,
         clear_when="from",
         clear_above=1_000,
@@ -103,6 +119,8 @@ PRESETS: dict[str, Policy] = {
     "anchored": replace(
         DEFAULT,
         preset="anchored",
+        demote_above=10_000,
+        preview_chars=2_000,
         clear_when="from",
         clear_from=0.85,
         clear_above=1_000,
@@ -118,6 +136,8 @@ PRESETS: dict[str, Policy] = {
     "ledger": replace(
         DEFAULT,
         preset="ledger",
+        demote_above=10_000,
+        preview_chars=2_000,
         clear_above=1_000,
         truncate_at=0.50,
         truncate="persisted",
@@ -133,6 +153,8 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="lean",
         demote_above=6_000,
+        demote_reads_above=6_000,
+        preview_chars=2_000,
         summarize_when="pays",
         keep_tokens=8_000,
     ),
@@ -140,6 +162,8 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="append",
         demote_above=4_000,
+        demote_reads_above=4_000,
+        preview_chars=2_000,
         clear_when="off",
         truncate_at=None,
         summarize_when="pays",
@@ -151,6 +175,7 @@ PRESETS: dict[str, Policy] = {
         DEFAULT,
         preset="small",
         demote_above=1_500,
+        demote_reads_above=1_500,
         preview_chars=1_000,
         prepare_at=None,
         keep_tokens=2_000,
@@ -192,6 +217,7 @@ def policy_of(settings: Settings) -> Policy:
         "examiner": small,
         "summarizer": compact.summarizer,
         "demote_above": settings.demote.above,
+        "demote_reads_above": settings.demote.reads_above,
         "preview_chars": settings.demote.preview_chars,
         "clear_when": PRESET if clearing.when == "auto" else clearing.when,
         "clear_from": clearing.from_,

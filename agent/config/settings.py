@@ -214,10 +214,14 @@ class DemoteSettings:
 
     above: int | Preset | None = _by_preset(
         or_none("off", whole_number("tokens", 1)),
-        'A tool result above this size goes to a file, and a preview to the model. "off": never.',
+        'A result of a command, search or MCP server above this goes to a file. "off": none.',
+    )
+    reads_above: int | Preset = _by_preset(
+        whole_number("tokens", 1),
+        "The same for what is read, where it is more: files, pages.",
     )
     preview_chars: int | Preset = _by_preset(
-        whole_number("characters", 0), "The length of that preview."
+        whole_number("characters", 0), "The length of the preview that the model gets."
     )
 
 

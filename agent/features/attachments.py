@@ -255,7 +255,7 @@ class AttachmentsFeature(Feature):
         """Return the text without secrets and None. A large text is written to a file of the
         session: return a reference to it, and the file. Blocking. Raises RecordError."""
         text = self.handle.context.redact(Output(text)).text
-        policy = replace(self.handle.policy, demote_above=self._most())
+        policy = self.handle.policy.demoting_above(self._most())
         try:
             found = demote.demote_to_file(
                 text,
@@ -273,7 +273,7 @@ class AttachmentsFeature(Feature):
     def _most(self) -> int:
         """Return how many tokens of one text are given whole."""
         share = int(demote.MAX_WORDS_SHARE * self.handle.model.current_window().size)
-        return min(share, self.handle.policy.demote_above or share)
+        return min(share, self.handle.policy.demotes_above("Read") or share)
 
     def _warn(self, text: str) -> None:
         self.handle.emit(Notice("warning", text))

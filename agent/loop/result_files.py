@@ -116,7 +116,7 @@ class ResultFiles:
         except OSError as error:  # the file stays where it is
             self.emit(Notice("warning", f"{file.path} cannot be renamed: {error.strerror}"))
         name = f"{OFFLOADED}/{file.path.name}"
-        plan = demote.plan(text, path=str(file.path), policy=self.policy, filed=filed)
+        plan = demote.plan(text, path=str(file.path), policy=self.policy, tool=tool, filed=filed)
         if plan is None and not filed.is_needed:
             file.remove()
             return text, None

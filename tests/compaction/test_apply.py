@@ -20,7 +20,7 @@ from ctxagent.agent.session.entries import Assistant, Content, Mask, ToolResult,
 from ..support.sessions.conversation import Conversation
 from .test_images import image
 
-POLICY = replace(DEFAULT, demote_above=1_000, clear_when="off")
+POLICY = replace(DEFAULT.demoting_above(1_000), clear_when="off")
 
 
 @pytest.fixture

@@ -53,12 +53,24 @@ def test_both_ends_in_whole_lines() -> None:
     assert preview[:2] == ["line 0 of the log", "line 1 of the log"]
     assert preview[-2:] == ["line 19999 of the log", ""]
     assert all(line in (*LOG.split("\n"), "[…]") for line in preview)
-    assert 1_900 < len("\n".join(preview)) <= 2_010
+    assert 3_900 < len("\n".join(preview)) <= 4_010
     assert "offset and limit" in lines[-1]
 
 
 def test_one_long_line_is_cut_where_it_must() -> None:
-    assert quoted(reference("ab " * 20_000)) == [("ab " * 400)[:1000], "[…]", ("ab " * 400)[-1000:]]
+    assert quoted(reference("ab " * 20_000)) == [("ab " * 800)[:2000], "[…]", ("ab " * 800)[-2000:]]
+
+
+def test_what_was_read_may_be_larger_than_what_was_printed() -> None:
+    text = "a " * 9_000
+    for tool in ("Bash", "Job", "Grep", "mcp__a__b"):
+        assert demote.plan(text, path="p", policy=DEFAULT, tool=tool) is not None
+    for tool in ("Read", "Recall", "WebFetch", "Skill"):
+        assert demote.plan(text, path="p", policy=DEFAULT, tool=tool) is None
+        assert demote.plan(text + "a " * 1_001, path="p", policy=DEFAULT, tool=tool) is not None
+    above = replace(DEFAULT, demote_above=20_000)  # one number for both, where it is the larger
+    assert demote.plan("a " * 15_000, path="p", policy=above, tool="Read") is None
+    assert demote.plan(text, path="p", policy=replace(DEFAULT, demote_above=None)) is None
 
 
 def test_the_first_ten_lines_and_no_end() -> None:

@@ -388,7 +388,8 @@ def test_a_summariser_that_fails_leaves_a_mechanical_summary(project: Path, fail
 
 @pytest.mark.slow
 def test_a_history_of_five_windows_becomes_usable(project: Path) -> None:
-    first = play(project, Player(40, 4_000), replace(DEFAULT, clear_when="off"), window=900_000)
+    whole = replace(DEFAULT, clear_when="off", demote_above=None)
+    first = play(project, Player(40, 4_000), whole, window=900_000)
     first.agent.log.close()
     talk = Conversation(project, Player(2, 500), policy=DEFAULT, window=30_000)
     assert talk.agent.view.size > 4 * 30_000
@@ -540,10 +541,10 @@ def test_cancelling_a_summary_changes_nothing(project: Path) -> None:
 
 @pytest.mark.slow
 def test_several_results_together_go_to_files(project: Path) -> None:
-    command = "seq -f 'a line with the number %g' 1200"
+    command = "seq -f 'a line with the number %g' 400"
     talk = Conversation(
         project,
-        [Step(tools=[("Bash", {"command": command})] * 6), Step(text="ok")],
+        [Step(tools=[("Bash", {"command": command})] * 14), Step(text="ok")],
         window=200_000,
     )
     assert talk.say("go").status == "ok"
@@ -552,7 +553,7 @@ def test_several_results_together_go_to_files(project: Path) -> None:
     assert mask.tokens_after < mask.tokens_before
     for target in mask.targets:
         path = next(line for line in target["stub"].splitlines() if "**File:**" in line)
-        assert "number 1200" in Path(path.split("**File:** ")[1]).read_text()
+        assert "number 400" in Path(path.split("**File:** ")[1]).read_text()
     assert max(prompts(talk)) < 45_000
 
 

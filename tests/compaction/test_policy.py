@@ -44,7 +44,7 @@ def test_presets_have_the_numbers_of_the_table() -> None:
         name: (p.demote_above, p.clear_when, p.truncate_at, p.prepare_at, p.summarize_at)
         for name, p in PRESETS.items()
     }
-    assert rows["default"] == (10_000, "pays", 0.01, 0.70, 0.93)
+    assert rows["default"] == (3_000, "pays", 0.01, 0.70, 0.93)
     assert rows["v5"] == (40_000, "every-call", None, None, 0.93)
     assert rows["ctx-001"] == (15_000, "from", 0.50, None, 0.75)
     assert rows["anchored"] == (10_000, "from", 0.85, 0.70, 0.85)

@@ -233,7 +233,7 @@ def worked(
         answer,
         tools=[Change(first, window // 120)],
         window=window,
-        policy=replace(DEFAULT, clear_when="off", **policy),
+        policy=replace(DEFAULT, clear_when="off", demote_above=None, **policy),
     )
     assert talk.say("Rename it everywhere.").status == "ok"
     return talk

@@ -76,7 +76,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "model.plan": "m", "ui.theme": "dark",
         "model.max_tokens": "7", "model.images": "off",
         "model.overload_wait": "0", "model.wait_file": "/tmp/wait",
-        "demote.preview_chars": "0", "ui.editing_mode": "vi",
+        "demote.preview_chars": "0", "demote.reads_above": "9", "ui.editing_mode": "vi",
         "ui.enter_while_working": "after-turn",
         "compact.preset": "v5", "compact.mode": "remind", "compact.at": "150_000",
         "compact.prepare_at": "off", "compact.keep_tokens": "0", "compact.keep_messages": "9",

@@ -114,7 +114,7 @@ def test_the_documentation_has_the_numbers_of_the_presets(place: Place) -> None:
             if key in KEYS
             for value in [values[at].partition(",")[0]]
         ]
-        assert len(flags) == 12
+        assert len(flags) == 13
         assert policy(place, f"compact.preset={name}", *flags) == PRESETS[name]
 
 

@@ -373,7 +373,7 @@ def test_what_a_patch_changed() -> None:
 @pytest.mark.slow
 def test_clearing_takes_the_place_of_a_summary_as_long_as_it_leaves_room() -> None:
     """The stubs add up: in the end they leave too little, and then it is summarised."""
-    run = play(working(160, 3_000), terms(window=32_000))
+    run = play(working(160, 3_000), terms(replace(DEFAULT, demote_above=None), window=32_000))
     instead = [act for act in run.acts if act.trigger == "instead of a summary"]
     assert instead
     assert all(act.before > 0.9 * 32_000 and act.after <= 16_000 for act in instead)

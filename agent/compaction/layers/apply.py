@@ -45,7 +45,7 @@ class LayerRunner:
     def demote_together(self) -> None:
         """Move the largest results that are not answered yet to files, until the rest is small
         enough together. Of one that is in a file already, the preview goes."""
-        limit, view = self.policy.demote_above, self.host.view
+        limit, view = self.policy.demotes_above("Read"), self.host.view  # the largest
         if limit is None:
             return
         room = min(MESSAGE_LIMIT_FACTOR * limit, self.host.current_window().size // 4)
@@ -232,7 +232,7 @@ class LayerRunner:
         if result.offloaded:
             stub = demote.without_preview(content)
             return _target(result, stub) if stub != content else None
-        every = replace(self.policy, demote_above=0)
+        every = self.policy.demoting_above(0)
         try:
             demoted = demote.demote_to_file(
                 content, tool=result.call.name, seq=seq, folder=self.host.folder, policy=every

@@ -36,17 +36,18 @@ def file_name(tool: str, seq: int, at: datetime) -> str:
 
 
 def plan(
-    text: str, *, path: str, policy: Policy, filed: FiledOutput | None = None
+    text: str, *, path: str, policy: Policy, tool: str = "", filed: FiledOutput | None = None
 ) -> Demotion | None:
-    """Return what would stand for `text` if it went to `path`; None if the text should stay. The
-    text may be a part of what was `filed`."""
+    """Return what would stand for `text` if it went to `path`; None if the text should stay, as a
+    result of `tool` of this size does. The text may be a part of what was `filed`."""
     tokens, lines, characters = estimate(text), count_lines(text), len(text)
     cut: tuple[str, ...] = ()
     if filed is not None:
         tokens = tokens * max(filed.characters, characters) // max(1, characters)
         lines, characters = filed.lines, filed.characters
         cut = (f"**Kept in Part:** it {filed.file.cut}",) if filed.file.cut else ()
-    if policy.demote_above is None or tokens <= policy.demote_above:
+    limit = policy.demotes_above(tool)
+    if limit is None or tokens <= limit:
         return None
     if policy.preview_lines is not None:
         which, preview = _first_lines(text, policy.preview_lines, policy.preview_chars)
@@ -71,12 +72,14 @@ def plan(
     return Demotion(reference, saved) if saved > 0 else None
 
 
-def plan_within(text: str, *, path: str, policy: Policy, room: int) -> Demotion | None:
+def plan_within(
+    text: str, *, path: str, policy: Policy, room: int, tool: str = ""
+) -> Demotion | None:
     """Plan a reference of at most `room` tokens, with as much of the text as fits."""
-    room = min(room, policy.demote_above or room)
+    room = min(room, policy.demotes_above(tool) or room)
     found = None
     for chars in (3 * room, room, 0):
-        short = replace(policy, demote_above=room, preview_chars=chars, preview_lines=None)
+        short = replace(policy.demoting_above(room), preview_chars=chars, preview_lines=None)
         found = plan(text, path=path, policy=short)
         if found is None or estimate(found.reference) <= room:
             break
@@ -121,9 +124,9 @@ def demote_to_file(
     """
     path = folder / "offloaded" / file_name(tool, seq, datetime.now())
     if room is None:
-        demotion = plan(text, path=str(path), policy=policy)
+        demotion = plan(text, path=str(path), policy=policy, tool=tool)
     else:
-        demotion = plan_within(text, path=str(path), policy=policy, room=room)
+        demotion = plan_within(text, path=str(path), policy=policy, room=room, tool=tool)
     if demotion is None:
         return None
     offload(path, text)
@@ -137,8 +140,7 @@ def demote_words(
     file's path under `folder`, if the message would fill a quarter of a window of `size` tokens.
     Raises OSError."""
     own_policy = replace(
-        policy,
-        demote_above=int(MAX_WORDS_SHARE * size),
+        policy.demoting_above(int(MAX_WORDS_SHARE * size)),
         preview_chars=int(PREVIEW_CHARS_SHARE * size),
     )
     found = demote_to_file(text, tool="words", seq=seq, folder=folder, policy=own_policy)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.session.entries import (
     Assistant,
     Checkpoint,
@@ -28,8 +29,10 @@ from .recording import made, play
 
 
 def history(folder: Path, window: int = 32_000) -> list[Entry]:
-    """A session of 120 calls that was summarised twice at least, as its log has it."""
-    return [*Entries(play(made(), folder, window=window).log)]
+    """A session of 120 calls that was summarised twice at least, as its log has it: every result
+    stands in the log, none in a file of its folder."""
+    policy = replace(DEFAULT, demote_above=None)
+    return [*Entries(play(made(), folder, window=window, policy=policy).log)]
 
 
 def lengthen(base: Sequence[Entry], log: Path, size: int) -> int:
