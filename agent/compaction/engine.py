@@ -274,8 +274,8 @@ class CompactionEngine:
             call_tokens = window.tokens
             call_cost = self.host.call_cost_usd(call_tokens, max_summary_tokens(window))
         return SummaryPreview(
-            kept=[row for i, row in rows if i.seq not in gone and not i.stubs],
-            masked=[row for i, row in rows if i.seq not in gone and i.stubs],
+            kept=[row for i, row in rows if i.seq not in gone and not i.is_masked],
+            masked=[row for i, row in rows if i.seq not in gone and i.is_masked],
             dropped=[row for i, row in rows if i.seq in gone],
             fixed=view.scaled(view.size - sum(i.size for i in view.items)),
             tokens_before=window.tokens,

@@ -29,8 +29,8 @@ from ..session.layer_words import WITH_SUMMARY, done_by
 from .drift import WATCHED_TURNS
 from .recovery import RECOVERY_TOPIC
 
-LAYERS = ("demote", "microcompact", "truncate", "summary")
-TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_3"), strict=True))
+LAYERS = ("demote", "microcompact", "truncate", "fold", "summary")
+TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_2", "TIER_3"), strict=True))
 
 _GATE = regex(r"\bHOOK-CTX-\d+: ")
 _FILE = regex(r"^\*\*File:\*\* (.+)$", re.MULTILINE)  # in the reference to a moved result

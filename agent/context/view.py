@@ -93,8 +93,16 @@ class Item:
     stubs: dict[str, str] = field(default_factory=dict)
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # in place of arguments, too
     masked_at: int = 0  # the seq of the newest mask that put a stub here; 0 for none
+    # The digest that stands for it and its neighbours, "" where that stands in another; None for
+    # an item that is not folded.
+    folded: str | None = None
     # The blocks that it shows, and what `request` made of them, so that this is done once.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether something else stands for a result of it, or for all of it."""
+        return bool(self.stubs) or self.folded is not None
 
     def copy(self) -> "Item":
         """Return a copy that can be edited. A long view has many items: `replace` takes six times
@@ -230,7 +238,7 @@ class View:
     def size_with(self, act: Mask | Summary) -> int:
         """Return the size that this view would have with one more act of compaction."""
         stay = self._staying(act) if isinstance(act, Summary) else self.items
-        changed = replace(self, items=[item.copy() for item in stay], calls={}, _facts={})
+        changed = replace(self, items=[item.copy() for item in stay], _facts={})
         changed.size -= sum(item.size for item in self.items) - sum(item.size for item in stay)
         changed.add(act)
         return changed.size
@@ -359,12 +367,27 @@ class View:
             elif isinstance(target.get("input"), dict):
                 item.inputs[call] = target["input"]
                 after = place  # thinking may follow the call in the same message
+            elif isinstance(target.get("fold"), str):
+                after = self._fold(item, call, target["fold"])
+                item.masked_at = item.masked_at or entry.seq
             else:
                 continue
             self._resize(item)
             first = after if first is None else min(first, after)
         if first is not None:
             self._edited(first)
+
+    def _fold(self, item: Item, call: str, text: str) -> int:
+        """Let a digest stand for a result and for the reply that made the call; return the place of
+        the first that changed."""
+        item.folded, place = text, self._positions[item.seq]
+        if call not in self.calls:
+            return place
+        place = self._positions[self.calls[call].seq]
+        reply = self.items[place]
+        reply.folded = ""
+        self._resize(reply)
+        return place
 
     def _add_summary(self, entry: Summary) -> None:
         self.summary, self._listed = entry, _Listed()
@@ -469,7 +492,7 @@ class _Listed:
             self.ids.add(id)
             if (call := view.calls.get(id)) is None:
                 continue
-            masked = id in item.stubs
+            masked = id in item.stubs or item.folded is not None
             if kind == FOUND:
                 size = tokens.estimate_block(block)
                 self.searches.append(ViewResult(item, block, call, size, masked, {}, None))
@@ -556,8 +579,10 @@ def _is_reinserted(entry: Entry) -> bool:
 
 
 def shown_blocks(item: Item) -> list[Block]:
-    """Return the item's blocks as they are sent: with stubs and shortened inputs in place, and
-    without thinking and signatures where they are not allowed."""
+    """Return the item's blocks as they are sent: with stubs, digests and shortened inputs in place,
+    and without thinking and signatures where they are not allowed."""
+    if item.folded is not None:
+        return [{"type": "text", "text": item.folded}] if item.folded else []
     if item.source == LOADED_TOOLS and item.stubs:
         return [{"type": "text", "text": text} for text in item.stubs.values()]
     out = []

@@ -196,10 +196,8 @@ def _with_new_numbers(entry: Entry, numbers: dict[int, int]) -> Entry:
         return _REF.sub(new, text) if isinstance(text, str) else text
 
     if isinstance(entry, Mask):
-        targets = [
-            {**t, **{k: f(t[k]) for k, f in (("seq", now), ("stub", text_now)) if k in t}}
-            for t in entry.targets
-        ]
+        new = {"seq": now, "stub": text_now, "fold": text_now}
+        targets = [{k: new[k](v) if k in new else v for k, v in t.items()} for t in entry.targets]
         return replace(entry, targets=targets)
     if isinstance(entry, Summary):
         return replace(

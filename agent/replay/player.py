@@ -298,7 +298,8 @@ class Player:
         if place is None:
             return True
         item = self.host.view.items[place]
-        return bool(item.stubs or item.inputs) or self.host.view.facts(item)[1] is not None
+        is_offloaded = self.host.view.facts(item)[1] is not None
+        return item.is_masked or bool(item.inputs) or is_offloaded
 
     def context(self) -> str:
         """Return all text that the next request would have."""
@@ -344,7 +345,7 @@ class Player:
 
 def _act(number: int, act: Compacted) -> ReplayAct:
     layer = act.layer
-    assert layer in ("demote", "microcompact", "truncate", "summary")
+    assert layer in ("demote", "microcompact", "truncate", "fold", "summary")
     return ReplayAct(number, layer, act.trigger, act.refs, act.tokens_before, act.tokens_after)
 
 

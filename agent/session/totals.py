@@ -20,7 +20,8 @@ from .entries import (
     User,
 )
 
-LAYERS = ("demoted", "microcompacted", "truncated", "summaries", "tokens_saved")
+LAYERS = ("demoted", "microcompacted", "truncated", "folded", "summaries", "tokens_saved")
+_COUNTED_AS = {"demote": "demoted", "truncate": "truncated", "fold": "folded"}
 
 
 @dataclass(slots=True)
@@ -102,7 +103,7 @@ class Totals:
         elif isinstance(entry, ToolResult):
             own.tool_calls += 1
         elif isinstance(entry, Mask):
-            name = {"demote": "demoted", "truncate": "truncated"}.get(entry.layer, "microcompacted")
+            name = _COUNTED_AS.get(entry.layer, "microcompacted")
             own.compaction[name] += len(entry.targets)
             own.compaction["tokens_saved"] += entry.tokens_before - entry.tokens_after
         elif isinstance(entry, Summary):

@@ -65,6 +65,7 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
         clear_keep=5,
         clear_above=4,
         clear_tools=(),
+        fold=False,
         truncate="persisted",
         truncate_at=100_000,
         checkpoint_at=0.6,
@@ -114,7 +115,7 @@ def test_the_documentation_has_the_numbers_of_the_presets(place: Place) -> None:
             if key in KEYS
             for value in [values[at].partition(",")[0]]
         ]
-        assert len(flags) == 13
+        assert len(flags) == 14
         assert policy(place, f"compact.preset={name}", *flags) == PRESETS[name]
 
 

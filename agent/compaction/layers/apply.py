@@ -19,11 +19,11 @@ from ...session.layer_words import WITH_SUMMARY, done_by
 from ..host import EngineHost
 from ..policy import Policy, reached, summary_due_at
 from ..summary.request import max_tokens_after
-from . import demote, images, microcompact, truncate
+from . import demote, fold, images, microcompact, truncate
 from .break_even import BreakEven, DueMask, PromptPrices
 from .later_calls import input_ages, input_curve
 
-LayerName = Literal["demote", "microcompact", "truncate"]
+LayerName = Literal["demote", "microcompact", "truncate", "fold"]
 
 MIN_TRUNCATION_SHARE = 0.01  # of the window: less saved is not worth an edit of history
 MESSAGE_LIMIT_FACTOR = 3  # times the limit of one result: what one message's results may have
@@ -40,6 +40,7 @@ class LayerRunner:
     next_edit_seq: int | None = None  # where the next edit would begin, as it looks now
     due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
     _stubs: microcompact.StubCache = field(default_factory=dict)
+    _exchanges: fold.ExchangeCache = field(default_factory=dict)
     _found_at: int = -1  # the newest entry when `due` was all that may be masked
 
     def demote_together(self) -> None:
@@ -170,7 +171,8 @@ class LayerRunner:
         self.due, self._found_at = due, self.host.view.last_seq
         if edit and edit.pays:
             self._mask(edit.due, "the cache has ended" if prices.is_cold else "it pays")
-            self.due = [each for each in due if each not in edit.due]
+            done = {each.id for each in edit.due}
+            self.due = [each for each in due if done.isdisjoint(each.ids)]
 
     def clear_after_summary(self) -> None:
         """Mask what pays right after a summary, when the next call writes all that stands after it
@@ -205,15 +207,21 @@ class LayerRunner:
                     id = target["tool_use_id"]
                     chance = input_curve(view.calls[id]).at(ages[id])
                     due.append(DueMask("truncate", target, saved, chance))
-        return due
+        return fold.plan(view, due, self._exchanges) if policy.fold else due
 
     def _mask(self, due: Sequence[DueMask], trigger: str) -> None:
-        layers: tuple[LayerName, ...] = ("microcompact", "truncate")
+        layers: tuple[LayerName, ...] = ("microcompact", "truncate", "fold")
         read_for = self.break_even.reading_cost
         for layer in layers:
-            targets = [
-                {**each.target, **_account(each, read_for)} for each in due if each.layer == layer
+            its = [
+                replace(each, target={**each.target, **_account(each, read_for)})
+                for each in due
+                if each.layer == layer
             ]
+            if layer == "fold":
+                targets = fold.targets(self.host.view, its, self._exchanges)
+            else:
+                targets = [{**each.target} for each in its]
             self._record(layer, targets, trigger)
 
     def _truncate_if_due(self, window: Window) -> None:

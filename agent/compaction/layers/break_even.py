@@ -28,14 +28,25 @@ from .need_chances import MISS_PROMPTS
 class DueMask:
     """A result or an input that may be masked now, with what that saves."""
 
-    layer: Literal["microcompact", "truncate"]
+    layer: Literal["microcompact", "truncate", "fold"]
     target: Mapping[str, Any]  # of the mask
     saved: int  # scaled tokens
     need_chance: float = 0.0  # that what it takes out is needed afterwards
+    parts: tuple["DueMask", ...] = ()  # what may be masked instead, and would save less
 
     @property
     def id(self) -> str:
         return f"{self.layer} {self.target['tool_use_id']}"
+
+    @property
+    def ids(self) -> set[str]:
+        """Its own id and those of its parts."""
+        return {self.id, *(part.id for part in self.parts)}
+
+    @property
+    def saved_alone(self) -> int:
+        """The tokens that it saves beyond its parts."""
+        return self.saved - sum(part.saved for part in self.parts)
 
     @property
     def seq(self) -> int:
@@ -89,14 +100,21 @@ class BreakEven:
         rest = prices.prompt - sum(each.saved for each in due)
         now, then = prices.factor(prices.prompt), prices.factor(rest)
         self.reading_cost = {
-            each.id: self.reading_cost.get(each.id, 0.0) + now * prices.read * each.saved
-            for each in due
+            each.id: self.reading_cost.get(each.id, 0.0) + now * prices.read * each.saved_alone
+            for whole in due
+            for each in (whole, *whole.parts)
         }
         self.surcharge = self.surcharge + (now - then) * prices.read * rest if now > then else 0.0
 
+    def _better(self, due: DueMask, prices: PromptPrices) -> tuple[DueMask, ...]:
+        """Return a mask, or its parts where they are worth more: what is due as a whole has another
+        chance to be missed."""
+        worth = sum(self.worth(part, prices) for part in due.parts)
+        return due.parts if due.parts and worth > self.worth(due, prices) else (due,)
+
     def worth(self, due: DueMask, prices: PromptPrices) -> float:
         """Return what masking this alone would gain if it caused no rewrite."""
-        return self.reading_cost.get(due.id, 0.0) - prices.miss(due)
+        return sum(self.reading_cost.get(id, 0.0) for id in due.ids) - prices.miss(due)
 
     def best_edit(
         self, due: Sequence[DueMask], view: View, prices: PromptPrices
@@ -117,7 +135,12 @@ class BreakEven:
         `chosen` each clears, which are gathered from the newest back. It clears, from some place
         on, all that is due and better gone where what stands there is written anew anyway."""
         places = sorted(
-            ((place, each) for each in due if (place := view.position(each.seq)) is not None),
+            (
+                (place, each)
+                for whole in due
+                for each in self._better(whole, prices)
+                if (place := view.position(each.seq)) is not None
+            ),
             key=lambda pair: pair[0],
         )
         after, end, saved, worth = 0, len(view.items), 0, 0.0

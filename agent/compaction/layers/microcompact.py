@@ -148,14 +148,14 @@ def stub(
         more = [shorten(listing(result.block), MAX_LISTING_CHARS)]
     else:
         what = f"{where} shows it again" if result.images else f"{_text_kept(result)}: {where}"
-        more = _error_lines(result) if fate is not None and ended_in_error(result) else []
+        more = error_lines(result) if fate is not None and ended_in_error(result) else []
     newer = fate.superseded_by if fate and brief else None
     if newer is not None and (lines := lines_of(result)) is not None:
         shown = f"{name} {argument} lines {lines[0]}-{lines[1]} · superseded by #{newer}"
         line = replace_unprintable(f"[{shown} · {what}]")
         return Stub("\n".join([line, *more]), None)
     headline = f'{name} "{argument}"' if argument else name
-    head = replace_unprintable(f"[{headline} · {_outcome(result)} · ")
+    head = replace_unprintable(f"[{headline} · {outcome(result)} · ")
     tail = replace_unprintable(f" tokens compacted · {what}]")
     return Stub(head, "\n".join([tail, *more]))
 
@@ -168,7 +168,7 @@ def _text_kept(result: ViewResult) -> str:
     return "full text"
 
 
-def _error_lines(result: ViewResult) -> list[str]:
+def error_lines(result: ViewResult) -> list[str]:
     """Return the last lines of a result that tell of an error."""
     content = result.block.get("content")
     lines = telling_lines(content.splitlines()) if isinstance(content, str) else ()
@@ -216,7 +216,7 @@ def _permitted(result: ViewResult, fate: Fate, policy: Policy) -> bool:
     return not categories.isdisjoint(policy.rules.compactable)
 
 
-def _outcome(result: ViewResult) -> str:
+def outcome(result: ViewResult) -> str:
     if result.details.get("timed_out") is True:
         return "failed, timed out"
     code = result.details.get("exit_code")

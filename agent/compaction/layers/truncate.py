@@ -31,7 +31,7 @@ MAX_CACHED_DIGESTS = 4_096
 
 _digests: dict[tuple[int, int, int, int], str] = {}  # by device, inode, size and time of change
 CHANGING_TOOLS = ("Write", "Edit")
-_KEPT_TOOLS = ("Plan",)  # what the user has agreed to
+KEPT_TOOLS = ("Plan",)  # what the user has agreed to
 _WRITTEN = ("content", "old_string", "new_string")
 _REST = "[compacted]"
 _estimate = lru_cache(maxsize=4_096)(tokens.estimate)  # asked for again at every call
@@ -64,7 +64,8 @@ def plan(
     """
     answered = {result.call.id: result for result in view.results()}
     shortened = {id for item in view.items for id in item.inputs} | view.unmasked_calls
-    calls = [call for call in view.calls.values() if call.name not in _KEPT_TOOLS]
+    folded = {item.seq for item in view.items if item.folded is not None}
+    calls = [call for call in view.calls.values() if call.name not in KEPT_TOOLS]
     changing = [call for call in calls if call.name in CHANGING_TOOLS]
     others = [call for call in calls if call.name not in CHANGING_TOOLS]
     keep = policy.clear_keep
@@ -74,7 +75,7 @@ def plan(
     inputs = [
         each
         for call in old
-        if call.id in answered and call.id not in shortened
+        if call.id in answered and call.id not in shortened and call.seq not in folded
         if (each := _old_input(call, answered[call.id])) and each.size > MIN_INPUT_TOKENS
     ]
     paths = dict.fromkeys(each.path for each in inputs if each.path)

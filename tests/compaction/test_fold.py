@@ -1,0 +1,225 @@
+"""Fold: which exchanges may go, what stands for them, and that requests stay valid."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ctxagent.agent.compaction.layers import fold, microcompact
+from ctxagent.agent.compaction.layers.break_even import DueMask
+from ctxagent.agent.compaction.layers.fold import HEADER, MIN_AGE
+from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.context.view import View
+from ctxagent.agent.session.entries import Revert
+
+from ..support.sessions.history import History, called, words
+from .test_images import image
+
+POLICY = replace(DEFAULT, clear_keep=0)
+
+
+def folds(view: View, due: list[DueMask] | None = None) -> list[DueMask]:
+    planned = fold.plan(view, due if due is not None else [], {})
+    return [each for each in planned if each.layer == "fold"]
+
+
+def fold_all(history: History) -> list[str]:
+    """Fold all that may be folded; the digests."""
+    view, known = history.view(), fold.ExchangeCache()
+    due = fold.plan(view, microcompact.plan(view, POLICY), known)
+    targets = fold.targets(view, [each for each in due if each.layer == "fold"], known)
+    history.mask("fold", targets)
+    return [target["fold"] for target in targets if target["fold"]]
+
+
+def age(history: History) -> None:
+    """Let all that stands so far become old."""
+    for _ in range(MIN_AGE):
+        history.reply({"type": "text", "text": "Next."})
+        history.say("go on")
+
+
+def bash(history: History, command: str, content: str = "ok", **fields: Any) -> int:
+    return history.call("Bash", {"command": command}, content, **fields)
+
+
+def lines_of(digest: str) -> list[str]:
+    first, *rest = digest.splitlines()
+    assert first == HEADER
+    return rest
+
+
+def test_one_line_for_each_call_and_one_for_neighbours_of_one_tool() -> None:
+    history = History()
+    history.say("go")
+    a = history.call("Read", {"path": "a.py"}, "x = 1")
+    b = history.call("Read", {"path": "b.py"}, words(400))
+    c = bash(history, "pytest -q", "1 failed", details={"exit_code": 1}, is_error=False)
+    age(history)
+    (digest,) = fold_all(history)
+    assert lines_of(digest) == [
+        f"Read: a.py #{a} → x = 1; b.py #{b}",
+        f"Bash: pytest -q (done, exit 1) #{c}",
+        "1 failed",
+    ]
+
+
+def test_what_the_agent_said_stays_word_for_word() -> None:
+    history = History()
+    history.say("go")
+    history.reply({"type": "text", "text": "First I look.\nThen I act."}, called("l", "Glob", {}))
+    seq = history.answer("l", "a.py")
+    age(history)
+    (digest,) = fold_all(history)
+    assert lines_of(digest) == ["You: First I look.", "Then I act.", f"Glob: #{seq} → a.py"]
+
+
+def test_the_words_of_the_user_stay_where_they_stood() -> None:
+    history = History()
+    history.say("first")
+    bash(history, "one")
+    history.say("second: never touch b.py")
+    bash(history, "two")
+    age(history)
+    assert len(fold_all(history)) == 2
+    first = history.request()["messages"][0]
+    assert [block["text"].splitlines()[-1] for block in first["content"]] == [
+        "first", "Bash: one #4 → ok", "second: never touch b.py", "Bash: two #7 → ok",
+    ]  # fmt: skip
+
+
+def test_calls_of_one_reply_go_together() -> None:
+    history = History()
+    history.say("go")
+    history.reply(called("a", "Bash", {"command": "one"}), called("b", "Bash", {"command": "two"}))
+    history.answer("a", "1")
+    history.answer("b", words(400))
+    age(history)
+    assert folds(history.view()) == [], "a long result is not cleared"
+    (digest,) = fold_all(history)
+    assert lines_of(digest) == ["Bash: one #4 → 1; two #5"]
+    assert history.request()["messages"][0]["role"] == "user"
+
+
+def test_an_error_stays_with_its_telling_lines() -> None:
+    history = History()
+    history.say("go")
+    text = f"{words(300)}\nE   ValueError: no such key\n"
+    seq = bash(history, "pytest", text, details={"exit_code": 2}, is_error=True)
+    age(history)
+    (digest,) = fold_all(history)
+    assert lines_of(digest) == [
+        f"Bash: pytest (done, exit 2) #{seq}",
+        "E   ValueError: no such key",
+    ]
+
+
+def test_a_long_call_names_the_entry_that_has_it_whole() -> None:
+    history = History()
+    history.say("go")
+    seq = bash(history, "echo " + "a" * 1_000)
+    age(history)
+    (digest,) = fold_all(history)
+    assert lines_of(digest)[0].endswith(f"… #{seq} → ok (whole call: #{seq - 1})")
+
+
+def test_what_must_stay_stays() -> None:
+    history = History()
+    history.say("go")
+    bash(history, "young")
+    assert folds(history.view()) == []
+    history.call("Plan", {"plan": "Agreed."}, "The user agrees.")
+    history.reply(called("open", "Bash", {"command": "never answered"}))
+    history.say("and?")
+    history.call("Read", {"path": "a.png"}, [image()])
+    age(history)
+    (only,) = folds(history.view())
+    assert only.target["calls"] == ["c2"]
+
+
+def test_what_was_taken_back_is_not_folded_again() -> None:
+    history = History()
+    history.say("go")
+    bash(history, "one")
+    age(history)
+    before = history.request()
+    fold_all(history)
+    assert history.request() != before
+    mask = len(history.entries)
+    history.add(Revert, target=mask, reason="test")
+    assert history.request() == before
+    assert folds(history.view()) == []
+
+
+def test_the_smaller_masks_of_an_exchange_are_parts_of_its_fold() -> None:
+    history = History()
+    history.say("go")
+    bash(history, "one", words(400))
+    age(history)
+    view = history.view()
+    due = microcompact.plan(view, POLICY)
+    (whole,) = fold.plan(view, due, {})
+    assert whole.parts == tuple(due)
+    assert whole.saved > due[0].saved > 0
+    assert whole.saved_alone == whole.saved - due[0].saved
+
+
+def test_sizes_are_those_of_a_view_that_is_folded_anew() -> None:
+    history = History()
+    history.say("go")
+    for n in range(6):
+        bash(history, f"make {n}", words(40))
+    age(history)
+    view, known = history.view(), fold.ExchangeCache()
+    due = fold.plan(view, [], known)
+    expected = view.size - sum(each.saved for each in due)
+    history.mask("fold", fold.targets(view, due, known))
+    mask = history.entries[-1]
+    after = history.view().size
+    assert view.size_with(mask) == after  # type: ignore[arg-type]
+    assert after == pytest.approx(expected, abs=60), "one header, and joined lines"
+
+
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(["Read", "Bash", "Grep", "Edit", "Task"]),
+        st.integers(1, 3),
+        st.sampled_from([0, 30, 400]),
+        st.sampled_from(["", "Looking.", "thinking"]),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CALLS, st.lists(st.integers(0, 11), max_size=3))
+def test_every_request_is_valid_and_nothing_said_is_lost(
+    calls: list[tuple[str, int, int, str, bool]], later: list[int]
+) -> None:
+    history = History()
+    history.say("go")
+    for n, (tool, count, size, text, spoken) in enumerate(calls):
+        said = []
+        if text == "thinking":
+            said.append({"type": "thinking", "thinking": "hm", "signature": "s"})
+        elif text:
+            said.append({"type": "text", "text": f"{text} {n}"})
+        ids = [f"c{n}.{k}" for k in range(count)]
+        history.reply(*said, *(called(id, tool, {"path": f"{id}.py"}) for id in ids))
+        for id in ids:
+            history.answer(id, words(size) or "ok")
+        if spoken:
+            history.say(f"rule {n}")
+        if n in later:
+            age(history)
+            fold_all(history)
+    age(history)
+    fold_all(history)
+    told = str(history.request()["messages"])
+    for n, (_, _, _, text, spoken) in enumerate(calls):
+        assert not spoken or f"rule {n}" in told
+        assert text in ("", "thinking") or f"{text} {n}" in told
