@@ -373,8 +373,9 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     check_choice(choice_of(options), project_of(options, loaded))  # before the prompt is there
     place = conversation_place(options, loaded)
     say_notices(loaded, safe=options["safe"])
+    settings = place.launch.settings
     try:
-        return asyncio.run(Repl(place.services, place.launch.settings.ui).run(first=words))
+        return asyncio.run(Repl(place.services, settings.ui, settings.keys).run(first=words))
     finally:
         place.end()
         if worktree is not None:
