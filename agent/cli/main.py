@@ -261,7 +261,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     "--from",
     "origin",
     metavar="ID[:N]",
-    help="A fresh session that is told of another, as it stood at checkpoint N or the newest one.",
+    help="Start a new session with a hand-over from checkpoint N of another session (default: newest).",
 )
 @click.option(
     "--worktree",
