@@ -261,7 +261,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     "--from",
     "origin",
     metavar="ID[:N]",
-    help="Start a new session with a hand-over from checkpoint N of another session (default: newest).",
+    help="Start a new session with a hand-over from checkpoint N (default: newest) of session ID.",
 )
 @click.option(
     "--worktree",
