@@ -261,7 +261,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     "--from",
     "origin",
     metavar="ID[:N]",
-    help="A fresh session that is told of another, as it stood at checkpoint N or the newest one.",
+    help="Start a new session with a hand-over from checkpoint N (default: newest) of session ID.",
 )
 @click.option(
     "--worktree",
@@ -373,8 +373,9 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     check_choice(choice_of(options), project_of(options, loaded))  # before the prompt is there
     place = conversation_place(options, loaded)
     say_notices(loaded, safe=options["safe"])
+    settings = place.launch.settings
     try:
-        return asyncio.run(Repl(place.services, place.launch.settings.ui).run(first=words))
+        return asyncio.run(Repl(place.services, settings.ui, settings.keys).run(first=words))
     finally:
         place.end()
         if worktree is not None:

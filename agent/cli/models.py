@@ -30,14 +30,14 @@ def models(options: dict[str, Any], provider: str | None, as_json: bool) -> int:
     usual ports.
     """
     from ..models.overview import provider_states
-    from ..models.providers import providers
+    from ..models.providers import find_provider
 
     load(options)  # the user's own providers
     if provider is None:
         states = asyncio.run(provider_states(os.environ))
         _say_states(states, as_json=as_json)
         return 0
-    if (chosen := providers().get(provider)) is None:
+    if (chosen := find_provider(provider)) is None:
         raise UsageError(f"there is no provider {provider!r}", hint="`ctxagent models` lists them.")
     _say_models(_served(options, chosen), as_json=as_json)
     return 0

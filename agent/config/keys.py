@@ -7,10 +7,13 @@ the agent more freedom. A project file may set such a value only with the person
 import json
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_args
+from dataclasses import field
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from ..errors import conceal
 from ..lazy import regex
+
+T = TypeVar("T")
 
 ENV_PREFIX = "CTXAGENT_"
 SCRIPTED = "scripted:"  # begins the id of a model that plays a file of steps
@@ -266,6 +269,19 @@ class SettingKey(NamedTuple):
     def env(self) -> str:
         """The environment variable that sets this key."""
         return ENV_PREFIX + self.name.upper().replace(".", "_")
+
+
+def setting(
+    default: T,
+    value_type: ValueType,
+    help: str,
+    *,
+    adds: bool = False,
+    loosens: Callable[[Any, Any], bool] = loosens_never,
+) -> T:
+    """Return a dataclass field that holds its SettingKey; for the type checker, its default."""
+    key = SettingKey(value_type, help, adds, loosens, default=default)
+    return field(default=default, metadata={"key": key})
 
 
 def value_text(key: SettingKey, value: Any) -> str:

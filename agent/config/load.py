@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ...tools.system.shorten import shorten
 from ..errors import ConfigError, UsageError, conceal
 from ..lazy import regex
+from .keyboard import check_keys
 from .keys import (
     ENV_PREFIX,
     PLAIN_VALUE,
@@ -107,6 +108,7 @@ def load_settings(
     if check_rule:
         _check_rules(given, check_rule)
     settings, origins = _merge(given)
+    check_keys(settings.keys, origins)
     if where := state_notice(settings, environ):
         notices.append(where)
     return LoadedSettings(settings, origins, notices, project, trust_dir, given, held)

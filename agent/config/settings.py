@@ -6,12 +6,13 @@ the names of environment variables, `config --explain`, the documentation and th
 and a field of `Settings`. Where values come from is the concern of `load`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import Field, field, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from ..lazy import dataclass
+from .keyboard import KeyboardSettings
 from .keys import (
     SWITCH,
     SettingKey,
@@ -24,10 +25,10 @@ from .keys import (
     loosens_if_longer,
     loosens_if_shorter,
     loosens_if_turned,
-    loosens_never,
     one_of,
     or_none,
     or_preset,
+    setting,
     whole_number,
 )
 from .preservation import ALWAYS, COMPACTABLE
@@ -55,7 +56,6 @@ from .value_types import (
     VARIABLE_NAMES,
 )
 
-T = TypeVar("T")
 Preset = Literal["preset"]  # the value that the policy has
 CompactMode = Literal["auto", "remind", "off"]
 Summarizer = Literal["model", "api", "mechanical"]
@@ -80,25 +80,12 @@ SendTime = Literal["after-call", "after-turn"]
 NoticeStyle = Literal["auto", "bell", "osc9", "osc777", "osc99", "off"]
 
 
-def _setting(
-    default: T,
-    value_type: ValueType,
-    help: str,
-    *,
-    adds: bool = False,
-    loosens: Callable[[Any, Any], bool] = loosens_never,
-) -> T:
-    """Return a dataclass field that holds its SettingKey; for the type checker, its default."""
-    key = SettingKey(value_type, help, adds, loosens, default=default)
-    return field(default=default, metadata={"key": key})
-
-
 def _by_preset(value_type: ValueType, help: str) -> Preset:
-    return _setting("preset", or_preset(value_type), help)
+    return setting("preset", or_preset(value_type), help)
 
 
 def _hook(help: str) -> tuple[str, ...]:
-    return _setting((), COMMANDS, help, adds=True, loosens=loosens_if_different)
+    return setting((), COMMANDS, help, adds=True, loosens=loosens_if_different)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,59 +93,59 @@ class ModelSettings:
     """[model]"""
 
     # The same id as `DEFAULT_MODEL` of the models, which are not loaded for it.
-    id: str = _setting(
+    id: str = setting(
         "claude-sonnet-5-5",
         MODEL_ID,
         "The model that answers: a name, or provider/name.",
         loosens=loosens_if_elsewhere,
     )
-    small: str | None = _setting(
+    small: str | None = setting(
         None,
         or_none("auto", MODEL_ID),
         'The model for small work: the check of a summary. "auto": the one that summarises.',
         loosens=loosens_if_elsewhere,
     )
-    fallback: str | None = _setting(
+    fallback: str | None = setting(
         None,
         or_none("off", MODEL_ID),
         'The model that answers while another one is overloaded (529, 503, 429). "off": none.',
         loosens=loosens_if_elsewhere,
     )
-    plan: str | None = _setting(
+    plan: str | None = setting(
         None,
         or_none("auto", MODEL_ID),
         'The model that answers in plan mode. "auto": the one that answers.',
         loosens=loosens_if_elsewhere,
     )
-    context_window: int | None = _setting(
+    context_window: int | None = setting(
         None, TOKENS_OR_AUTO, 'The context window of the model. "auto": what is known of the model.'
     )
-    max_tokens: int | None = _setting(
+    max_tokens: int | None = setting(
         None, TOKENS_OR_AUTO, 'The longest reply. "auto": as long as the model allows.'
     )
-    effort: Effort | None = _setting(
+    effort: Effort | None = setting(
         None,
         or_none("auto", one_of(Effort)),
         'How hard the model thinks. "auto": the model\'s own default.',
     )
-    base_url: str | None = _setting(
+    base_url: str | None = setting(
         None,
         or_none("auto", ADDRESS),
         'The server that gets the requests and the key. "auto": that of the provider.',
         loosens=loosens_if_different,
     )
-    images: ImagesMode = _setting(
+    images: ImagesMode = setting(
         "auto",
         one_of(ImagesMode),
         'Whether the model takes images. "auto": until it refuses them.',
     )
-    overload_wait: int | None = _setting(
+    overload_wait: int | None = setting(
         None,
         SECONDS_OR_AUTO,
         "How many seconds an overloaded server (529, 503) is asked again. "
         '"auto": 600, and 120 with -p.',
     )
-    wait_file: Path | None = _setting(
+    wait_file: Path | None = setting(
         None,
         or_none("off", FILE),
         "A file that several agents share: what the server asks one to wait (429, 529), all wait.",
@@ -170,12 +157,12 @@ class ModelSettings:
 class CompactSettings:
     """[compact]"""
 
-    preset: PresetName = _setting(
+    preset: PresetName = setting(
         "default",
         one_of(PresetName),
         'The policy: it has the numbers of every key that says "preset".',
     )
-    mode: CompactMode = _setting(
+    mode: CompactMode = setting(
         "auto",
         one_of(CompactMode),
         '"auto" summarises when due, "remind" only says so, "off" also clears no old results.',
@@ -195,7 +182,7 @@ class CompactSettings:
         whole_number("messages", 0),
         "How many of the newest messages a summary leaves as they are in any case.",
     )
-    model: str | None = _setting(
+    model: str | None = setting(
         None,
         or_none("auto", MODEL_ID),
         'The model that summarises. "auto": the one that answers, "small": model.small.',
@@ -229,7 +216,7 @@ class DemoteSettings:
 class MicrocompactSettings:
     """[microcompact]"""
 
-    when: ClearingMode = _setting(
+    when: ClearingMode = setting(
         "auto",
         one_of(ClearingMode),
         "When old results are cleared: as the preset says, at each call, from a size on, or never.",
@@ -273,28 +260,28 @@ class CheckpointSettings:
 class PreserveSettings:
     """[preserve]"""
 
-    always: tuple[str, ...] = _setting(
+    always: tuple[str, ...] = setting(
         ALWAYS,
         KEPT_CATEGORIES,
         "What every compaction keeps: `ctxagent rules` explains each.",
         loosens=loosens_if_shorter,
     )
-    compactable: tuple[str, ...] = _setting(
+    compactable: tuple[str, ...] = setting(
         COMPACTABLE,
         COMPACTABLE_CATEGORIES,
         "Which old results may be cleared. Thinking is always cleared with what it belongs to.",
         loosens=loosens_if_longer,
     )
-    strict: bool = _setting(
+    strict: bool = setting(
         False,
         SWITCH,
         "Whether a compaction is refused while a section that it must keep is missing.",
         loosens=loosens_if_turned(False),
     )
-    notes: str = _setting(
+    notes: str = setting(
         "NOTES.md", PROJECT_PATH, "The file with the sections that a compaction must keep."
     )
-    run_state: str = _setting(
+    run_state: str = setting(
         ".run/*.json",
         PROJECT_PATH,
         "A pattern for the files that tell whether a run goes on by itself.",
@@ -305,24 +292,24 @@ class PreserveSettings:
 class PermissionSettings:
     """[permissions]"""
 
-    mode: PermissionMode = _setting(
+    mode: PermissionMode = setting(
         "ask",
         one_of(PermissionMode),
         'What happens where no rule applies. "plan" changes nothing, "bypass" asks nothing.',
         loosens=loosens_if_later(PermissionMode),
     )
-    sandboxed: ConfinedCommands = _setting(
+    sandboxed: ConfinedCommands = setting(
         "ask",
         one_of(ConfinedCommands),
         'Commands that the sandbox confines: "allow" asks about none, in every mode that asks.',
         loosens=loosens_if_later(ConfinedCommands),
     )
-    allow: tuple[str, ...] = _setting(
+    allow: tuple[str, ...] = setting(
         (), RULES, "Calls that need no question.", adds=True, loosens=loosens_if_different
     )
-    ask: tuple[str, ...] = _setting((), RULES, "Calls that are always asked about.", adds=True)
-    deny: tuple[str, ...] = _setting((), RULES, "Calls that are never made.", adds=True)
-    directories: tuple[Path, ...] = _setting(
+    ask: tuple[str, ...] = setting((), RULES, "Calls that are always asked about.", adds=True)
+    deny: tuple[str, ...] = setting((), RULES, "Calls that are never made.", adds=True)
+    directories: tuple[Path, ...] = setting(
         (),
         list_of(FOLDER),
         "Directories in which the session works as in the project, besides it.",
@@ -335,7 +322,7 @@ class PermissionSettings:
 class BashSettings:
     """[bash]"""
 
-    keep_env: tuple[str, ...] = _setting(
+    keep_env: tuple[str, ...] = setting(
         (),
         VARIABLE_NAMES,
         "Variables that commands may see although their names look like secrets.",
@@ -354,7 +341,7 @@ class ToolSettings:
     """[tools]"""
 
     # The same number as `MAX_OUTPUT_BYTES` of the tools, which are not loaded for it.
-    max_output_bytes: int = _setting(
+    max_output_bytes: int = setting(
         256 << 20,
         whole_number("bytes", 65_536),
         "How much of one command's output is kept on disk.",
@@ -366,26 +353,26 @@ class ToolSettings:
 class SandboxSettings:
     """[sandbox]"""
 
-    mode: SandboxMode = _setting(
+    mode: SandboxMode = setting(
         "auto",
         one_of(SandboxMode),
         '"auto" confines commands by bubblewrap or, less, by Landlock; "require" needs bubblewrap.',
         loosens=loosens_if_later(SandboxMode),
     )
-    network: bool | tuple[str, ...] = _setting(
+    network: bool | tuple[str, ...] = setting(
         True,
         HOSTS,
         "Whether commands in the sandbox reach the network, or which hosts without a question.",
         loosens=_loosens_network,
     )
-    write: tuple[Path, ...] = _setting(
+    write: tuple[Path, ...] = setting(
         (),
         list_of(FOLDER),
         "Folders that commands may write to, besides the project and those for temporary files.",
         adds=True,
         loosens=loosens_if_different,
     )
-    read: tuple[Path, ...] = _setting(
+    read: tuple[Path, ...] = setting(
         (),
         list_of(FOLDER),
         "Folders and files of your home that commands may read, besides those of toolchains.",
@@ -414,16 +401,16 @@ class HookSettings:
 class McpSettings:
     """[mcp]"""
 
-    load_at_start: tuple[str, ...] = _setting(
+    load_at_start: tuple[str, ...] = setting(
         (),
         SERVER_NAMES,
         "MCP servers whose tools are in the list of tools from the start, not looked for.",
     )
-    needed: tuple[str, ...] = _setting(
+    needed: tuple[str, ...] = setting(
         (), SERVER_NAMES, "MCP servers that -p waits for before its first request."
     )
-    start_timeout: int = _setting(30, SECONDS, "How many seconds an MCP server may take to start.")
-    call_timeout: int = _setting(
+    start_timeout: int = setting(30, SECONDS, "How many seconds an MCP server may take to start.")
+    call_timeout: int = setting(
         300, SECONDS, "How many seconds one call of an MCP server may take."
     )
 
@@ -432,14 +419,14 @@ class McpSettings:
 class LspSettings:
     """[lsp]"""
 
-    enabled: LspMode = _setting(
+    enabled: LspMode = setting(
         "auto",
         one_of(LspMode),
         'Whether language servers check edits. "auto": in the sandbox, with a user, in a small '
         "repository.",
         loosens=loosens_if_later(LspMode),
     )
-    servers: tuple[str, ...] = _setting(
+    servers: tuple[str, ...] = setting(
         (),
         LANGUAGE_SERVERS,
         'Servers besides the built-in ones, each as "SUFFIX …: COMMAND".',
@@ -451,7 +438,7 @@ class LspSettings:
 class FeatureSettings:
     """[features]"""
 
-    off: tuple[str, ...] = _setting(
+    off: tuple[str, ...] = setting(
         (),
         list_of(one_of(FeatureName)),
         "Features to switch off, together with their tools and their texts for the model.",
@@ -463,7 +450,7 @@ class FeatureSettings:
 class WebSettings:
     """[web]"""
 
-    search: SearchMode = _setting(
+    search: SearchMode = setting(
         "auto",
         one_of(SearchMode),
         'Whether the model\'s server searches the web, at a price: "auto" where it is the public '
@@ -476,13 +463,13 @@ class WebSettings:
 class StateSettings:
     """[state]"""
 
-    dir: Path | None = _setting(
+    dir: Path | None = setting(
         None,
         or_none("auto", FOLDER),
         'Where sessions are kept. "auto": $XDG_STATE_HOME/ctxagent or ~/.local/state/ctxagent.',
         loosens=loosens_if_different,
     )
-    redact: bool = _setting(
+    redact: bool = setting(
         False,
         SWITCH,
         "Whether what looks like a key or a token is taken out of results before they are kept.",
@@ -494,41 +481,41 @@ class StateSettings:
 class UiSettings:
     """[ui]"""
 
-    theme: Theme = _setting(
+    theme: Theme = setting(
         "auto",
         one_of(Theme),
         'Colours for a "dark" or "light" background, "auto" finds out; "ansi": the terminal\'s '
         'sixteen; "none": no colours.',
     )
-    editing_mode: EditingMode = _setting(
+    editing_mode: EditingMode = setting(
         "emacs", one_of(EditingMode), "The key bindings of the input line."
     )
-    enter_while_working: SendTime = _setting(
+    enter_while_working: SendTime = setting(
         "after-call",
         one_of(SendTime),
         "When Enter sends words while it works: after its call, or the turn. "
-        "Alt-Enter does the other.",
+        "keys.send_other does the other.",
     )
-    plain: bool = _setting(
+    plain: bool = setting(
         False, SWITCH, "Whether to print plain lines only: no colour, no animation, no redrawing."
     )
-    notify: NoticeStyle = _setting(
+    notify: NoticeStyle = setting(
         "auto",
         one_of(NoticeStyle),
         'How the terminal calls you back when it lacks the focus. "auto": as its name tells.',
     )
-    notify_after: int = _setting(
+    notify_after: int = setting(
         10,
         whole_number("seconds", 0),
         "How many seconds a turn must take for a notice of its end.",
     )
-    notify_command: str = _setting(
+    notify_command: str = setting(
         "",
         COMMAND,
         "A shell command to run besides, with NOTICE_TITLE and NOTICE_TEXT in its environment.",
         loosens=loosens_if_different,
     )
-    title: bool = _setting(
+    title: bool = setting(
         True, SWITCH, "Whether the title of the terminal's window tells the state and the project."
     )
 
@@ -537,7 +524,7 @@ class UiSettings:
 class StatuslineSettings:
     """[statusline]"""
 
-    command: str = _setting(
+    command: str = setting(
         "",
         COMMAND,
         "A shell command that gets the state as JSON; its first line stands below the status line.",
@@ -567,6 +554,7 @@ class Settings:
     web: WebSettings = field(default_factory=WebSettings)
     state: StateSettings = field(default_factory=StateSettings)
     ui: UiSettings = field(default_factory=UiSettings)
+    keys: KeyboardSettings = field(default_factory=KeyboardSettings)
     statusline: StatuslineSettings = field(default_factory=StatuslineSettings)
     # Of extensions, by their names; what they are is declared by the extensions.
     extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

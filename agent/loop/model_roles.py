@@ -56,6 +56,12 @@ class ModelRoles:
             self._overloaded = ""
         return self._client(self.fallback) if self._overloaded else first
 
+    @property
+    def overloaded(self) -> tuple[str, float]:
+        """The ID of the model that the fallback stands in for, "" for none, and the seconds until
+        that model is asked again."""
+        return self._overloaded, max(0.0, self._since + FALLBACK_S - self.clock())
+
     def take_over(self, first: str, error: ModelUnavailable) -> tuple[bool, str]:
         """Let the fallback answer for a while if a model is overloaded. Return whether it does, and
         what to tell the user of it."""

@@ -17,6 +17,7 @@ from .providers import (
     Endpoint,
     canonical_id,
     endpoint_of,
+    find_provider,
     providers,
     served,
     variables,
@@ -111,11 +112,11 @@ def find_key(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
     try:
         return protocol.find_key(endpoint, environ)
     except NoCredentials as error:
-        first, slash, _ = canonical_id(chosen.id).partition("/")
+        first, slash, rest = canonical_id(chosen.id).partition("/")
         if slash and endpoint.provider.name == DEFAULT_PROVIDER:
-            unknown = (
-                f"{first!r} is no provider (`ctxagent models` lists them), so Anthropic is asked."
-            )
+            meant = find_provider(first)
+            instead = f"use {meant.name}/{rest}" if meant else "`ctxagent models` lists them"
+            unknown = f"{first!r} is no provider ({instead}), so Anthropic is asked."
             error.hint = f"{unknown}\n{error.hint}"
         raise
 

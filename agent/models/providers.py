@@ -162,6 +162,20 @@ _BUILT_IN = (
             binds_thinking=True),
     replace(_local(LOCAL, 0, "LOCAL_API_KEY", slots=1), address=""),
 )  # fmt: skip
+_OTHER_NAMES = {
+    "claude": "anthropic",
+    "chatgpt": "openai", "codex": "openai", "gpt": "openai",
+    "google": "gemini",
+    "grok": "xai",
+    "kimi": "moonshot",
+    "glm": "zai", "z.ai": "zai", "zhipu": "zai",
+    "alibaba": "qwen", "dashscope": "qwen",
+    "hf": "huggingface",
+    "aws": "bedrock",
+    "gcp": "vertex",
+    "llama.cpp": "llamacpp",
+    "lm-studio": "lmstudio",
+}  # fmt: skip
 _BY_NAME = {provider.name: provider for provider in _BUILT_IN}
 _changed: dict[str, Provider] = {}  # by the user's file
 
@@ -169,6 +183,17 @@ _changed: dict[str, Provider] = {}  # by the user's file
 def providers() -> Mapping[str, Provider]:
     """Return all providers by their names."""
     return {**_BY_NAME, **_changed}
+
+
+def find_provider(name: str) -> Provider | None:
+    """Return the provider of a name, in any case, or of a usual name of its models or company."""
+    name = name.lower()
+    return providers().get(name) or _BY_NAME.get(_OTHER_NAMES.get(name, ""))
+
+
+def other_names(name: str) -> list[str]:
+    """Return the usual names of a provider's models and of its company."""
+    return [other for other, meant in _OTHER_NAMES.items() if meant == name]
 
 
 def add_providers(path: Path) -> None:

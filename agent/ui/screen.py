@@ -4,6 +4,7 @@ real terminal (terminal/terminal.py), and lines for all others (terminal/plain.p
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from ..config.keyboard import DEFAULT_KEYS, KeyboardSettings
 from ..errors import CtxagentError
 from .question import ChoiceRow, Choices
 from .status import Fragment
@@ -97,6 +98,7 @@ class Screen(Protocol):
     """A place to show and read. No method blocks; `run` ends after `exit`. What a screen has no way
     to do, it leaves out: then nothing happens."""
 
+    keys: KeyboardSettings = DEFAULT_KEYS  # which key does what, where keys are read
     echoes: bool  # the terminal itself shows what the person types
     paints: bool  # the person sees what the host shows live
     speaks: bool  # what is printed may be read aloud

@@ -43,6 +43,7 @@ class StatusLine:
     effort: str = ""
     preparing: bool = False  # a summary is being written in the background
     extra: str = ""  # words of extensions
+    overloaded: str = ""  # the ID of the model that `model` stands in for as its fallback
     sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX where commands should run in one
 
 
@@ -70,7 +71,10 @@ def fit_line(status: StatusLine, width: int) -> list[Fragment]:
 
 def _parts(status: StatusLine) -> list[_Part]:
     level, share = f"class:level.{status.level.lower()}", status.share or 0.0
-    parts = [_Part("model", [("", model_name(status.model))])]
+    name = model_name(status.model)
+    if status.overloaded:
+        name = f"{model_name(status.overloaded)} (fallback {name})"
+    parts = [_Part("model", [("", name)])]
     if status.effort:
         parts.append(_Part("effort", [("", status.effort)]))
     if status.mode:

@@ -15,6 +15,7 @@ from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean
 from .. import events
+from ..config.keyboard import DEFAULT_KEYS, KeyboardSettings, key_name
 from ..lazy import dataclass
 from ..models.catalog import priced_as
 from .render import render, tool_calls
@@ -88,10 +89,12 @@ def shorten_to_ends(text: KeptText, where: str) -> list[str]:
 
 
 class WaitLine:
-    """The line that says what is waited for, and for how long. `clock` gives seconds."""
+    """The line that says what is waited for, and for how long. `clock` gives seconds, `stop_key`
+    is the name of the key that interrupts."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], stop_key: str) -> None:
         self._clock = clock
+        self._stop_key = stop_key
         self._what = ""
         self._more = ""
         self._why = ""  # may be long: it comes last, where a line is cut
@@ -138,10 +141,12 @@ class WaitLine:
             again = f"again in {wait:.0f} s" if wait > 0 else "asking again"
             minutes, seconds = divmod(max(0, round(self._retry_end - now)), 60)
             limit = f"for {minutes}:{seconds:02} more"
-            return " · ".join(filter(None, [what, again, "Esc to give up", limit, self._why]))
+            stop = f"{self._stop_key} to give up"
+            return " · ".join(filter(None, [what, again, stop, limit, self._why]))
+        stop = f"{self._stop_key} to stop"
         if self._retry_at is not None and self._retry_at > now:
-            return f"again in {self._retry_at - now:.0f} s · Esc to stop · {what}: {self._why}"
-        parts = [what, f"{since:.0f} s" if since >= 1 else "", "Esc to stop", self._why]
+            return f"again in {self._retry_at - now:.0f} s · {stop} · {what}: {self._why}"
+        parts = [what, f"{since:.0f} s" if since >= 1 else "", stop, self._why]
         return " · ".join(filter(None, parts))
 
 
@@ -183,7 +188,7 @@ class Transcript:
     `out` prints a finished renderable. `echo` says whether to print the person's words, `paints`
     whether `live` is seen (if not, subagents are announced when they start), `speaks` whether to
     announce every tool that starts. `share` gives how full the context is, None if not known.
-    `clock` gives seconds.
+    `clock` gives seconds, `keys` are those in force.
     """
 
     def __init__(
@@ -195,11 +200,13 @@ class Transcript:
         speaks: bool = False,
         share: Callable[[], float | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        keys: KeyboardSettings = DEFAULT_KEYS,
     ) -> None:
         self._out = out
         self._echo, self._paints, self._speaks = echo, paints, speaks
         self._share, self._clock = share, clock
-        self._unfold_hint = " (Ctrl-O)" if paints else " (/unfold)"
+        self._keys = keys
+        self._unfold_hint = f" ({key_name(keys.unfold)})" if paints else " (/unfold)"
         self._blocks, self._prose = Blocks(), Prose()
         self._spends = True  # whether the model's prices are paid
         self._said = False  # whether text of this attempt is printed
@@ -210,7 +217,7 @@ class Transcript:
         self.subagents = Subagents()
         self._folds = FoldedOutputs()
         self._spent = _Spent(clock())
-        self._wait_line = WaitLine(clock)
+        self._wait_line = WaitLine(clock, key_name(keys.interrupt))
         self._activity = ""  # shown between two waits
         self._last = ""  # the kind of thing printed last, for the spacing
 
@@ -283,7 +290,7 @@ class Transcript:
         name, hint = self.subagents.name(question.agent), ""
         whole = tool_calls.command_text(question)
         if self._paints and whole.is_long:
-            hint = " · Ctrl-O shows all of it"
+            hint = f" · {key_name(self._keys.unfold)} shows all of it"
             self._folds.add(Fold(f"{question.tool}  {question.title}", whole.command, "output"))
         shown = tool_calls.question(question, name, explains=explains, unfold_hint=hint)
         self.put("question", shown)
@@ -344,11 +351,14 @@ class Transcript:
         for tool in self._running.values():
             if tool.name != tool_calls.TASK_TOOL:
                 since = now - tool.started
-                lines.append(tool_calls.running(tool.name, tool.title, since, tool.tail()))
+                lines.append(
+                    tool_calls.running(tool.name, tool.title, since, tool.tail(), self._keys)
+                )
         if tasks := [tool for tool in self._running.values() if tool.name == tool_calls.TASK_TOOL]:
             agents = self.subagents.awaited()
             since = now - min(task.started for task in tasks)
-            lines.append(tool_calls.tasks([task.title for task in tasks], agents, since))
+            titles = [task.title for task in tasks]
+            lines.append(tool_calls.tasks(titles, agents, since, self._keys))
         return lines
 
     def _opened(self, event: events.SessionOpened) -> None:

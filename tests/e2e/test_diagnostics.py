@@ -94,7 +94,7 @@ def test_diagnostics_shows_errors_and_servers(place: Place) -> None:
         )  # fmt: skip
         terminal.see("❯")
         terminal.type("/diagnostics\r")
-        terminal.see("no file was changed yet that has a language server")
+        terminal.see("has not changed a file with a language server yet")
         terminal.type("go\r")
         terminal.see("1 new error")
         terminal.see("Done.")

@@ -9,6 +9,7 @@ import pytest
 from ..support.command import Place
 from ..support.server.chat import ChatServer
 from ..support.server.loopback import Body, Fail, Say, Server
+from ..support.terminal.screen import Terminal
 from .test_two_models import FIRST, SECOND, thoughts, work
 
 BUSY = ("-c", f"model.fallback={SECOND}", "-c", "model.overload_wait=1", "--model", FIRST)
@@ -52,6 +53,29 @@ def test_the_fallback_answers_while_the_first_is_overloaded(place: Place, status
     rebuilt = re.search(r"(\d+) of (\d+) requests rebuilt to the byte", told)
     assert rebuilt is not None
     assert rebuilt[1] == rebuilt[2]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+def test_a_fallback_at_work_is_on_the_status_line(place: Place, size: tuple[int, int]) -> None:
+    def step(body: Body) -> Say | Fail:
+        return Fail(529, "Busy") if body["model"] == FIRST else Say("Here.")
+
+    with Server(step) as server:
+        terminal = Terminal(
+            *BUSY, cwd=place.project, env=place.server(server.url), columns=size[0], rows=size[1]
+        )
+        terminal.see("opus-5-5 · ask")
+        terminal.type("hi\r")
+        terminal.see("Here.")
+        terminal.see("opus-5-5 (fallback sonnet-5-5) ·")
+        terminal.type("/status\r")
+        terminal.see("version")
+        shown = " ".join(terminal.text().split())
+        assert re.search(rf"overloaded {FIRST}, asked again from [\d:]+ on; the fallback", shown)
+        terminal.type(f"/model {FIRST}\r")
+        terminal.see("opus-5-5 · ask")
+        terminal.type("/exit\r")
+        assert terminal.leave() == 0
 
 
 def test_a_fallback_of_another_provider(place: Place) -> None:

@@ -514,7 +514,7 @@ def test_a_session_that_is_deleted_under_the_person(tmp_path: Path) -> None:
             seat.say(command)
             await seat.until(lambda n=seen: seat.glass.all().count("not there any more") > n)  # type: ignore[misc]
         seat.say("/clear")
-        await seat.until("handed over")
+        await seat.until("shows what it was told")
         seat.say("go on")
         await seat.until("In a fresh one.")
         assert not log.parent.exists()

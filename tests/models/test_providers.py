@@ -12,6 +12,7 @@ from ctxagent.agent.models.providers import (
     add_providers,
     canonical_id,
     endpoint_of,
+    find_provider,
     providers,
     served,
 )
@@ -185,3 +186,14 @@ def test_a_missing_address_is_named_with_the_next_step(own: Path) -> None:
 def test_a_key_that_cannot_be_sent_is_refused(key: str) -> None:
     with pytest.raises(NoCredentials, match="OPENAI_API_KEY"):
         find_key(endpoint_of("openai/gpt", None, {}), {"OPENAI_API_KEY": key})
+
+
+def test_providers_are_found_by_the_names_of_their_models_and_companies(own: Path) -> None:
+    names = {"kimi": "moonshot", "Google": "gemini", "claude": "anthropic", "chatgpt": "openai",
+             "gpt": "openai", "grok": "xai", "OpenAI": "openai"}  # fmt: skip
+    found = {name: getattr(find_provider(name), "name", "") for name in names}
+    assert found == names
+    assert find_provider("walrus") is None
+    own.write_text('[kimi]\naddress = "https://example.com/v1"\n')
+    add_providers(own)
+    assert find_provider("kimi") == providers()["kimi"]

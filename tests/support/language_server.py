@@ -7,7 +7,7 @@ late           like push, but waits for the file NAME.go before it says anything
 silent         says nothing about files
 hang           does not answer at all
 crash          ends at the first change of a file
-garbage        answers with what is no message
+garbage        answers with data that is not a message
 """
 
 import json

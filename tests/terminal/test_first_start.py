@@ -55,7 +55,9 @@ def test_a_provider_its_key_and_a_first_task(place: Place, size: tuple[int, int]
         env = served_by(place, server)
         with begun(place, env, columns=columns, rows=rows) as terminal:
             terminal.see(f"Step 1 of 3: {ASKS}")
-            terminal.type("anthropic\r")
+            terminal.type("claude")
+            terminal.see("❯ anthropic")
+            terminal.type("\r")
             terminal.see("Step 2 of 3")
             terminal.type(f"{KEY}\r")
             terminal.see("the key was not accepted")
@@ -176,7 +178,7 @@ def test_the_key_is_not_echoed_in_plain_lines(place: Place) -> None:
             ):
                 terminal.type(f"/login {name}\r")
                 terminal.see(answer)
-            terminal.type("/login anthropic\r")
+            terminal.type("/login Claude\r")
             terminal.see("the anthropic key")
             terminal.type(f"{KEY}\r")
             terminal.see("the key is accepted")

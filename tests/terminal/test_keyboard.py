@@ -66,11 +66,11 @@ def test_a_cleared_screen_is_clean_and_the_scrollback_has_the_rest(place: Place)
         terminal.see("The answer.")
         terminal.see("context 0%")
         terminal.type("/clear\r")
-        text = terminal.see("handed over: Ctrl-O")
+        text = terminal.see("Ctrl-O shows what it was told")
         assert "The answer." in text
         shown = "\n".join(terminal.screen.display)
         assert "The answer." not in shown
-        assert terminal.screen.display[0].startswith("❯ /clear") or "fresh session" in shown
+        assert terminal.screen.display[0].startswith("❯ /clear") or "new session" in shown
         terminal.type("\x0f")
         terminal.see("Intent: a question")
         terminal.type("/exit\r")

@@ -92,7 +92,7 @@ def test_esc_interrupts_in_vi_with_words_in_the_input(tmp_path: Path) -> None:
 
 def test_a_long_reason_stands_behind_the_countdown() -> None:
     now = 0.0
-    waits = WaitLine(lambda: now)
+    waits = WaitLine(lambda: now, "Esc")
     waits.retry(Retrying(2, 8, 4.0, "the rate limit is reached: no such luck"))
     assert waits.line().startswith("again in 4 s · Esc to stop · attempt 2 of 8 failed: the rate")
     now = 5.0

@@ -114,7 +114,7 @@ def test_a_command_that_hangs_holds_up_nothing_and_is_ended(place: Place) -> Non
         says(terminal, "it took longer than 5 s")
         assert gone(*pids)
         terminal.type("/clear\r")
-        terminal.see("fresh session")
+        terminal.see("new session")
         terminal.see(lambda _: bool(running(str(hangs))))
         terminal.press("ctrl-d")
         assert terminal.leave() == 0

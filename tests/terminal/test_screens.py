@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.ui.commands.help import KEYS
+from ctxagent.agent.config.keyboard import DEFAULT_KEYS
+from ctxagent.agent.ui.commands.help import key_rows
 
 from ..support.terminal.browser import PROGRAM, Browser, View
 from ..support.terminal.picture import DARK, HEIGHT, WIDTH, Frame, Ink
@@ -48,7 +49,7 @@ def test_the_page_has_every_key_of_the_help() -> None:
     told = {
         key.strip() for row in re.findall(r"^\| (.+?) \|", table, re.M) for key in row.split(",")
     }
-    assert {key for keys, _ in KEYS for key in keys.split("  ")} <= told
+    assert {key for keys, _ in key_rows(DEFAULT_KEYS) for key in keys.split("  ")} <= told
 
 
 def read(view: View) -> str:

@@ -95,7 +95,7 @@ def test_a_title_is_seen_in_lists_and_on_the_window(place: Place) -> None:
         terminal.see("❯ fix the parser")
         terminal.see(lambda _: terminal.screen.title == "Parser, again")
         terminal.type("/new\r")
-        terminal.see("fresh session")
+        terminal.see("new session")
         terminal.see(lambda _: terminal.screen.title == place.project.name)
         terminal.type("/resume\r")
         terminal.see(lambda text: "Parser, again" in text and "Enter: open" in text)

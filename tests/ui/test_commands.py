@@ -265,15 +265,15 @@ def test_a_fresh_session_says_what_it_has_of_the_one_before(desk: CommandDesk) -
     desk.agent.approval.allow_for_session("Bash(touch:*)")
     desk.agent.model.effort = "high"
     told = " ".join(desk.run("/clear").split())
-    assert f"fresh session · back: /resume {left} · left behind: " in told
+    assert f"new session · /resume {left} returns to the last one · not carried over: " in told
     assert "1 turn, 1 todo, 1 session rule" in told
-    assert told.endswith("handed over: Ctrl-O") or told.endswith("handed over: /unfold")
+    assert told.endswith("Ctrl-O shows what it was told")
     assert "Intent: what is in big.txt?" in desk.run("/unfold")
     for words in ("/clear all", "/new"):
         told = desk.run(words)
         assert desk.opened[-1] == {"prior": ""}
         assert "where the other stood" not in told
-        assert "handed over" not in told
+        assert "it was told" not in told
         assert f"/resume {left}" in told
     with pytest.raises(UsageError, match="does not take 'most'") as error:
         desk.run("/clear most")

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.config.keyboard import KeyboardSettings
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.extensions.command_files import built_in_commands
 from ctxagent.agent.extensions.command_groups import GROUPS, OWN
 from ctxagent.agent.ui import commands
+from ctxagent.agent.ui.commands.help import key_rows
 
 from ..support.sessions.conversation import Conversation
 from ..support.terminal.command_line import CommandDesk
@@ -54,7 +56,7 @@ def test_a_word_finds_commands_with_their_arguments(desk: CommandDesk) -> None:
 
 
 def test_a_word_that_finds_nothing_is_an_error(desk: CommandDesk) -> None:
-    with pytest.raises(UsageError, match="no command has 'okapi'"):
+    with pytest.raises(UsageError, match="no command or key has 'okapi'"):
         desk.run("/help okapi")
 
 
@@ -62,3 +64,18 @@ def test_the_keys_have_a_topic(desk: CommandDesk) -> None:
     shown = desk.run("/help keys")
     assert "!command" in shown
     assert "Shift-Tab" not in shown, "nothing is painted here"
+
+
+def test_the_help_has_the_keys_that_are_in_force() -> None:
+    rows = dict(key_rows(KeyboardSettings(editor="ctrl-g", send="alt-enter", send_other="f2")))
+    assert rows["Ctrl-G"] == "continue in your editor; with vi keys: v"
+    assert {"Alt-Enter", "F2", "Ctrl-J  \\ Alt-Enter", "Ctrl-O"} <= set(rows)
+    assert "Enter" not in rows
+
+
+def test_a_word_finds_keys_too(desk: CommandDesk) -> None:
+    shown = desk.run("/help shell command")
+    assert "!command" in shown
+    assert "/shell" in shown
+    desk.screen.paints = True
+    assert "Ctrl-X Ctrl-E" in desk.run("/help editor")

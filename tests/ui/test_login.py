@@ -27,5 +27,6 @@ def test_the_providers_are_listed_where_no_key_can_be_typed(desk: CommandDesk) -
 
 def test_only_a_kept_key_can_be_forgotten(desk: CommandDesk) -> None:
     assert "no key of openai is kept here" in desk.run("/logout openai")
+    assert "no key of moonshot is kept here" in desk.run("/logout Kimi")
     with pytest.raises(UsageError, match="'walrus' is no provider"):
         desk.run("/logout walrus")

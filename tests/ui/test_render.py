@@ -3,6 +3,7 @@ import re
 
 import pytest
 
+from ctxagent.agent.config.keyboard import DEFAULT_KEYS, KeyboardSettings
 from ctxagent.agent.events import Answer, Question, ToolFinished
 from ctxagent.agent.ui import status
 from ctxagent.agent.ui.conversation import questions
@@ -23,7 +24,7 @@ def test_nothing_of_a_model_or_a_tool_acts_on_the_terminal() -> None:
         render.thought(evil, 1),
         render.notice("error", evil),
         render.failure(evil, evil),
-        tool_calls.running(evil, evil, 2, [evil]),
+        tool_calls.running(evil, evil, 2, [evil], DEFAULT_KEYS),
         *tool_calls.result(ToolFinished("1", evil, evil, True, evil, 0.1)).parts,
         *tool_calls.result(ToolFinished("1", "E", "t", False, "", 0.1, {"diff": "+" + evil})).parts,
         *tool_calls.result(
@@ -100,10 +101,12 @@ def test_an_interrupted_command_is_called_so() -> None:
 
 
 def test_a_running_tool_can_be_stopped() -> None:
-    assert (
-        plain(tool_calls.running("Bash", "make", 3.0, [])) == "● Bash  make  3.0 s · Esc to stop\n"
-    )
-    assert "esc" not in plain(tool_calls.running("Bash", "make", 0.5, []))
+    at_work = tool_calls.running("Bash", "make", 3.0, [], DEFAULT_KEYS)
+    assert plain(at_work) == "● Bash  make  3.0 s · Esc to stop\n"
+    assert "Esc" not in plain(tool_calls.running("Bash", "make", 0.5, [], DEFAULT_KEYS))
+    keys = KeyboardSettings(interrupt="ctrl-g", background="ctrl-x b")
+    at_work = tool_calls.running("Bash", "make", 30.0, [], keys)
+    assert "Ctrl-G to stop · Ctrl-X B: to the background" in plain(at_work, width=80)
 
 
 def test_every_argument_is_shown_in_a_question() -> None:

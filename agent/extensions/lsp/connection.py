@@ -13,7 +13,7 @@ from ..server_process import CHUNK_BYTES, Complaint, ServerProcess
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 MAX_HEADER_BYTES = 4_096
-MAX_SHOWN_BYTES = 60  # of what is no message
+MAX_SHOWN_BYTES = 60  # of invalid data
 UNKNOWN_METHOD = -32601
 RETRY_CODES = (-32801, -32802)  # the content changed meanwhile; the server was busy
 
@@ -117,7 +117,7 @@ def _settle(future: "asyncio.Future[Any]", message: Mapping[str, Any]) -> None:
 
 def _taken(buffer: bytearray) -> Mapping[str, Any] | None:
     """Take the first message out of a buffer, None where it is not there yet. Raises ValueError for
-    what is no message."""
+    data that is not a message."""
     head, found, _ = bytes(buffer[:MAX_HEADER_BYTES]).partition(b"\r\n\r\n")
     if not found:
         if len(buffer) >= MAX_HEADER_BYTES or (
@@ -147,4 +147,4 @@ def _taken(buffer: bytearray) -> Mapping[str, Any] | None:
 
 def _no_message(data: bytes) -> str:
     shown = data[:MAX_SHOWN_BYTES].decode("utf-8", "replace")
-    return f"it sent what is no message: {shown!r}"
+    return f"it sent data that is not a message: {shown!r}"

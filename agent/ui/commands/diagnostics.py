@@ -30,7 +30,7 @@ async def _diagnostics(repl: CommandContext, argument: str) -> None:
     ]
     rows += [(name, "absent", "", why) for name, why in servers.absent.items()]
     if not rows:
-        repl.say("no file was changed yet that has a language server")
+        repl.say("the agent has not changed a file with a language server yet")
         return
     repl.show_table(rows, HEAD)
     _show_problems(repl, feature)

@@ -1,7 +1,9 @@
 """/help: the commands by group, their arguments, and the keys."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 
+from ...config.keyboard import KeyboardSettings, key_name
 from ...errors import UsageError
 from ...extensions.command_groups import GROUPS
 from ..habits import habits
@@ -11,29 +13,34 @@ from .command_context import CommandContext
 from .files import added_commands, read_command_files
 from .registry import COMMANDS, Command, command
 
-KEYS = (
-    ("Enter", "send; while the agent works, the words go to it after the running call"),
-    ("Alt-Enter", "a new line; while the agent works, send the words after the turn"),
-    ("Ctrl-J  \\ Enter", "a new line, also while the agent works; Shift-Enter in most terminals"),
-    ("Up  Down", "in the text, in waiting words (to change them), in what you typed"),
-    ("Esc  Ctrl-C", "stop what runs; Esc in a question goes back"),
-    ("Shift-Tab", "next permission mode"),
-    ("Ctrl-O", "show the last folded result in full; again: the one before"),
-    ("Ctrl-R  Ctrl-S", "search what you typed before, backwards and forwards"),
-    ("Ctrl-X Ctrl-E", "continue in your editor; with vi keys: v"),
+# By key: a name in braces is an action of the settings `keys`.
+_KEYS = (
+    ("{send}", "send; while the agent works, it gets the message after the running call"),
+    ("{send_other}", "new line; while the agent works, send the message after the turn"),
+    (
+        "{newline}  \\ {send}",
+        "new line, also while the agent works; so is Shift-Enter in most terminals",
+    ),
+    ("Up  Down", "move in the text, then to messages that wait, then to earlier messages"),
+    ("{interrupt}  Ctrl-C", "stop what runs; Esc in a question goes back"),
+    ("{cycle_mode}", "next permission mode"),
+    ("{unfold}", "show the last folded result in full; again: the one before"),
+    ("{history_search}", "search what you typed before; again: older, Ctrl-S: newer"),
+    ("{editor}", "continue in your editor; with vi keys: v"),
     ("Ctrl-_", "undo"),
     ("Tab", "complete; the menu comes by itself"),
-    ("!command", "run a shell command yourself; the agent sees it with your next words"),
+    ("!command", "run a shell command yourself; the agent sees it with your next message"),
     ("#words", "write a note that is kept through every summary"),
     ("@path  #ref", "attach a file or directory, or refer to an entry of the log"),
-    ("Ctrl-V", "attach the image that is in the clipboard"),
+    ("{paste_image}", "attach the image that is in the clipboard"),
+    ("{redraw}", "draw the bottom of the screen again"),
     ("Ctrl-Z", "to the shell; fg comes back"),
-    ("Ctrl-B", "send what the agent waits for to the background; /tasks lists it"),
+    ("{background}", "send what the agent waits for to the background; /tasks lists it"),
     ("Ctrl-D", "leave; so does Ctrl-C twice"),
 )
 LINE_KEYS = (  # what works where lines are read
     ("Ctrl-C", "stop what runs"),
-    *(row for row in KEYS if row[0][0] in "!#@" or row[0] in ("Ctrl-Z", "Ctrl-D")),
+    *(row for row in _KEYS if row[0][0] in "!#@" or row[0] in ("Ctrl-Z", "Ctrl-D")),
 )
 KEYS_TOPIC = "keys"
 NAME_CELLS = 14  # of a command in the menu, at least
@@ -49,17 +56,23 @@ PREVIEW_ROWS = 4  # the line above, and what the preview says of a command
 )
 async def _help(repl: CommandContext, argument: str) -> None:
     await read_command_files(repl)
-    keys = KEYS if repl.screen.paints else LINE_KEYS
+    keys = key_rows(repl.screen.keys) if repl.screen.paints else LINE_KEYS
     if argument.lower() == KEYS_TOPIC:
         repl.show_table(keys)
     elif argument:
-        _show_matching(repl, argument)
+        _show_matching(repl, argument, keys)
     elif repl.screen.paints and not repl.questions.is_asking:
         await _choose(repl)
     else:
         _show_groups(repl, all_commands(repl).values())
         repl.say(f"{KEYS_TOPIC}:")
         repl.show_table(keys)
+
+
+def key_rows(keys: KeyboardSettings) -> list[tuple[str, str]]:
+    """Return the keys that are in force, each with what it does."""
+    names = {each.name: key_name(getattr(keys, each.name)) for each in fields(keys)}
+    return [(shown.format(**names), help) for shown, help in _KEYS]
 
 
 def all_commands(repl: CommandContext) -> Mapping[str, Command]:
@@ -76,20 +89,24 @@ def _show_groups(repl: CommandContext, commands: Iterable[Command]) -> None:
             repl.show_table(rows)
 
 
-def _show_matching(repl: CommandContext, argument: str) -> None:
-    """Print the commands that have these words. Raises UsageError if there are none."""
-    words = argument.casefold().split()
+def _show_matching(repl: CommandContext, argument: str, keys: Sequence[tuple[str, str]]) -> None:
+    """Print the commands and keys that have these words. Raises UsageError if there are none."""
+    words = [word.removeprefix("/") for word in argument.casefold().split()]
     found = [
         each
         for each in all_commands(repl).values()
-        if all(word.removeprefix("/") in _searched(each) for word in words)
+        if all(word in _searched(each) for word in words)
     ]
-    if not found:
-        raise UsageError(f"no command has {argument!r}", hint="/help lists them all.")
+    found_keys = [row for row in keys if all(word in "\n".join(row).casefold() for word in words)]
+    if not found and not found_keys:
+        raise UsageError(f"no command or key has {argument!r}", hint="/help lists them all.")
     _show_groups(repl, found)
     for each in found:
         if names := _other_names(each):
             repl.say(f"/{each.name} is also {names}")
+    if found_keys:
+        repl.say(f"{KEYS_TOPIC}:")
+        repl.show_table(found_keys)
 
 
 def _searched(command: Command) -> str:
@@ -110,7 +127,7 @@ def _other_names(command: Command) -> str:
 async def _choose(repl: CommandContext) -> None:
     """Let the user choose a command: it runs, or waits in the input for its argument."""
     commands = all_commands(repl)
-    chosen = await repl.screen.pick(_menu(commands))
+    chosen = await repl.screen.pick(_menu(commands, key_rows(repl.screen.keys)))
     command = commands.get(chosen.key) if chosen else None
     if command is None:
         return
@@ -122,7 +139,7 @@ async def _choose(repl: CommandContext) -> None:
         repl.say_next(f"/{command.name}")
 
 
-def _menu(commands: Mapping[str, Command]) -> Menu:
+def _menu(commands: Mapping[str, Command], rows: Sequence[tuple[str, str]]) -> Menu:
     """Return the menu of all commands, with a scope for each group and one for the keys."""
     groups = [group for group in GROUPS if any(each.group == group for each in commands.values())]
 
@@ -131,7 +148,7 @@ def _menu(commands: Mapping[str, Command]) -> Menu:
         if scope != len(groups):
             yield [_option(each) for group in names for each in _of(group, commands)]
         if scope >= len(groups):
-            yield [Option(f" {keys}", f"{keys:<{NAME_CELLS}}  {help}") for keys, help in KEYS]
+            yield [Option(f" {keys}", f"{keys:<{NAME_CELLS}}  {help}") for keys, help in rows]
 
     def preview(name: str) -> Sequence[Styled]:
         if (command := commands.get(name)) is None:

@@ -41,11 +41,13 @@ async def _login(repl: CommandContext, argument: str) -> None:
         repl.say("set a key where you start ctxagent: export NAME=…; then /model PROVIDER/NAME")
         return
     if argument:
-        states = await logins.choices()
-        chosen = next((each for each in states if each.provider.name == argument), None)
-        if chosen is None:
-            raise _not_offered(argument, [each.provider.name for each in states])
-        await _give_key(repl, logins, chosen.provider)
+        from ...models.providers import find_provider
+
+        named = find_provider(argument)
+        offered = {each.provider.name: each.provider for each in await logins.choices()}
+        if named is None or named.name not in offered:
+            raise _not_offered(argument, named, [*offered])
+        await _give_key(repl, logins, offered[named.name])
     else:
         await _choose_provider(repl, logins)
 
@@ -57,16 +59,16 @@ async def _login(repl: CommandContext, argument: str) -> None:
     group="model and cost",
 )
 async def _logout(repl: CommandContext, argument: str) -> None:
-    from ...models.providers import providers
+    from ...models.providers import find_provider
 
-    if (provider := providers().get(argument)) is None:
+    if (provider := find_provider(argument)) is None:
         what = f"{argument!r} is no provider" if argument else "/logout needs a provider"
         raise UsageError(what, hint="/logout PROVIDER forgets its key; /login lists them.")
     logins = repl.services.logins
     if logins is not None and await asyncio.to_thread(logins.forget, provider):
-        repl.say(f"the key of {argument} is forgotten")
+        repl.say(f"the key of {provider.name} is forgotten")
     else:
-        repl.say(f"no key of {argument} is kept here: a variable of your shell may have one")
+        repl.say(f"no key of {provider.name} is kept here: a variable of your shell may have one")
 
 
 async def first_start(repl: CommandContext, *, has_task: bool) -> None:
@@ -95,20 +97,18 @@ async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> Non
         await _give_key(repl, logins, provider)
 
 
-def _not_offered(name: str, offered: "Sequence[str]") -> UsageError:
+def _not_offered(name: str, known: "Provider | None", offered: "Sequence[str]") -> UsageError:
     """Return the error for a provider that `/login` does not offer."""
     from difflib import get_close_matches
 
-    from ...models.providers import providers
-
-    if (known := providers().get(name)) is None:
+    if known is None:
         near = get_close_matches(name, offered, 1)
         hint = f"Did you mean {near[0]}?" if near else "/login lists them."
         return UsageError(f"{name!r} is no provider", hint=hint)
     if known.local:
-        return UsageError(f"no server of {name} runs on this machine", hint="Start it first.")
-    hint = f"`ctxagent models {name}` says what is missing."
-    return UsageError(f"{name} needs more than a key", hint=hint)
+        return UsageError(f"no server of {known.name} runs on this machine", hint="Start it first.")
+    hint = f"`ctxagent models {known.name}` says what is missing."
+    return UsageError(f"{known.name} needs more than a key", hint=hint)
 
 
 async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "") -> bool:
@@ -130,8 +130,11 @@ async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "
 
 
 def _provider_option(state: "ProviderState") -> Option:
+    from ...models.providers import other_names
+
     ready = "runs here" if state.provider.local else "has a key" if state.ready else "needs a key"
-    return Option(state.provider.name, state.provider.name, (ready,))
+    name = state.provider.name
+    return Option(name, name, (ready,), words=" ".join(other_names(name)))
 
 
 async def _give_key(

@@ -6,7 +6,7 @@ from .command_context import CommandContext
 from .registry import command
 
 NO_PLAN = "there is no plan"
-HOW_TO_PLAN = "In the mode plan (Shift-Tab) the agent proposes one."
+HOW_TO_PLAN = "In the mode plan (`/permissions plan`) the agent proposes one."
 
 
 @command(

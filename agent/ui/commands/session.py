@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ....tools.system.plural import count_of
+from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError
 from . import completions
 from .command_context import CommandContext
@@ -27,13 +28,13 @@ _DIFF = (
 _FORMATS: dict[str, "ExportFormat"] = {".html": "html", ".htm": "html", ".json": "json"}
 
 
-@command("a fresh session; this one can be resumed", group="conversation")
+@command("a new session; this one can be resumed", group="conversation")
 async def _new(repl: CommandContext, argument: str) -> None:
     await _open_fresh(repl, "")
 
 
 @command(
-    "a fresh session, told where this one stood; all: nothing",
+    "a new session, told where this one stood; all: told nothing",
     argument="[all]",
     complete=completions.fixed(("all",)),
     group="conversation",
@@ -62,11 +63,13 @@ async def _open_fresh(repl: CommandContext, told: str) -> None:
     left = repl.session
     repl.screen.clean()
     await repl.reopen(prior=told)
-    parts = ["fresh session"]
+    parts = ["new session"]
     if left_behind:
-        parts += [f"back: /resume {left}", f"left behind: {', '.join(left_behind)}"]
+        parts.append(f"/resume {left} returns to the last one")
+        parts.append(f"not carried over: {', '.join(left_behind)}")
     if told:
-        parts.append(f"handed over: {'Ctrl-O' if repl.screen.paints else '/unfold'}")
+        key = key_name(repl.screen.keys.unfold) if repl.screen.paints else "/unfold"
+        parts.append(f"{key} shows what it was told")
     repl.say(" · ".join(parts))
     repl.transcript().fold("handed over", told)
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 from collections.abc import Reversible
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from .command_context import CommandContext
 from .registry import command
 
 if TYPE_CHECKING:
+    from ...loop.agent import AgentState
     from ...session.entries import Entry
 
 _CODE = regex(r"^ *(`{3,}|~{3,})[^\n]*\n(.*?)^ *\1", re.MULTILINE | re.DOTALL)
@@ -39,6 +41,7 @@ async def _status(repl: CommandContext, argument: str) -> None:
         ("log", short_path(agent.log.path)),
         ("directory", f"{short_path(repl.services.cwd)}{branch}"),
         *(("", short_path(Path(name))) for name in agent.approval.folders.names),
+        *_fallback(agent),
         ("model", f"{facts['model']} · effort {facts['effort'] or 'model default'}"),
         ("window", compaction_plan.usage_line(agent.model.current_window())),
         ("mode", facts["mode"]),
@@ -48,6 +51,16 @@ async def _status(repl: CommandContext, argument: str) -> None:
         ("version", facts["version"]),
     ]
     repl.show_table(rows)
+
+
+def _fallback(agent: "AgentState") -> list[tuple[str, str]]:
+    """Return a row of the overloaded model that the fallback stands in for, if there is one."""
+    first, seconds = agent.model.roles.overloaded
+    if not first:
+        return []
+    again = datetime.now() + timedelta(seconds=seconds)
+    when = f"from {again:%H:%M:%S} on" if seconds else "at the next request"
+    return [("overloaded", f"{first}, asked again {when}; the fallback is answering")]
 
 
 @command(

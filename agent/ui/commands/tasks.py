@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ....tools.system.shorten import one_line
+from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError
 from ..menu import Menu, Option, Styled
 from . import completions
@@ -43,13 +44,13 @@ async def _tasks(repl: CommandContext, argument: str) -> None:
         repl.say("/tasks ID shows its last output · /tasks stop ID ends it")
     else:
         repl.say(
-            "there are no tasks yet: subagents, and commands in the background (Ctrl-B or "
-            "/background sends one there)"
+            "there are no tasks yet: subagents, and commands in the background "
+            f"({key_name(repl.screen.keys.background)} or /background sends one there)"
         )
 
 
 @command(
-    "send what the agent waits for to the background (Ctrl-B)",
+    "send what the agent waits for to the background",
     anytime=True,
     group="files and work",
 )

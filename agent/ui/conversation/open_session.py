@@ -176,6 +176,7 @@ class Conversation:
         window, sandbox = self._agent.model.current_window(), self._agent.context.sandbox
         now = status.StatusLine(
             model=self._agent.model.id,
+            overloaded=self._agent.model.roles.overloaded[0],
             mode=self._shown_mode(self._agent),
             branch=self._branch,
             share=window.share,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ....tools.system.plural import count_of
 from ....tools.system.shorten import cut_after
 from ....tools.system.unicode import clean, reveal_invisible
+from ...config.keyboard import key_name
 from ...errors import CtxagentError, UsageError
 from ...events import Answer, FormQuestion, Notice, Question
 from ..question import BACK, ChoiceRow
@@ -314,8 +315,9 @@ class Questions:
         moved = self._screen.printed > shown_at or self._screen.unfinished
         lines = [*filter(None, [reminder_of(question, always=moved), permission_choices(typed)])]
         if self.offered_mode is not None:
+            next_mode = key_name(self._screen.keys.cycle_mode)
             lines.append(
-                f"mode {self.offered_mode}? Enter: use it, here too · Shift-Tab: next mode"
+                f"mode {self.offered_mode}? Enter: use it, here too · {next_mode}: next mode"
             )
         return "\n".join(lines)
 

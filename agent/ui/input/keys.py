@@ -1,10 +1,9 @@
 """The keys of the input and of an open question.
 
-Enter sends; Alt-Enter, Ctrl-J or a backslash before Enter makes a new line. While something runs
-Alt-Enter sends too, for another time than Enter does. Esc and Ctrl-C stop what runs; at rest Ctrl-C
-clears the input, and twice in an empty one it leaves, as Ctrl-D does. Ctrl-B lets a command that
-runs go on in the background; where none runs it moves to the left. Up in an empty input takes out
-waiting words for editing, the newest first; Down puts them back.
+The settings `keys` say which key sends, makes a new line and so on. A backslash before the key that
+sends makes a new line, too. Ctrl-C stops what runs; at rest it clears the input, and twice in an
+empty one it leaves, as Ctrl-D does. Where nothing runs, Ctrl-B moves to the left. Up in an empty
+input takes out waiting words for editing, the newest first; Down puts them back.
 """
 
 import asyncio
@@ -24,10 +23,12 @@ from prompt_toolkit.filters import (
     vi_navigation_mode,
 )
 from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, merge_key_bindings
+from prompt_toolkit.key_binding.bindings import search
 from prompt_toolkit.key_binding.bindings.named_commands import get_by_name
 from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 from prompt_toolkit.keys import Keys
 
+from ...config.keyboard import CTRL_J, DEFAULT_KEYS, ESC, KeyboardSettings
 from ...errors import CtxagentError
 from ..question import BACK, INSTANT_KEYS, OpenQuestion
 from ..screen import LEAVE_WINDOW_S, ScreenHost
@@ -42,6 +43,7 @@ class KeyTarget(Protocol):
     """The screen, as the keys act on it."""
 
     host: ScreenHost
+    keys: KeyboardSettings
     words: Buffer  # the input
     pasted: PastedTexts  # the long texts that marks in the input stand for
     reply: Buffer  # the answer to an open question
@@ -88,9 +90,29 @@ class KeyTarget(Protocol):
         """Stop the process until the shell continues it."""
 
 
+def key_sequence(key: str) -> list[str]:
+    """Return a key of the settings as prompt_toolkit writes it."""
+    sequence = list[str]()
+    for each in key.split(" "):
+        modifier, dash, rest = each.partition("-")
+        if modifier == "alt":
+            sequence += ["escape", rest]
+        else:
+            sequence.append("escape" if each == ESC else f"{modifier[0]}-{rest}" if dash else each)
+    return sequence
+
+
 def key_bindings(target: KeyTarget, *others: KeyBindingsBase) -> KeyBindingsBase:
     """Return all keys of the input and of an open question, merged with `others`."""
-    parts = (_session_keys, _typing_keys, _moving_keys, _pasting_keys, _answer_keys)
+    parts = (
+        _search_keys,
+        _stop_keys,
+        _session_keys,
+        _typing_keys,
+        _moving_keys,
+        _pasting_keys,
+        _answer_keys,
+    )
     return merge_key_bindings([*(part(target) for part in parts), *others])
 
 
@@ -101,11 +123,14 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
     waiting = Condition(lambda: not words.text)
     working = Condition(lambda: target.host.working)
 
+    completing = Condition(
+        lambda: (
+            words.complete_state is not None and words.complete_state.current_completion is not None
+        )
+    )
+
     def send(*, alt: bool) -> None:
-        state = words.complete_state
-        if state and state.current_completion:
-            words.apply_completion(state.current_completion)
-        elif words.document.text_before_cursor.endswith("\\"):
+        if words.document.text_before_cursor.endswith("\\"):
             words.delete_before_cursor()
             words.insert_text("\n")
         elif words.text.strip():
@@ -113,14 +138,25 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
             words.reset(append_to_history=not words.text[0].isspace())
             words.load_history_if_not_yet_loaded()  # or only the next paint would
 
-    keys.add("enter", filter=typing)(lambda _: send(alt=False))
+    bound, other = target.keys, key_sequence(target.keys.send_other)
 
-    keys.add("escape", "enter", filter=typing & working)(lambda _: send(alt=True))
-
-    @keys.add("escape", "enter", filter=typing & ~working)
-    @keys.add("c-j", filter=typing)
+    # Ctrl-J is what Shift-Enter and pasted lines send: no other key may make it send by default.
+    @keys.add(*key_sequence(CTRL_J), filter=typing)
+    @keys.add(*other, filter=typing & ~working)
+    @keys.add(*key_sequence(bound.newline), filter=typing)
     def _(event: KeyPressEvent) -> None:
         words.insert_text("\n")
+
+    keys.add(*key_sequence(bound.send), filter=typing)(lambda _: send(alt=False))
+
+    keys.add(*other, filter=typing & working)(lambda _: send(alt=True))
+
+    @keys.add("enter", filter=typing & completing)
+    @keys.add(*key_sequence(bound.send), filter=typing & completing)
+    def _(event: KeyPressEvent) -> None:
+        state = words.complete_state
+        if state and state.current_completion:
+            words.apply_completion(state.current_completion)
 
     @keys.add("tab", filter=Condition(lambda: target.drafting and not words.complete_state))
     def _(event: KeyPressEvent) -> None:
@@ -128,7 +164,7 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
 
     keys.add("c-d", filter=typing & waiting)(lambda _: target.host.leave())
 
-    @keys.add("c-x", "c-e", filter=typing & emacs_mode)
+    @keys.add(*key_sequence(bound.editor), filter=typing & ~vi_navigation_mode)
     @keys.add("v", filter=typing & vi_navigation_mode)
     def _(event: KeyPressEvent) -> None:
         event.app.create_background_task(_compose(target))
@@ -183,7 +219,8 @@ def _pasting_keys(target: KeyTarget) -> KeyBindings:
         else:  # as some terminals do where an image is in the clipboard
             event.app.create_background_task(_paste_image(target))
 
-    keys.add("c-v", filter=typing & ~vi_navigation_mode)(lambda _: _paste_image(target))
+    paste = key_sequence(target.keys.paste_image)
+    keys.add(*paste, filter=typing & ~vi_navigation_mode)(lambda _: _paste_image(target))
 
     after_mark = Condition(lambda: mark_length() > 0)
 
@@ -319,22 +356,49 @@ def _hint_until_a_key(target: KeyTarget, text: str) -> None:
     target.hint(text)
 
 
+def _search_keys(target: KeyTarget) -> KeyBindings:
+    """Return the keys that search the history, where they are others than prompt_toolkit's."""
+    keys = KeyBindings()
+    if target.keys.history_search != DEFAULT_KEYS.history_search:
+        former, key = (key_sequence(each.history_search) for each in (DEFAULT_KEYS, target.keys))
+        keys.add(*former, filter=~vi_navigation_mode)(lambda _: None)
+        keys.add(*key)(search.start_reverse_incremental_search)
+        keys.add(*key)(search.reverse_incremental_search)
+    return keys
+
+
+def _stop_keys(target: KeyTarget) -> KeyBindings:
+    """Return the keys that stop what runs, besides Ctrl-C."""
+    keys = KeyBindings()
+    working = Condition(lambda: target.host.working)
+    vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
+    empty = Condition(lambda: not (target.reply if target.asking else target.words).text)
+    back = _can_go_back(target)
+    bound = target.keys
+    # In a question of a turn Esc declines, whatever key stops the turn.
+    by_esc = Condition(lambda: target.asking or bound.interrupt == ESC)
+    stopping = working & by_esc & ~is_searching
+
+    @keys.add("escape", filter=stopping & ~back & empty)
+    @keys.add("escape", filter=stopping & ~back & (~vi | vi_navigation_mode))
+    def stop(event: KeyPressEvent) -> None:
+        if not target.host.withdraw():
+            target.host.interrupt()
+
+    if bound.interrupt != ESC:
+        keys.add(*key_sequence(bound.interrupt), filter=working & ~is_searching)(stop)
+
+    return keys
+
+
 def _session_keys(target: KeyTarget) -> KeyBindings:
     """Return the keys that mean the same wherever the focus is."""
     keys = KeyBindings()
     words = target.words
-    working = Condition(lambda: target.host.working)
     commands = Condition(lambda: target.host.runs_command)
     vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
-    empty = Condition(lambda: not (target.reply if target.asking else words).text)
-    back = _can_go_back(target)
     asked_at = -LEAVE_WINDOW_S
-
-    @keys.add("escape", filter=working & ~back & empty & ~is_searching)
-    @keys.add("escape", filter=working & ~back & (~vi | vi_navigation_mode) & ~is_searching)
-    def _(event: KeyPressEvent) -> None:
-        if not target.host.withdraw():
-            target.host.interrupt()
+    bound = target.keys
 
     @keys.add("c-c", filter=~is_searching)
     @keys.add("<sigint>", filter=Condition(lambda: not target.away))
@@ -352,9 +416,11 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
             asked_at = time.monotonic()
             _hint_until_a_key(target, "Press Ctrl-C again to leave.")
 
-    keys.add("s-tab")(lambda _: target.host.cycle_mode())
+    # Not in a menu, which hides the mode.
+    outside = has_focus(words) | has_focus(target.reply) | is_searching
+    keys.add(*key_sequence(bound.cycle_mode), filter=outside)(lambda _: target.host.cycle_mode())
 
-    @keys.add("c-l")
+    @keys.add(*key_sequence(bound.redraw))
     def _(event: KeyPressEvent) -> None:
         event.app.renderer.erase()  # the scrollback above is not ours to clear
         event.app.invalidate()
@@ -364,8 +430,10 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
     left = get_by_name("backward-char").handler
     keys.add("c-b", filter=has_focus(words) & vi & ~commands)(left)
 
-    keys.add("c-b", filter=commands & ~is_searching)(lambda _: target.host.send_to_background())
-
-    keys.add("c-o", filter=~is_searching)(lambda _: target.host.unfold())
+    background, unfold = key_sequence(bound.background), key_sequence(bound.unfold)
+    keys.add(*background, filter=commands & ~is_searching)(
+        lambda _: target.host.send_to_background()
+    )
+    keys.add(*unfold, filter=~is_searching)(lambda _: target.host.unfold())
 
     return keys

@@ -12,6 +12,7 @@ from rich.text import Text
 from ....tools.image import image_size
 from ....tools.system.plural import count_of
 from ....tools.system.unicode import clean, reveal_invisible
+from ...config.keyboard import KeyboardSettings, key_name
 from ...events import Answer, Question, ToolFinished
 from ...lazy import dataclass, regex
 from ...session.searches import SEARCH_TOOL
@@ -51,20 +52,24 @@ def started(name: str, title: str) -> RenderableType:
     return _headline(name, title, "running", "")
 
 
-def running(name: str, title: str, seconds: float, output: Sequence[str]) -> RenderableType:
+def running(
+    name: str, title: str, seconds: float, output: Sequence[str], keys: KeyboardSettings
+) -> RenderableType:
     """Show a running tool: its headline and the last lines of its output."""
-    facts = f"{duration(seconds)} · Esc to stop" if seconds >= 1 else ""
+    facts = f"{duration(seconds)} · {key_name(keys.interrupt)} to stop" if seconds >= 1 else ""
     if name in COMMAND_TOOLS and seconds >= BACKGROUND_HINT_S:
-        facts += " · Ctrl-B: to the background"
+        facts += f" · {key_name(keys.background)}: to the background"
     head = _headline(name, title, "running", facts)
     return Group(head, *(one_line(Text(f"  {clean(line)}", style="dim")) for line in output))
 
 
-def tasks(titles: Sequence[str], agents: Sequence[Subagent], seconds: float) -> RenderableType:
+def tasks(
+    titles: Sequence[str], agents: Sequence[Subagent], seconds: float, keys: KeyboardSettings
+) -> RenderableType:
     """Show running calls of Task: one headline for all, and a line for each subagent."""
     waiting = len(titles) - len(agents) if agents else 0
     several = f"{len(titles)} subagents" + (f", {waiting} waiting to start" if waiting else "")
-    head = running(TASK_TOOL, titles[0] if len(titles) == 1 else several, seconds, ())
+    head = running(TASK_TOOL, titles[0] if len(titles) == 1 else several, seconds, (), keys)
     return Group(head, *map(_progress, agents))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from prompt_toolkit.input import Input
 
+from ...config.keyboard import DEFAULT_KEYS, key_name
 from ...errors import CtxagentError, NoCredentials, UsageError
 from ...events import Event, Notice, UserSaid, Waiting
 from .. import signals, status
@@ -41,11 +42,12 @@ from .own_commands import NoticeCommand, StatusCommand
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ...config.keyboard import KeyboardSettings
     from ...config.settings import UiSettings
     from ...loop.agent import AgentState
     from ..transcript import Transcript
 
-HINTS = "@file attaches a file · !command runs it yourself · Shift-Tab: permission mode"
+HINTS = "@file attaches a file · !command runs it yourself · {cycle_mode}: permission mode"
 LEAVE_COMMAND = "exit"  # which waits for nothing
 AFTER_CALL, AFTER_TURN = "after call", "after turn"  # when words go that wait while a turn runs
 SPOKEN_TIMES = {
@@ -68,13 +70,20 @@ class Repl:
         self,
         services: ConversationServices,
         ui: "UiSettings",
+        keys: "KeyboardSettings" = DEFAULT_KEYS,
         *,
         input: Input | TextIO | None = None,
         output: BatchedOutput | TextIO | None = None,
     ) -> None:
         self._services = services
         self.screen = screen_for(
-            self, cwd=services.cwd, ui=ui, history=services.history, input=input, output=output
+            self,
+            cwd=services.cwd,
+            ui=ui,
+            keys=keys,
+            history=services.history,
+            input=input,
+            output=output,
         )
         self._shown: Transcript | None = None
         self._waiting = InputQueue()
@@ -128,7 +137,7 @@ class Repl:
         where = status.short_path(self._services.cwd)
         self.screen.greet(f"ctxagent {self._services.version} · {where} · /help")
         if self.screen.paints and not script:
-            self.screen.greet(HINTS)
+            self.screen.greet(HINTS.format(cycle_mode=key_name(self.screen.keys.cycle_mode)))
         self._check_key()
 
         def begin() -> None:
@@ -179,8 +188,13 @@ class Repl:
     def send_keys(self, words: str) -> str:
         if not self._is_for_turn(words):
             return ""
-        enter, alt = self._when(not self._enter_waits), self._when(self._enter_waits)
-        return f"Enter: {enter} · Alt-Enter: {alt} · Ctrl-J: new line"
+        keys = self.screen.keys
+        rows = (
+            (keys.send, self._when(not self._enter_waits)),
+            (keys.send_other, self._when(self._enter_waits)),
+            (keys.newline, "new line"),
+        )
+        return " · ".join(f"{key_name(key)}: {when}" for key, when in rows)
 
     def interrupt(self) -> None:
         """Stop what runs, and give words that wait back: they were meant for its end."""
@@ -524,6 +538,7 @@ class Repl:
                 paints=self.screen.paints,
                 speaks=self.screen.speaks,
                 share=self.conversation.share,
+                keys=self.screen.keys,
             )
         return self._shown
 

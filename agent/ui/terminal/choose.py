@@ -18,6 +18,7 @@ from .terminal import Terminal
 from .window import TerminalWindow
 
 if TYPE_CHECKING:
+    from ...config.keyboard import KeyboardSettings
     from ...config.settings import UiSettings
 
 _COLOURS: dict[ColorDepth, Colours] = {ColorDepth.DEPTH_1_BIT: 0, ColorDepth.DEPTH_4_BIT: 16}
@@ -28,6 +29,7 @@ def screen_for(
     *,
     cwd: Path,
     ui: "UiSettings",
+    keys: "KeyboardSettings",
     history: Path | None,
     input: Input | TextIO | None,
     output: BatchedOutput | TextIO | None,
@@ -55,6 +57,7 @@ def screen_for(
         output=target,
         cwd=cwd,
         history=history,
+        keys=keys,
         vi=ui.editing_mode == "vi",
         window=TerminalWindow(
             target,

@@ -53,6 +53,7 @@ from .window import ASKING_MARK, WORKING_MARK, TerminalWindow
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from ...config.keyboard import KeyboardSettings
     from ...config.settings import EditingMode as EditingSetting
     from ...config.settings import NoticeStyle, Theme
     from ..menu import Menu, Option
@@ -80,6 +81,7 @@ class Terminal:
         output: BatchedOutput,
         cwd: Path,
         history: Path | None,
+        keys: "KeyboardSettings",
         vi: bool,
         window: TerminalWindow,
         theme: "Theme" = "auto",
@@ -88,7 +90,7 @@ class Terminal:
         notify: "NoticeStyle" = "off",
         notify_after_s: float = 0,
     ) -> None:
-        self.host = host
+        self.host, self.keys = host, keys
         self.output = output
         self._window = window
         self._notices = Notices(window, self._notify, after_s=notify_after_s)

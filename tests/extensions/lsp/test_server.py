@@ -167,7 +167,7 @@ def test_a_silent_server_is_named_once(tmp_path: Path, monkeypatch: pytest.Monke
     ("mode", "said"),
     [
         ("hang", "it did not answer in 0.5 s"),
-        ("garbage", "it sent what is no message: 'Warning: walrus"),
+        ("garbage", "it sent data that is not a message: 'Warning: walrus"),
         ("crash", "it has ended (it said: out of herrings)"),
     ],
 )

@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ctxagent.agent.config.keyboard import DEFAULT_KEYS
 from ctxagent.agent.config.load import LoadedSettings, load_settings
 from ctxagent.agent.config.user_settings import UserSettings
 from ctxagent.agent.errors import CtxagentError
@@ -30,6 +31,7 @@ class ScriptedScreen:
     paints = True
     speaks = False
     palette = ""
+    keys = DEFAULT_KEYS
 
     def __init__(self, width: int) -> None:
         self.width = width

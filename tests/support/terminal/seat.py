@@ -16,6 +16,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.input.base import PipeInput
 
 from ctxagent.agent.compaction.policy import DEFAULT
+from ctxagent.agent.config.keyboard import DEFAULT_KEYS
 from ctxagent.agent.config.settings import PermissionMode, UiSettings
 from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.events import Ask, Emit, SessionOpened
@@ -188,7 +189,10 @@ class Seat:
     def __init__(self, desk: Desk, keys: PipeInput, glass: Glass, **options: Any) -> None:
         self.desk, self.glass, self._keys = desk, glass, keys
         services = replace(desk.services(), history=options.pop("history", None))
-        self.repl = Repl(services, UiSettings(**options), input=keys, output=glass.output())
+        own_keys = options.pop("keys", DEFAULT_KEYS)
+        self.repl = Repl(
+            services, UiSettings(**options), own_keys, input=keys, output=glass.output()
+        )
 
     def press(self, keys: str) -> None:
         self._keys.send_text(keys)
