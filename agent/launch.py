@@ -73,6 +73,7 @@ class LaunchOptions:
     extensions: "ExtensionSource | None" = None  # None for no extensions
     # without MCP servers, plugins, extensions, hooks, and commands, skills and subagents from files
     safe: bool = False
+    after_clear: bool = False  # another session of this run was left for a fresh one
 
     @property
     def home(self) -> Path:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -191,14 +192,10 @@ def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
 
 def _hooks(own: HookSettings, installed: InstalledPlugins) -> Iterator[Finding]:
     """Yield how many hooks there are for each event, and what plugins have besides."""
-    counts = list[str]()
-    for event in (field.name for field in fields(own)):
-        of_plugins = sum(hook.event == event for hook in installed.hooks)
-        if number := len(getattr(own, event)) + of_plugins:
-            of = f" ({of_plugins:,} of plugins)" if of_plugins else ""
-            counts.append(f"{number:,} {event}{of}")
-    if counts:
-        yield Finding("hooks", ", ".join(counts))
+    counts = {field.name: len(getattr(own, field.name)) for field in fields(own)}
+    counts |= Counter(hook.event for hook in installed.hooks)
+    if found := ", ".join(f"{number:,} {event}" for event, number in counts.items() if number):
+        yield Finding("hooks", found)
     for warning in installed.hook_warnings:
         yield Finding("hooks", warning, note=True)
 

@@ -49,6 +49,7 @@ class FeatureSources:
     types: Sequence[AgentType] = field(default_factory=tuple)  # of subagents
     servers: "McpServers | None" = None
     parent: Features | None = None  # of the conversation that opened a subagent
+    kind: str = ""  # the type of a subagent
 
 
 MakeFeature = Callable[[SessionHandle, ToolRunner, FeatureSources], Feature | None]
@@ -98,7 +99,8 @@ def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -
         handle,
         launch.settings.hooks,
         launch.installed.hooks if launch.installed else (),
-        resumed=sources.state.entries > 0,
+        begins="resume" if sources.state.entries else "clear" if launch.after_clear else "startup",
+        kind=sources.kind,
     )
 
 
