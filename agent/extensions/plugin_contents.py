@@ -46,7 +46,7 @@ class PluginContents:
     def lines(self) -> Iterator[str]:
         """Yield what there is, and whatever of it runs by itself as it will run."""
         for command in self.commands.values():
-            rules = ", ".join(command.allowed_tools)
+            rules = self._with_variable(", ".join(command.allowed_tools))
             yield f"command /{command.name}" + (f", allows for its turn: {rules}" if rules else "")
             for text, is_shell in command.parts(""):
                 if is_shell:
