@@ -16,10 +16,6 @@ _UNSUPPORTED = (
     "updatedToolOutput", "updatedMCPToolOutput", "updatedPermissions", "sessionTitle",
     "reloadSkills", "watchPaths", "initialUserMessage", "terminalSequence",
 )  # fmt: skip
-_KEYS = {
-    "continue", "stopReason", "suppressOutput", "systemMessage", "decision", "reason",
-    "hookSpecificOutput", *_UNSUPPORTED,
-}  # fmt: skip
 _DECISIONS: Mapping[Any, Decision] = {"approve": "allow", "block": "deny"}  # at the top level
 _PERMISSIONS: tuple[str, ...] = get_args(Decision)
 
@@ -76,13 +72,12 @@ def read_answer(event: str, run: HookOutput) -> HookAnswer:
 
 
 def _json(text: str) -> Mapping[str, Any] | None:
-    """Return the object that a text is, None for another text and for JSON that says nothing
-    here."""
+    """Return the object that a text is, None for another text."""
     try:
         found = json.loads(text) if text.startswith("{") else None
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) and (not found or _KEYS & found.keys()) else None
+    return found if isinstance(found, dict) else None
 
 
 def _decision(said: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[Decision, str]:

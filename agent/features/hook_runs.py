@@ -4,6 +4,7 @@ When a command ends, every process that it started is ended too.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
@@ -52,6 +53,37 @@ class HookOutput:
     stdout: str = ""
     stderr: str = ""
     problem: str = ""  # why there is no output, "" if there is
+
+
+class AnswerSink(HeadSink):
+    """The stdout of a hook, which may say in its first line that the hook goes on in the
+    background."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.went_on = asyncio.Event()
+        self._first: bytes | None = b""  # the beginning of the first line, None once it is read
+
+    def feed(self, data: bytes) -> None:
+        if self._first is not None:
+            line, end, rest = (self._first + data).partition(b"\n")
+            self._first, data = (None, line + end + rest) if end else (line, b"")
+            if end and _goes_on(line):
+                self.went_on.set()
+                data = rest
+        super().feed(data)
+
+    def close(self) -> None:
+        first, self._first = self._first, None
+        super().feed(first or b"")
+
+
+def _goes_on(line: bytes) -> bool:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(said, dict) and said.get("async") is True
 
 
 def first_lines(text: str) -> str:
@@ -127,12 +159,12 @@ def _read(reader: int, sink: HeadSink) -> bool:
 
 
 async def run_hook(
-    hook: PublishedHook, line: bytes, *, cwd: Path, env: Mapping[str, str]
+    hook: PublishedHook, line: bytes, output: AnswerSink, *, cwd: Path, env: Mapping[str, str]
 ) -> HookOutput:
-    """Run a hook in the published format with an event."""
+    """Run a hook in the published format with an event. `output` gets the stdout of a command."""
     if hook.kind == "http":
         return await _posted(hook, line, env)
-    output, errors = HeadSink(), HeadSink()
+    errors = HeadSink()
     try:
         code = await run_command(
             hook.run, line, output, cwd=cwd, env=env, seconds=hook.seconds, errors=errors

@@ -5,6 +5,7 @@ It is written for a session that has such hooks, from the log, before each of th
 
 import json
 import os
+import threading
 from collections.abc import Iterable
 from itertools import takewhile
 from typing import Any
@@ -19,13 +20,16 @@ class HookTranscript:
     """The transcript of one session."""
 
     def __init__(self, log: Log) -> None:
-        self._log, self._written = log, 0
+        self._log, self._written, self._lock = log, 0, threading.Lock()
         self.path = log.path.with_name(TRANSCRIPT_NAME)
 
     def catch_up(self) -> None:
-        """Write the messages that are new; blocking. Raises OSError."""
-        if self._written and self._log.last_seq <= self._written:
-            return
+        """Write the messages that are new; blocking. Raises OSError and SessionError."""
+        with self._lock:  # calls that only look run side by side
+            if not self._written or self._log.last_seq > self._written:
+                self._write()
+
+    def _write(self) -> None:
         mode = 0 if self._written else os.O_TRUNC
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | mode
         with os.fdopen(os.open(self.path, flags, 0o600), "wb") as file:

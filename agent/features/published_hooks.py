@@ -31,7 +31,7 @@ from ..session.entries import HOOK, User
 from ..session.store import AGENTS, content_text
 from .hook_answers import HookAnswer, read_answer
 from .hook_input import MODES, subagent_names, told_arguments, tool_names
-from .hook_runs import run_hook
+from .hook_runs import AnswerSink, HookOutput, run_hook
 from .hook_transcript import HookTranscript
 
 MAX_WORDS_CHARS = 10_000  # of what one hook says at an event
@@ -136,10 +136,9 @@ class PublishedHooks:
         with waiting(self._handle.emit, f"the hooks of {event}"):
             for hook in hooks:
                 line = json.dumps(given).encode() + b"\n"
-                if hook.in_background:
-                    self.start(self._run_late(hook, line))
-                    continue
                 answer = await self._answer(hook, line)
+                if answer is None:
+                    continue
                 outcome.add(hook, answer, _title(call))
                 if answer.decision == "deny" and event in BLOCKING_EVENTS:
                     break
@@ -147,10 +146,30 @@ class PublishedHooks:
                     given["tool_input"] = dict(outcome.arguments)
         return outcome
 
-    async def _answer(self, hook: PublishedHook, line: bytes) -> HookAnswer:
-        handle, context = self._handle, self._handle.context
+    async def _answer(self, hook: PublishedHook, line: bytes) -> HookAnswer | None:
+        """Return what a hook says, None for one that goes on in the background."""
+        context, output = self._handle.context, AnswerSink()
         env = {**context.env, **hook.environ, "CLAUDE_PROJECT_DIR": str(context.cwd)}
-        answer = read_answer(hook.event, await run_hook(hook, line, cwd=context.cwd, env=env))
+        work = asyncio.ensure_future(run_hook(hook, line, output, cwd=context.cwd, env=env))
+        going_on = asyncio.ensure_future(output.went_on.wait())
+        if hook.in_background:
+            output.went_on.set()
+        try:
+            await asyncio.wait({work, going_on}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait({work})
+            raise
+        finally:
+            going_on.cancel()
+        if not work.done():
+            self.start(self._hear_late(hook, work))
+            return None
+        return self._heard(hook, work.result())
+
+    def _heard(self, hook: PublishedHook, found: HookOutput) -> HookAnswer:
+        """Return what a hook says to the agent, and show what it says to the user."""
+        answer, handle = read_answer(hook.event, found), self._handle
         self._ran(hook, answer.outcome)
         name = f"the hook {hook.event} of the {hook.origin}"
         if answer.problem:
@@ -163,8 +182,11 @@ class PublishedHooks:
             handle.warn_once(f"{name} answers {key}, which is not supported here")
         return answer
 
-    async def _run_late(self, hook: PublishedHook, line: bytes) -> None:
-        answer = await self._answer(hook, line)
+    async def _hear_late(self, hook: PublishedHook, work: "asyncio.Task[HookOutput]") -> None:
+        try:
+            answer = self._heard(hook, await work)
+        finally:
+            work.cancel()
         if text := answer.context or answer.reason:
             self._late.append(Words(hook, text))
 

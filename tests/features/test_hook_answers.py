@@ -23,7 +23,7 @@ def own(**fields: Any) -> dict[str, Any]:
     [
         ("SessionStart", " words \n", HookAnswer(context="words")),
         ("UserPromptSubmit", "words", HookAnswer(context="words")),
-        ("UserPromptSubmit", '{"name": "kit"}', HookAnswer(context='{"name": "kit"}')),
+        ("UserPromptSubmit", '{"metrics": {}}', HookAnswer()),
         ("UserPromptSubmit", "{broken", HookAnswer(context="{broken")),
         ("SessionStart", "{}", HookAnswer()),
         ("Stop", "words", HookAnswer()),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.extensions.hook_files import PublishedHook
-from ctxagent.agent.features.hook_runs import MAX_OUTPUT_BYTES, HookOutput, run_hook
+from ctxagent.agent.features.hook_runs import MAX_OUTPUT_BYTES, AnswerSink, HookOutput, run_hook
 
 from ..support.command import comes, running
 
@@ -17,7 +17,11 @@ ENV = {"PATH": os.environ["PATH"]}
 
 def ran(cwd: Path, command: str, seconds: float = 100) -> HookOutput:
     hook = PublishedHook("kit", "Stop", command, seconds=seconds)
-    return asyncio.run(run_hook(hook, b'{"a": 1}\n', cwd=cwd, env=ENV))
+
+    async def run() -> HookOutput:
+        return await run_hook(hook, b'{"a": 1}\n', AnswerSink(), cwd=cwd, env=ENV)
+
+    return asyncio.run(run())
 
 
 def test_the_outputs_are_apart(tmp_path: Path) -> None:
@@ -45,7 +49,27 @@ def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert comes(lambda: not running(mark))
 
 
+@pytest.mark.parametrize(
+    ("pieces", "goes_on", "text"),
+    [
+        ((b'{"async": ', b"true}\nlat", b"er\n"), True, "later\n"),
+        ((b'{"async": true}',), False, '{"async": true}'),
+        ((b'{"async": false}\n',), False, '{"async": false}\n'),
+        ((b"words\n", b'{"async": true}\n'), False, 'words\n{"async": true}\n'),
+        ((), False, ""),
+    ],
+)
+def test_the_first_line_may_send_a_hook_to_the_background(
+    pieces: tuple[bytes, ...], goes_on: bool, text: str
+) -> None:
+    sink = AnswerSink()
+    for piece in pieces:
+        sink.feed(piece)
+    sink.close()
+    assert (sink.went_on.is_set(), sink.text()) == (goes_on, text)
+
+
 def test_an_address_that_is_none(tmp_path: Path) -> None:
     hook = PublishedHook("kit", "Stop", "htp:/x", "http")
-    found = asyncio.run(run_hook(hook, b"{}", cwd=tmp_path, env=ENV))
+    found = asyncio.run(run_hook(hook, b"{}", AnswerSink(), cwd=tmp_path, env=ENV))
     assert found.problem.startswith("did not answer: ")

@@ -15,7 +15,7 @@ from ctxagent.agent.extensions.hook_files import PublishedHook
 from ctxagent.agent.features import hooks as hooks_module
 from ctxagent.agent.features.hooks import HooksFeature
 from ctxagent.agent.features.published_hooks import HookOutcome
-from ctxagent.agent.loop.feature import Ruling, ToolCall, Turn, Veto
+from ctxagent.agent.loop.feature import IncomingMessage, Ruling, ToolCall, Turn, Veto
 from ctxagent.agent.models.base import Reply
 from ctxagent.agent.session.entries import Note, Usage, User
 from ctxagent.tools.base import Context, Output
@@ -217,6 +217,22 @@ def test_hooks_in_the_background_are_heard_later_and_ended_at_the_close(tmp_path
     with monkey.context() as patch:
         patch.setattr("ctxagent.agent.features.published_hooks.MAX_CLOSING_S", 0.1)
         talk.run(act)
+    assert talk.said == ["late"]
+
+
+def test_a_hook_goes_on_in_the_background_by_its_own_words(tmp_path: Path) -> None:
+    line = f"""echo '{{"async": true}}'; read -r < go; {says(additionalContext="late")}"""
+    os.mkfifo(tmp_path / "go")
+    talk = Talk(tmp_path, hook("UserPromptSubmit", line))
+
+    async def act(feature: HooksFeature) -> None:
+        await feature.message_received(IncomingMessage("hi"))
+        await asyncio.to_thread((tmp_path / "go").write_text, "go\n")
+        while not talk.said:
+            await asyncio.sleep(0.01)
+            await feature.before_call()
+
+    talk.run(act)
     assert talk.said == ["late"]
 
 
