@@ -7,13 +7,14 @@ and named; the others of the file are used.
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from ...tools.system.shorten import shorten
-from ..config.trust import read_untrusted
+from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..lazy import dataclass, regex
 
 EVENTS = (
@@ -24,6 +25,10 @@ EVENTS = (
 TOOL_EVENTS = ("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure")
 UNMATCHED_EVENTS = ("UserPromptSubmit", "Stop")  # for which a matcher means nothing
 DEFAULT_HOOK_S, MAX_HOOK_S = 600.0, 3600.0
+HOOKS_NAME = "hooks.json"  # in the user's configuration, and in .ctxagent of a project
+SETTINGS_NAMES = ("settings.json", "settings.local.json")  # of another agent, with other keys too
+PROJECT_FILES = (f".ctxagent/{HOOKS_NAME}", *(f".claude/{name}" for name in SETTINGS_NAMES))
+NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
 MAX_SHOWN_CHARS = 40  # of a value that is wrong
 
 HookKind = Literal["command", "http"]
@@ -60,19 +65,71 @@ class PublishedHook:
         return any(re.search(self.matcher, subject) for subject in subjects)
 
 
+class HookFiles:
+    """The hooks in files of the user and, once their content is trusted, of the project. The files
+    are read once, when they are first asked for."""
+
+    def __init__(self, config_home: Path, cwd: Path, home: Path, trust_dir: Path) -> None:
+        self._own, self._trust_dir = config_home / HOOKS_NAME, trust_dir
+        self._cwd, self._home = cwd, home
+
+    @property
+    def hooks(self) -> list[PublishedHook]:
+        """The hooks that are used."""
+        return self._read[0]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is left out, and why."""
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[list[PublishedHook], list[str]]:
+        hooks, warnings = list[PublishedHook](), list[str]()
+        for path in (self._own, *project_files(self._cwd, self._home)):
+            found, problems = read_hooks(path, f"file {path}", {}, self._trusts(path))
+            hooks += found
+            warnings += [f"{path}: {problem}" for problem in problems]
+        return hooks, warnings
+
+    def _trusts(self, path: Path) -> Callable[[bytes], bool]:
+        return lambda data: path == self._own or is_trusted(path, data, self._trust_dir)
+
+
+def project_files(cwd: Path, home: Path) -> list[Path]:
+    """Return the files of the nearest folder of the project that may have hooks, without links that
+    lead out of the project."""
+    way = [folder for folder in folders_within_project(cwd, home) if folder != home]
+    for folder in way:
+        found = [path for name in PROJECT_FILES if (path := folder / name).is_file()]
+        if found:
+            return [path for path in found if path.resolve().is_relative_to(way[-1].resolve())]
+    return []
+
+
 def read_hooks(
-    path: Path, origin: str, environ: Mapping[str, str]
+    path: Path,
+    origin: str,
+    environ: Mapping[str, str],
+    trusts: Callable[[bytes], bool] = lambda data: True,
 ) -> tuple[list[PublishedHook], list[str]]:
     """Return the hooks of a file, and what of it is left out and why; nothing for a missing file.
-    Programs of the hooks get `environ`."""
+    Programs of the hooks get `environ`. Hooks of a file whose content `trusts` refuses are left
+    out."""
     try:
-        groups = json.loads(read_untrusted(path).decode("utf-8-sig"))["hooks"]
+        data = read_untrusted(path)
+        whole = json.loads(data.decode("utf-8-sig"))
+        if path.name in SETTINGS_NAMES:
+            whole = {"hooks": {}, **whole}
+        groups = whole["hooks"]
         listed = [(event, group) for event, rows in groups.items() for group in rows]
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return [], []
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else 'it is no {"hooks": {EVENT: […]}}'
-        return [], [f"{path.parent.name}/{path.name}: no hook in it is used: {why}"]
+        return [], [f"no hook in it is used: {why}"]
+    if listed and not trusts(data):
+        return [], [f"no hook in it is used: {NOT_TRUSTED}"]
     hooks, problems = list[PublishedHook](), list[str]()
     unknown = dict.fromkeys(event for event, _ in listed if event not in EVENTS)
     if unknown:

@@ -98,7 +98,10 @@ def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -
     return HooksFeature(
         handle,
         launch.settings.hooks,
-        launch.installed.hooks if launch.installed else (),
+        [
+            *(launch.hook_files.hooks if launch.hook_files else ()),
+            *(launch.installed.hooks if launch.installed else ()),
+        ],
         begins="resume" if sources.state.entries else "clear" if launch.after_clear else "startup",
         kind=sources.kind,
     )

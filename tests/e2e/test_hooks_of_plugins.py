@@ -437,3 +437,22 @@ def test_without_a_hook_that_speaks_requests_are_as_ever(place: Place) -> None:
     add(place, "kit", {"PreToolUse": [hook("true")], "Stop": [hook("true")]})
     hooked, _ = ran(place, steps, "--permission-mode", "bypass")
     assert plain.requests == hooked.requests
+
+
+def test_hooks_in_files_of_the_user_and_of_a_trusted_project(place: Place) -> None:
+    own = place.root / "home" / ".config" / "ctxagent" / "hooks.json"
+    project = place.project / ".claude" / "settings.json"
+    for path, said in ((own, "Mine."), (project, "Ours.")):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"hooks": {"UserPromptSubmit": [hook(f"echo {said}")]}}))
+    server, error = ran(place, [Say("Done.")])
+    assert "Mine." in told(server.requests[0])
+    assert "Ours." not in told(server.requests[0])
+    assert f"{project}: no hook in it is used: not trusted" in error
+    assert f"note  hooks: {project}: no hook in it is used" in place.run("doctor").stdout
+    assert f"trusted as it is now: {project}" in place.run("config", "--trust").stderr
+    server, error = ran(place, [Say("Done.")])
+    assert f"UserPromptSubmit of the file {project}." in told(server.requests[0])
+    assert error == ""
+    server, _ = ran(place, [Say("Done.")], "--safe")
+    assert "Mine." not in told(server.requests[0])

@@ -544,7 +544,7 @@ def test_hooks_that_make_no_sense_are_told(place: Place) -> None:
     assert (place.project / "heard").exists()
     put(source / "hooks" / "hooks.json", "[]")
     added(place, source)
-    assert "hooks/hooks.json: no hook in it is used" in ran(place, [Say("Done.")])[1].stderr
+    assert "the plugin kit: no hook in it is used" in ran(place, [Say("Done.")])[1].stderr
 
 
 def test_doctor_tells_of_it_all(place: Place) -> None:

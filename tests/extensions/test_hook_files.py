@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.extensions.hook_files import PublishedHook, read_hooks
+from ctxagent.agent.config.trust import trust
+from ctxagent.agent.extensions.hook_files import HookFiles, PublishedHook, project_files, read_hooks
 
 
 def read(tmp_path: Path, content: Any) -> tuple[list[PublishedHook], list[str]]:
@@ -54,8 +55,8 @@ def test_the_time_has_bounds(tmp_path: Path, given: float, wanted: float) -> Non
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("[]", 'hooks/hooks.json: no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
-        ("{", 'hooks/hooks.json: no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
+        ("[]", 'no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
+        ("{", 'no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
         ({"hooks": {"Stop": [3]}}, "hooks for Stop are left out: "),
         ({"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}, "hooks for Stop are left out: "),
         ({"hooks": {"Setup": [{}], "Elicitation": [{}]}}, "hooks for Setup, Elicitation are left"),
@@ -105,3 +106,52 @@ def test_which_names_a_matcher_fits(matcher: str, names: tuple[str, ...], fits: 
 
 def test_some_events_have_no_matcher() -> None:
     assert PublishedHook("kit", "Stop", "x", matcher="Bash").matches()
+
+
+def put(path: Path, event: str = "Stop", **more: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hooks = {event: [{"hooks": [{"command": f"run {path.name}"}]}]}
+    path.write_text(json.dumps({"hooks": hooks, **more}))
+
+
+def files(tmp_path: Path) -> HookFiles:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True, exist_ok=True)
+    return HookFiles(tmp_path / "config", project / "sub", tmp_path / "home", tmp_path / "trust")
+
+
+def test_the_users_file_counts_at_once_and_the_projects_once_trusted(tmp_path: Path) -> None:
+    put(tmp_path / "config" / "hooks.json")
+    path = tmp_path / "project" / ".claude" / "settings.json"
+    put(path, model="x")
+    found = files(tmp_path)
+    assert [hook.origin for hook in found.hooks] == [f"file {tmp_path}/config/hooks.json"]
+    (warning,) = found.warnings
+    assert warning.startswith(f"{path}: no hook in it is used: not trusted: read the file")
+    trust(path, tmp_path / "trust")
+    assert [hook.run for hook in files(tmp_path).hooks] == ["run hooks.json", "run settings.json"]
+    put(path, "SessionStart")
+    assert len(files(tmp_path).hooks) == 1
+
+
+def test_settings_without_hooks_are_no_problem(tmp_path: Path) -> None:
+    path = tmp_path / "project" / ".claude" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"model": "x"}')
+    assert (files(tmp_path).hooks, files(tmp_path).warnings) == ([], [])
+
+
+def test_the_nearest_folder_counts_and_no_link_out_of_the_project(tmp_path: Path) -> None:
+    files(tmp_path)
+    project, home = tmp_path / "project", tmp_path / "home"
+    put(project / ".ctxagent" / "hooks.json")
+    put(project / ".claude" / "settings.local.json")
+    assert [path.name for path in project_files(project / "sub", home)] == [
+        "hooks.json", "settings.local.json",
+    ]  # fmt: skip
+    put(project / "sub" / ".ctxagent" / "hooks.json")
+    assert len(project_files(project / "sub", home)) == 1
+    put(tmp_path / "elsewhere.json")
+    (project / "sub" / ".ctxagent" / "hooks.json").unlink()
+    (project / "sub" / ".ctxagent" / "hooks.json").symlink_to(tmp_path / "elsewhere.json")
+    assert project_files(project / "sub", home) == []
