@@ -49,6 +49,7 @@ def open_agent(
         types, warnings = types_of_conversation(launch, log.path)
         skills, left_out = find_skills(launch)
         warnings += launch.installed.warnings if launch.installed else []
+        warnings += launch.hook_files.warnings if launch.hook_files else []
         warnings += extensions_of(launch).warnings
         warnings += [*left_out, *warnings_on_resume(state, launch.cwd, launch.own_prompt)]
         warnings += instruction_warnings(launch.cwd, launch.trust or launch.state)

@@ -134,6 +134,7 @@ def assemble(
         types=parts.types,
         servers=None if parent or "mcp" in off else launch.mcp,
         parent=parent.features if parent else None,
+        kind=parts.type.name if parts.type else "",
     )
     features.add(*built_in_features(handle, runner, sources, off=off))
     add_extensions(launch, handle, features)

@@ -14,6 +14,7 @@ from .lazy import dataclass
 if TYPE_CHECKING:
     from ..tools.base import Tool
     from .events import GivenAnswers
+    from .extensions.hook_files import HookFiles
     from .extensions.mcp.servers import McpServers
     from .extensions.plugins import InstalledPlugins, Plugin
     from .extensions.python_extensions import ExtensionSource
@@ -70,9 +71,11 @@ class LaunchOptions:
     mcp: "McpServers | None" = None  # None where none is configured
     tools: "Sequence[Tool[Any]]" = ()  # beside ours, of the program that starts the conversation
     installed: "InstalledPlugins | None" = None  # None for no plugins
+    hook_files: "HookFiles | None" = None  # None for none
     extensions: "ExtensionSource | None" = None  # None for no extensions
     # without MCP servers, plugins, extensions, hooks, and commands, skills and subagents from files
     safe: bool = False
+    after_clear: bool = False  # another session of this run was left for a fresh one
 
     @property
     def home(self) -> Path:

@@ -127,7 +127,8 @@ def _opener(
             now = replace(launch, settings=replace(launch.settings, permissions=permissions))
             now = replace(now, mcp=servers.begin(lambda text: emit(Notice("warning", text))))
             if prior is not None:
-                return open_agent(replace(now, prior=prior), SessionChoice(), emit=emit, ask=ask)
+                now = replace(now, prior=prior, after_clear=True)
+                return open_agent(now, SessionChoice(), emit=emit, ask=ask)
             choice = choice_of(options)
             if resume:
                 choice = SessionChoice(id=resume, fork=fork, read_only=read_only)

@@ -126,7 +126,8 @@ def _row(each: "Plugin", why: str) -> dict[str, Any]:
         "skills": contents.skills,
         "subagents": contents.subagents,
         "hooks": [
-            {"event": hook.foreign_event, "command": hook.command} for hook in contents.hooks
+            {"event": hook.event, hook.kind if hook.kind == "command" else "url": hook.run}
+            for hook in contents.hooks
         ],
         "servers": sorted(contents.servers),
     }

@@ -8,22 +8,23 @@ from typing import Any
 from ..config.places import home_folder
 from ..config.trust import MAX_TRUSTED_BYTES, accept, is_trusted, read_untrusted, trust
 from ..errors import UsageError
-from ..extensions import command_files, python_extensions, skills
+from ..extensions import command_files, hook_files, python_extensions, skills
 from ..extensions.mcp import config as mcp_config
 from ..features import instructions, subagent_types
 from .options import cwd_of, load, say
 
 
 def trust_project(options: dict[str, Any]) -> None:
-    """Trust the project's files as they are now: settings, MCP servers, subagents, commands,
+    """Trust the project's files as they are now: settings, MCP servers, subagents, commands, hooks,
     skills, and instructions that others may write. Raises UsageError where there are none."""
     loaded, cwd = load(options), cwd_of(options)
     files = dict.fromkeys(filter(None, [loaded.project]), MAX_TRUSTED_BYTES)
     files |= dict(_project_files(cwd))
     if not files:
         raise UsageError(
-            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no folder of commands, "
-            "extensions or skills and no AGENTS.md that others may write in this project to trust"
+            "there is no .agentrc, no .mcp.json, no .ctxagent/agents, no file of hooks, no folder "
+            "of commands, extensions or skills and no AGENTS.md that others may write in this "
+            "project to trust"
         )
     for path, bound in files.items():
         trust(path, loaded.trust_dir, bound)
@@ -52,6 +53,7 @@ def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
         *subagent_types.project_files(cwd, home),
         *command_files.project_files(cwd, home),
         *python_extensions.project_files(cwd, home),
+        *hook_files.project_files(cwd, home),
         *filter(None, [mcp_config.project_file(cwd, home)]),
         *(path for path, _ in instructions.files_of_others(cwd)),
     ]

@@ -12,7 +12,7 @@ from ..context import tokens
 from ..context.view import SUMMARY_SOURCE, THINKING, Call, Item, View, shown_blocks
 from ..context.window import Window
 from ..lazy import dataclass
-from ..session.entries import LOADED_TOOLS, PLAN, SKILL, SKILL_LIST, Block
+from ..session.entries import HOOK, LOADED_TOOLS, PLAN, SKILL, SKILL_LIST, Block
 from ..session.searches import FOUND, SEARCH, SEARCH_TOOL
 from . import preserve
 from .history import int_field
@@ -47,6 +47,7 @@ _SOURCES: dict[str, ContentKind] = {
     "instructions": "instructions",
     "notice": "notices",
     "note": "notes",
+    HOOK: "notices",
     PLAN: "plan",
     SKILL: "skills",
     SKILL_LIST: "skills",

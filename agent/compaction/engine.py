@@ -204,6 +204,7 @@ class CompactionEngine:
             "tokens": before.tokens,
             "covers": cut.covers,
             "summary": str(self.host.folder / "summary.md"),
+            "instructions": instructions,
         }
         self._check_preserved()
         if veto := await self.host.before_summary(event):

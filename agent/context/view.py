@@ -23,6 +23,7 @@ from ..lazy import dataclass
 from ..session.entries import (
     ATTACHMENT,
     FREE,
+    HOOK,
     LOADED_TOOLS,
     PLAN,
     SKILL,
@@ -47,7 +48,7 @@ REFUSAL = "refusal"  # a stop reason
 SUMMARY_SOURCE = "summary"  # of the item that a summary is
 THINKING = ("thinking", "redacted_thinking")
 # Of what is said again after a summary.
-REINSERTED_SOURCES = ("environment", "instructions", PLAN, SKILL_LIST, SKILL, LOADED_TOOLS)
+REINSERTED_SOURCES = ("environment", "instructions", PLAN, SKILL_LIST, SKILL, HOOK, LOADED_TOOLS)
 MIN_JUDGED_TOKENS = 1_000  # an error in fewer tokens is judged as if it were in so many
 MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not believed
 MIN_ERROR, MAX_ERROR = 0.4, 0.5  # of `View.error`; one text alone may err by the first

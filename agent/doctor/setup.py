@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from ..config.trust import is_file_trusted
 from ..context import tokens
 from ..errors import ConfigError, NoCredentials, conceal
 from ..extensions import python_extensions
+from ..extensions.hook_files import HookFiles
 from ..extensions.plugins import InstalledPlugins, check_plugins
 from ..features.skills import skills_of
 from ..launch import LaunchOptions
@@ -184,22 +186,18 @@ def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
         more = f", {untrusted:,} of them not trusted" if untrusted else ""
         found = f"{count_of(len([*own_files, *projects]), 'file')}{more}"
         yield Finding("extensions", found, note=bool(untrusted))
-    if launch.installed:
-        yield from _hooks(loaded.settings.hooks, launch.installed)
+    if launch.installed and launch.hook_files:
+        yield from _hooks(loaded.settings.hooks, launch.hook_files, launch.installed)
     yield from _servers(launch)
 
 
-def _hooks(own: HookSettings, installed: InstalledPlugins) -> Iterator[Finding]:
-    """Yield how many hooks there are for each event, and what plugins have besides."""
-    counts = list[str]()
-    for event in (field.name for field in fields(own)):
-        of_plugins = sum(hook.event == event for hook in installed.hooks)
-        if number := len(getattr(own, event)) + of_plugins:
-            of = f" ({of_plugins:,} of plugins)" if of_plugins else ""
-            counts.append(f"{number:,} {event}{of}")
-    if counts:
-        yield Finding("hooks", ", ".join(counts))
-    for warning in installed.hook_warnings:
+def _hooks(own: HookSettings, files: HookFiles, installed: InstalledPlugins) -> Iterator[Finding]:
+    """Yield how many hooks there are for each event, and what files and plugins have besides."""
+    counts = {field.name: len(getattr(own, field.name)) for field in fields(own)}
+    counts |= Counter(hook.event for hook in (*files.hooks, *installed.hooks))
+    if found := ", ".join(f"{number:,} {event}" for event, number in counts.items() if number):
+        yield Finding("hooks", found)
+    for warning in (*files.warnings, *installed.hook_warnings):
         yield Finding("hooks", warning, note=True)
 
 

@@ -41,6 +41,7 @@ SOURCE_TITLES = {
     "instructions": "Instructions",
     "notice": "Notice",
     "note": "Your note",
+    "hook": "What a hook says",
     "attachment": "What you attached",
     "skill": "Skill",
     "plan": "Plan",

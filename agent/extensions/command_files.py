@@ -1,9 +1,10 @@
 """Commands that the project, the person and plugins bring along: `commands/**/*.md`.
 
 A file's name is the command's, its text is what the model is told. `$ARGUMENTS` stands for all that
-was typed behind the name, `$1` to `$9` for single words of it, `@path` attaches a file, and
-``!`command` `` gives way to what the command says. The format is that of
-https://code.claude.com/docs/en/slash-commands, so that files for other agents work here.
+was typed behind the name, `$1` to `$9` for single words of it, `@path` attaches a file.
+``!`command` ``, and a block of commands that begins with ```` ```! ````, give way to what the
+commands say. The format is that of https://code.claude.com/docs/en/slash-commands, so that files
+for other agents work here.
 
 A project's files are words like its AGENTS.md, and are offered without trust. What they do beyond
 words (`!` commands, allowed-tools, model) counts only once the person has trusted their content.
@@ -32,7 +33,10 @@ BUILT_IN = "ctxagent"  # in place of the path of a command that ctxagent brings 
 
 _NAME = regex(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
 _PLACEHOLDER = regex(r"\$(ARGUMENTS\b|[1-9](?!\d))")
-_SHELL_COMMAND = regex(r"!`([^`\n]+)`")
+_SHELL_COMMAND = regex(
+    r"!`([^`\n]+)`|^```![ \t]*\n(.+?)\n[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL
+)
+_PIECES = 3  # of the text for each match: what stands before it, and its two groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,9 @@ class CommandFile:
 
         parts = list[tuple[str, bool]]()
         for place, piece in enumerate(_SHELL_COMMAND.split(self.body)):
-            is_shell = place % 2 == 1
-            parts.append((_PLACEHOLDER.sub(quoted if is_shell else value, piece), is_shell))
+            is_shell = place % _PIECES != 0
+            if piece is not None:
+                parts.append((_PLACEHOLDER.sub(quoted if is_shell else value, piece), is_shell))
         if arguments and not used:
             parts.append((f"\n\nArguments: {arguments}", False))
         return parts
@@ -120,9 +125,15 @@ def built_in_commands() -> Mapping[str, CommandFile]:
 def commands_of(plugin: Plugin, cwd: Path, home: Path) -> tuple[dict[str, CommandFile], list[str]]:
     """Return the commands of a plugin by name, and a warning for each file that was left out."""
     found, warnings = _commands_in(plugin.folder / COMMANDS_FOLDER, cwd, home, None)
-    variable, root = f"${{{ROOT_VARIABLE}}}", str(plugin.folder)
+
+    def filled(text: str) -> str:
+        return text.replace(f"${{{ROOT_VARIABLE}}}", str(plugin.folder))
+
     return {
-        name: replace(each, body=each.body.replace(variable, root)) for name, each in found.items()
+        name: replace(
+            each, body=filled(each.body), allowed_tools=tuple(map(filled, each.allowed_tools))
+        )
+        for name, each in found.items()
     }, warnings
 
 

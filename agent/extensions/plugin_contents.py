@@ -9,8 +9,9 @@ from ...tools.system.plural import count_of
 from ..errors import conceal
 from ..lazy import dataclass
 from .command_files import CommandFile, commands_of
+from .hook_files import PublishedHook
 from .mcp.config import servers_of
-from .plugins import ROOT_VARIABLE, Plugin, PluginHook, hooks_of
+from .plugins import ROOT_VARIABLE, Plugin, hooks_of
 
 SKILLS_GLOB = "skills/*/SKILL.md"
 TYPES_GLOB = "agents/*.md"
@@ -29,7 +30,7 @@ class PluginContents:
     commands: Mapping[str, CommandFile]
     skills: list[str]
     subagents: list[str]  # the names of their files
-    hooks: list[PluginHook]
+    hooks: list[PublishedHook]
     servers: Mapping[str, Any]  # as its file has them
     problems: list[str]  # what is left out, and why
 
@@ -45,7 +46,7 @@ class PluginContents:
     def lines(self) -> Iterator[str]:
         """Yield what there is, and whatever of it runs by itself as it will run."""
         for command in self.commands.values():
-            rules = ", ".join(command.allowed_tools)
+            rules = self._with_variable(", ".join(command.allowed_tools))
             yield f"command /{command.name}" + (f", allows for its turn: {rules}" if rules else "")
             for text, is_shell in command.parts(""):
                 if is_shell:
@@ -54,7 +55,8 @@ class PluginContents:
         yield from (f"subagent {name}" for name in self.subagents)
         for hook in self.hooks:
             of = f" of {hook.matcher}" if hook.matcher not in ("", "*") else ""
-            yield f"hook {hook.foreign_event}{of}, runs: {hook.command}"
+            does = "runs" if hook.kind == "command" else "posts to"
+            yield f"hook {hook.event}{of}, {does}: {hook.run}"
         for name, values in self.servers.items():
             yield f"MCP server {name}, {_server_line(values)}"
         yield from (f"note: {problem}" for problem in self.problems)

@@ -14,16 +14,16 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ...tools.system.files import make_private_folder, replace_file
 from ..config.trust import read_untrusted
 from ..errors import ConfigError
 from ..lazy import dataclass, regex
+from .hook_files import PublishedHook, read_hooks
 
 PLUGINS_FOLDER = "plugins"  # in the folder of the person's settings
 RECORD_FILE = "plugins.json"  # beside it
@@ -33,17 +33,8 @@ ROOT_VARIABLE = "CLAUDE_PLUGIN_ROOT"
 MAX_FILES = 5_000  # of a plugin
 MAX_BYTES = 50_000_000  # of all its files
 MAX_RECORD_BYTES = 1_000_000
-DEFAULT_HOOK_S, MAX_HOOK_S = 30.0, 600.0
 SETTLE_S = 2.0  # a file that changed less than this ago may change again unseen by its times
 
-# Their events, and ours that they are.
-HOOK_EVENTS = {
-    "PreToolUse": "before_tool",
-    "PostToolUse": "after_tool",
-    "SessionStart": "session_start",
-    "SessionEnd": "session_end",
-    "PreCompact": "before_compact",
-}
 _NAME = regex(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 
 
@@ -82,22 +73,6 @@ class Plugin:
         return {ROOT_VARIABLE: str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-@dataclass(frozen=True, slots=True)
-class PluginHook:
-    """A hook command of a plugin."""
-
-    plugin: Plugin
-    event: str  # ours
-    foreign_event: str  # as the plugin names it
-    command: str
-    matcher: str = ""  # a regular expression, "" for everything
-    seconds: float = DEFAULT_HOOK_S
-
-    def matches(self, subject: str) -> bool:
-        """Tell whether it is for a tool of this name, or this kind of event."""
-        return self.matcher in ("", "*") or re.fullmatch(self.matcher, subject) is not None
-
-
 class InstalledPlugins:
     """The plugins of a run. They are looked at once, when they are first asked for."""
 
@@ -120,8 +95,8 @@ class InstalledPlugins:
         return [plugin for plugin, why in found if not why], warnings
 
     @cached_property
-    def _hooks(self) -> tuple[list[PluginHook], list[str]]:
-        hooks, warnings = list[PluginHook](), list[str]()
+    def _hooks(self) -> tuple[list[PublishedHook], list[str]]:
+        hooks, warnings = list[PublishedHook](), list[str]()
         for plugin in self.plugins:
             found, problems = hooks_of(plugin)
             hooks += found
@@ -134,7 +109,7 @@ class InstalledPlugins:
         return self._checked[0]
 
     @property
-    def hooks(self) -> list[PluginHook]:
+    def hooks(self) -> list[PublishedHook]:
         return self._hooks[0]
 
     @property
@@ -221,51 +196,9 @@ def content_digest(folder: Path) -> str:
     return _digest(folder, _files(folder))
 
 
-def hooks_of(plugin: Plugin) -> tuple[list[PluginHook], list[str]]:
+def hooks_of(plugin: Plugin) -> tuple[list[PublishedHook], list[str]]:
     """Return the hooks of a plugin, and what of its file is left out and why."""
-    path = plugin.folder / HOOKS_FILE
-    try:
-        groups = json.loads(read_untrusted(path).decode("utf-8-sig"))["hooks"]
-        listed = [(event, group) for event, rows in groups.items() for group in rows]
-    except FileNotFoundError:
-        return [], []
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else 'it is no {"hooks": {EVENT: […]}}'
-        return [], [f"{HOOKS_FILE}: no hook in it is used: {why}"]
-    hooks, problems = list[PluginHook](), list[str]()
-    strange = dict.fromkeys(event for event, _ in listed if event not in HOOK_EVENTS)
-    if strange:
-        problems.append(f"hooks for {', '.join(strange)} are left out: there is no such event here")
-    for event, group in listed:
-        if event in HOOK_EVENTS:
-            try:
-                hooks += _hooks_in(plugin, event, group)
-            except (ValueError, TypeError, AttributeError, re.error) as error:
-                problems.append(f"hooks for {event} are left out: {error}")
-    return hooks, problems
-
-
-def _hooks_in(plugin: Plugin, event: str, group: Mapping[str, Any]) -> list[PluginHook]:
-    """Return the hooks of one matcher. Raises ValueError and what a wrong shape leads to."""
-    matcher = group.get("matcher") or ""
-    if matcher != "*":
-        re.compile(matcher)
-    found = []
-    for row in group.get("hooks", ()):
-        if row.get("type", "command") != "command" or not isinstance(row.get("command"), str):
-            raise ValueError(f"a hook of the type {str(row.get('type'))[:40]!r} is not known")
-        seconds = row.get("timeout", DEFAULT_HOOK_S)
-        found.append(
-            PluginHook(
-                plugin=plugin,
-                event=HOOK_EVENTS[event],
-                foreign_event=event,
-                command=row["command"],
-                matcher=matcher,
-                seconds=min(max(0.1, float(seconds)), MAX_HOOK_S),
-            )
-        )
-    return found
+    return read_hooks(plugin.folder / HOOKS_FILE, f"plugin {plugin.name}", plugin.environ)
 
 
 def _check(plugin: Plugin, known: str) -> tuple[str, str]:

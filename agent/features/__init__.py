@@ -49,6 +49,7 @@ class FeatureSources:
     types: Sequence[AgentType] = field(default_factory=tuple)  # of subagents
     servers: "McpServers | None" = None
     parent: Features | None = None  # of the conversation that opened a subagent
+    kind: str = ""  # the type of a subagent
 
 
 MakeFeature = Callable[[SessionHandle, ToolRunner, FeatureSources], Feature | None]
@@ -97,8 +98,12 @@ def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -
     return HooksFeature(
         handle,
         launch.settings.hooks,
-        launch.installed.hooks if launch.installed else (),
-        resumed=sources.state.entries > 0,
+        [
+            *(launch.hook_files.hooks if launch.hook_files else ()),
+            *(launch.installed.hooks if launch.installed else ()),
+        ],
+        begins="resume" if sources.state.entries else "clear" if launch.after_clear else "startup",
+        kind=sources.kind,
     )
 
 

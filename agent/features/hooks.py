@@ -1,43 +1,47 @@
-"""Hooks: shell commands of the user and of plugins that run at an event of the agent.
+"""Hooks: commands of the user, of plugins and of files that run at an event of the agent.
 
-Each command gets the event as one line of JSON on its standard input. A command that runs before an
-event can veto it with exit code 2; the first lines of its output are the reason. Any other failure
-is a warning and stops nothing. When a command ends, every process that it started is ended too.
+Commands of the settings get the event as one line of JSON on their standard input. A command that
+runs before an event can veto it with exit code 2; the first lines of its output are the reason. Any
+other failure is a warning and stops nothing.
 
-Commands of plugins were written for another agent. Their events also have the names of that agent,
-and their veto may be JSON: see https://code.claude.com/docs/en/hooks.
+Hooks in the published format (`published_hooks`) also speak to the model, change calls, answer
+questions and continue a turn.
 """
 
+import asyncio
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ...tools.base import Output
-from ...tools.system.process import Process, ending
 from ...tools.system.shorten import shorten
 from ..config.settings import HookSettings
 from ..errors import SessionError, ToolError
-from ..events import Notice, waiting
-from ..extensions.plugins import PluginHook
-from ..loop.feature import Feature, ToolCall, Veto
+from ..events import Answer, Notice, Question, TurnFinished, waiting
+from ..extensions.hook_files import PublishedHook
+from ..loop.feature import Feature, IncomingMessage, Ruling, ToolCall, Turn, Veto
 from ..loop.session_handle import SessionHandle
-from ..session.entries import End
+from ..models.base import Reply, text_of
+from ..session.entries import End, Note
 from ..session.log import Entries
-from ..session.store import AGENTS
+from ..session.store import content_text
+from .hook_input import changed_arguments, subagent_names, tool_response
+from .hook_runs import VETO_EXIT_CODE, HeadSink, failure, run_command
+from .published_hooks import HookOutcome, PublishedHooks, Words
 
 HOOK_TIMEOUT_S = 30.0
-VETO_EXIT_CODE = 2
 MAX_TOOL_OUTPUT_CHARS = 16_384
+MAX_CONTINUATIONS_IN_A_ROW = 8  # that hooks cause, without a call of a tool in between
+MAX_CONTINUATIONS = 100  # in one turn
+IDLE_S = 60.0  # after a turn, until hooks are told that the agent waits
+HOOK_TOPIC = "hook"  # of the note that the hooks for the start of a session have run
 
-_MAX_OUTPUT_BYTES = 65_536  # of an output that are read
-_MAX_SHOWN_BYTES = 4_096
-_MAX_OUTPUT_LINES = 5
-_FOREIGN_EVENT = "hook_event_name"  # the key of an event that has the names of another agent
 _MAX_COMMAND_CHARS = 60  # in a warning
+
+Begins = Literal["startup", "resume", "clear", "compact"]
 
 
 class HookRun(NamedTuple):
@@ -45,47 +49,6 @@ class HookRun(NamedTuple):
 
     at: float  # seconds since the epoch
     outcome: str
-
-
-class HeadSink:
-    """A sink that keeps the first bytes of an output."""
-
-    def __init__(self) -> None:
-        self._data = b""
-
-    def feed(self, data: bytes) -> None:
-        self._data += data[: _MAX_OUTPUT_BYTES - len(self._data)]
-
-    def close(self) -> None:
-        pass
-
-    def text(self) -> str:
-        return self._data.decode("utf-8", "replace")
-
-    def lines(self) -> str:
-        return _first_lines(self._data[:_MAX_SHOWN_BYTES].decode("utf-8", "replace"))
-
-    def veto(self) -> str | None:
-        """Return the reason of a veto in JSON, None for no veto."""
-        text = self.text()
-        try:
-            said = json.loads(text[text.find("{") : text.rfind("}") + 1])
-        except (ValueError, RecursionError):
-            return None
-        told = said.get("hookSpecificOutput")
-        told = told if isinstance(told, dict) else {}
-        if (
-            said.get("decision") != "block"
-            and told.get("permissionDecision") != "deny"
-            and said.get("continue") is not False
-        ):
-            return None
-        reasons = (told.get("permissionDecisionReason"), said.get("reason"), said.get("stopReason"))
-        return _first_lines(str(next(filter(None, reasons), ""))[:_MAX_SHOWN_BYTES])
-
-
-def _first_lines(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.strip().splitlines()[:_MAX_OUTPUT_LINES])
 
 
 def before_tool_event(call: ToolCall) -> dict[str, Any]:
@@ -112,7 +75,7 @@ def after_tool_event(call: ToolCall, output: Output, seconds: float) -> dict[str
 
 
 class HooksFeature(Feature):
-    """Runs the hook commands of one session."""
+    """Runs the hooks of one conversation."""
 
     name = "hooks"
 
@@ -120,125 +83,289 @@ class HooksFeature(Feature):
         self,
         handle: SessionHandle,
         settings: HookSettings,
-        of_plugins: Sequence[PluginHook] = (),
+        published: Sequence[PublishedHook] = (),
         *,
-        resumed: bool = False,
+        begins: Begins = "startup",
+        kind: str = "",
     ) -> None:
-        """Commands `of_plugins` run after the user's own."""
+        """The `published` hooks run after the user's own. `kind` is the type of the subagent whose
+        conversation it is, "" for none."""
         super().__init__(handle)
-        self._settings, self.of_plugins, self._resumed = settings, of_plugins, resumed
+        self._settings, self._begins = settings, begins
         self.last_runs: dict[tuple[str, str], HookRun] = {}  # by event and command
         self._log_path = handle.log.path
+        self.published = PublishedHooks(
+            handle, published, kind, lambda hook, outcome: self._ran(hook.event, hook.run, outcome)
+        )
+        self._names = subagent_names(kind) if kind else ()
+        self._has_begun = False
+        self._at_start = list[tuple[str, Words]]()  # by how the session started; not recorded yet
+        self._about_message: Sequence[Words] = ()
+        self._halt: str | None = None  # why the turn is to end
+        self._continuations = self._continuations_in_a_row = 0
+        self._idle: asyncio.TimerHandle | None = None
+        if self.published.has("Notification") and handle.ask and not self.published.is_subagent:
+            handle.ask = self._notifying(handle.ask)
 
     async def session_started(self) -> None:
-        """Run the commands for the start of a session."""
-        await self.run("session_start", {})
+        """Run the hooks for the start of a session, and record what they say."""
+        await self._run_own("session_start", {})
+        await self._begin()
+        if not self._at_start and not self.published.has("SessionStart"):
+            return
+        while self._at_start:
+            source, words = self._at_start[0]
+            self.published.say(words, source=source)
+            del self._at_start[0]
+        self._note_start(self._begins)
 
     async def session_ended(self) -> None:
-        """Run the commands for the end of a session."""
-        await self.run("session_end", {})
+        """Run the hooks for the end of a session."""
+        await self._run_own("session_end", {})
+        if not self.published.is_subagent:
+            await self.published.run("SessionEnd", ("other",), reason="other")
 
-    async def before_tool(self, call: ToolCall) -> None:
-        """Run the commands before a call of a tool. Raises Veto."""
-        if (veto := await self.run("before_tool", before_tool_event(call))) is not None:
+    async def _begin(self) -> None:
+        """Run the published hooks for the start of a session, once. A resumed session also runs
+        those that a killed process did not run, or whose words it did not record."""
+        if self._has_begun:
+            return
+        if self.published.is_subagent:
+            if self._begins == "startup":
+                found = await self.published.run("SubagentStart", self._names)
+                self._at_start += [("startup", words) for words in found.words]
+        elif self.published.has("SessionStart"):
+            missed = self._missed_start() if self._begins == "resume" else None
+            found_words = list[tuple[str, Words]]()
+            for source in (missed, self._begins):
+                found_words += await self._started(source) if source else []
+            self._at_start += found_words
+        self._has_begun = True
+
+    async def _started(self, source: Begins) -> list[tuple[str, Words]]:
+        model = self.handle.model.id
+        found = await self.published.run("SessionStart", (source,), source=source, model=model)
+        return [(source, words) for words in found.words]
+
+    def _missed_start(self) -> Begins | None:
+        """Return the start whose hooks did not finish in this log, None for none."""
+        summary = self.handle.view.summary
+        with suppress(SessionError):
+            for entry in reversed(self.handle.log.entries()):
+                if summary is not None and entry.seq <= summary.seq:
+                    return "compact"
+                if isinstance(entry, Note) and entry.topic == HOOK_TOPIC:
+                    return None
+        return "startup"
+
+    def _note_start(self, source: Begins) -> None:
+        """Record that the hooks for a start have run and that all they said is recorded."""
+        if not self.published.is_subagent:
+            text = f"the hooks of SessionStart have run: {source}"
+            self.handle.record(Note(topic=HOOK_TOPIC, text=text, data={"source": source}))
+
+    async def message_received(self, message: IncomingMessage) -> None:
+        """Run the hooks for a message of the user. Raises Veto."""
+        if self.published.is_subagent:
+            return
+        self._cancel_idle()
+        await self._begin()
+        text = content_text(message.content)
+        found = await self.published.run("UserPromptSubmit", prompt=text, user_prompt=text)
+        if found.decision == "deny" or found.stop is not None:
+            raise Veto(found.told("prevented the message"))
+        self._about_message = found.words
+
+    async def message_recorded(self, message: IncomingMessage) -> None:
+        """Record what hooks say about a message."""
+        words, self._about_message = self._about_message, ()
+        self.published.say(*words)
+
+    async def turn_started(self, turn: Turn) -> None:
+        """Begin to count how often hooks continue the turn."""
+        self._halt, self._continuations, self._continuations_in_a_row = None, 0, 0
+
+    async def before_call(self) -> None:
+        """Record what hooks in the background have said. Raises Veto if a hook ended the turn."""
+        self.published.say_late()
+        if self._halt is not None:
+            raise Veto(self._halt)
+
+    async def before_tool(self, call: ToolCall) -> Ruling | None:
+        """Run the hooks before a call of a tool. Raises Veto."""
+        if (veto := await self._run_own("before_tool", before_tool_event(call))) is not None:
             raise Veto(f"a before_tool hook prevented it: {veto}")
+        return self._ruling(await self.published.run("PreToolUse", call=call), call)
+
+    async def before_question(self, call: ToolCall, reason: str) -> Ruling | None:
+        """Run the hooks that may answer a question about a call. Raises Veto."""
+        return self._ruling(await self.published.run("PermissionRequest", call=call), call)
+
+    def _ruling(self, found: HookOutcome, call: ToolCall) -> Ruling | None:
+        self.published.say(*found.words)
+        if found.stop is not None:
+            self._halt = found.told("ended the turn")
+            raise Veto(self._halt)
+        if found.decision == "deny":
+            raise Veto(found.told("prevented it"))
+        given = None
+        if found.arguments is not None:
+            given = changed_arguments(call.tool, call.arguments, found.arguments, call.cwd)
+            given = None if given is call.arguments else given
+        if found.decision == "ask":
+            return Ruling("ask", found.told("asks"), given)
+        if found.decision == "allow":
+            return Ruling("allow", found.told("allows it"), given)
+        return None if given is None else Ruling(arguments=given)
 
     async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
-        """Run the commands after a call of a tool."""
-        await self.run("after_tool", after_tool_event(call, output, seconds))
+        """Run the hooks after a call of a tool, and record what they say."""
+        self._continuations_in_a_row = 0
+        await self._run_own("after_tool", after_tool_event(call, output, seconds))
+        text, duration = output.text[:MAX_TOOL_OUTPUT_CHARS], round(1000 * seconds)
+        if output.is_error:
+            found = await self.published.run(
+                "PostToolUseFailure", call=call, error=text, is_interrupt=False,
+                duration_ms=duration,
+            )  # fmt: skip
+        else:
+            found = await self.published.run(
+                "PostToolUse", call=call, tool_response=tool_response(call, output, text),
+                duration_ms=duration,
+            )  # fmt: skip
+        self.published.say(*found.words)
+        if found.stop is not None:
+            self._halt = found.told("ended the turn")
+
+    async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
+        """Run the hooks for the end of a turn. Continue the turn if one of them says so."""
+        if not is_final:
+            return None
+        event = "SubagentStop" if self.published.is_subagent else "Stop"
+        found = await self.published.run(
+            event,
+            self._names,
+            stop_hook_active=self._continuations > 0,
+            last_assistant_message=text_of(reply.content),
+        )
+        if found.decision == "deny" and found.hook:
+            found.words.append(Words(found.hook, found.reason or "Go on: it gave no reason."))
+        if found.stop is not None or not found.words:
+            return None
+        if (
+            self._continuations_in_a_row >= MAX_CONTINUATIONS_IN_A_ROW
+            or self._continuations >= MAX_CONTINUATIONS
+        ):
+            told = f"the hooks of {event} have continued the turn {self._continuations} times"
+            self.handle.notify("warning", f"{told}: it ends now")
+            return None
+        self._continuations += 1
+        self._continuations_in_a_row += 1
+        self.published.say(*found.words)
+        origin = found.words[-1].hook.origin
+        self.handle.notify("info", f"the hook {event} of the {origin} continues the turn")
+        return ""
 
     async def before_summary(self, event: Mapping[str, Any]) -> None:
-        """Run the commands before a summary. Raises Veto."""
-        if (veto := await self.run("before_compact", event)) is not None:
+        """Run the hooks before a summary. Raises Veto."""
+        if (veto := await self._run_own("before_compact", event)) is not None:
             raise Veto(veto)
+        trigger = _trigger(event)
+        found = await self.published.run(
+            "PreCompact",
+            (trigger,),
+            trigger=trigger,
+            custom_instructions=event.get("instructions", ""),
+        )
+        if found.decision == "deny" or found.stop is not None:
+            raise Veto(found.told("prevented it"))
 
     async def after_summary(self, event: Mapping[str, Any]) -> None:
-        """Run the commands after a summary."""
-        await self.run("after_compact", event)
+        """Run the hooks after a summary. What those for the start of a session say is added to the
+        context again."""
+        await self._run_own("after_compact", event)
+        trigger, summary = _trigger(event), self.handle.view.summary
+        await self.published.run(
+            "PostCompact",
+            (trigger,),
+            trigger=trigger,
+            compact_summary=summary.whole_text if summary else "",
+        )
+        if self.published.has("SessionStart") and not self.published.is_subagent:
+            for source, words in await self._started("compact"):
+                self.published.say(words, source=source)
+            self._note_start("compact")
 
-    async def run(self, name: str, event: Mapping[str, Any]) -> str | None:
-        """Run the commands for the event `name`, if there are any; return the reason of a veto.
+    async def turn_ended(self, finished: TurnFinished) -> None:
+        """Tell hooks after a while that the agent waits for the user."""
+        if self.published.has("Notification") and not self.published.is_subagent:
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(
+                IDLE_S, self._notify_hooks, "idle_prompt", "The agent is waiting for your input"
+            )
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+        self._cancel_idle()
+        await self.published.close()
+
+    def _cancel_idle(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _notifying(self, ask: Callable[[Question], Any]) -> Callable[[Question], Any]:
+        """Return a function that tells hooks of a question before it asks the user."""
+
+        async def asked(question: Question) -> Answer | None:
+            kind = "elicitation_dialog" if question.form else "permission_prompt"
+            about = f"The agent needs your permission: {question.tool} {question.title}"
+            self._notify_hooks(kind, "The agent asks you something" if question.form else about)
+            answer: Answer | None = await ask(question)
+            return answer
+
+        return asked
+
+    def _notify_hooks(self, kind: str, message: str) -> None:
+        """Run the hooks for a notification in the background."""
+        self.published.start(
+            self.published.run("Notification", (kind,), notification_type=kind, message=message)
+        )
+
+    async def _run_own(self, name: str, event: Mapping[str, Any]) -> str | None:
+        """Run the commands of the settings for the event `name`, if there are any; return the
+        reason of a veto.
 
         A subagent's session is part of its parent's and has no start and end of its own.
         """
         commands = getattr(self._settings, name)
-        subject = _subject(name, event, resumed=self._resumed)
-        foreign = [h for h in self.of_plugins if h.event == name and h.matches(subject)]
-        of_subagent = self._log_path.parent.parent.name == AGENTS
-        if not (commands or foreign) or (of_subagent and name.startswith("session_")):
+        if not commands or (self.published.is_subagent and name.startswith("session_")):
             return None
-        more: dict[str, Any] = {}
+        told = {"event": name, "session": self._log_path.parent.name, **event}
         if name == "session_start":
-            more = {
-                "log": str(self._log_path),
-                "cwd": str(self.handle.context.cwd),
-                "resumed": self._resumed,
-            }
+            told["log"], told["cwd"] = str(self._log_path), str(self.handle.context.cwd)
+            told["resumed"] = self._begins == "resume"
         elif name == "session_end":
-            more = {"log": str(self._log_path), "status": _last_status(self._log_path)}
-
-        def ran(command: str, outcome: str) -> None:
-            self.last_runs[name, command] = HookRun(time.time(), outcome)
-
-        told = {"event": name, "session": self._log_path.parent.name, **event, **more}
+            told["log"], told["status"] = str(self._log_path), _last_status(self._log_path)
         with waiting(self.handle.emit, f"the hooks of {name}"):
-            veto = await run_hooks(
+            return await run_hooks(
                 commands,
                 told,
                 cwd=self.handle.context.cwd,
                 env=self.handle.context.env,
                 warn=self._warn,
-                ran=ran,
+                ran=lambda command, outcome: self._ran(name, command, outcome),
             )
-            for hook in foreign:
-                if veto is not None:
-                    break
-                veto = await run_hooks(
-                    [hook.command],
-                    self._foreign(hook, told, subject),
-                    cwd=self.handle.context.cwd,
-                    env={
-                        **self.handle.context.env,
-                        **hook.plugin.environ,
-                        "CLAUDE_PROJECT_DIR": str(self.handle.context.cwd),
-                    },
-                    warn=self._warn,
-                    ran=ran,
-                    seconds=hook.seconds,
-                )
-        return veto
+
+    def _ran(self, event: str, command: str, outcome: str) -> None:
+        self.last_runs[event, command] = HookRun(time.time(), outcome)
 
     def _warn(self, text: str) -> None:
         self.handle.emit(Notice("warning", self.handle.context.redact(Output(text)).text))
 
-    def _foreign(self, hook: PluginHook, told: Mapping[str, Any], subject: str) -> dict[str, Any]:
-        """Return an event to which the names of the plugin's own agent are added."""
-        names: dict[str, Any] = {
-            _FOREIGN_EVENT: hook.foreign_event,
-            "session_id": self._log_path.parent.name,
-            "transcript_path": str(self._log_path),
-            "cwd": str(self.handle.context.cwd),
-        }
-        if hook.event.endswith("_tool"):
-            given = dict(told["input"])
-            if isinstance(path := given.get("path"), str):
-                given.setdefault("file_path", os.path.join(self.handle.context.cwd, path))  # noqa: PTH118
-            names |= {"tool_name": subject, "tool_input": given}
-        if hook.event == "after_tool":
-            answer = {"output": told["output"], "is_error": told["is_error"]}
-            names["tool_response"] = answer
-        key = {"session_start": "source", "session_end": "reason", "before_compact": "trigger"}
-        return {**told, **names, **({key[hook.event]: subject} if hook.event in key else {})}
 
-
-def _subject(name: str, event: Mapping[str, Any], *, resumed: bool) -> str:
-    """Return the text that the matcher of a plugin's hook is compared with."""
-    if name.endswith("_tool"):
-        return str(event["tool"])
-    if name == "session_start":
-        return "resume" if resumed else "startup"
-    if name == "session_end":
-        return "other"
+def _trigger(event: Mapping[str, Any]) -> str:
+    """Return why a summary is made, as published hooks are told."""
     return "manual" if event.get("trigger") == "manual" else "auto"
 
 
@@ -262,10 +389,9 @@ async def run_hooks(
     """Run the commands one after another until one vetoes. Return the reason of the veto, None for
     none.
 
-    `event` has its name in "event". Only a name that begins with "before_" can be vetoed, also in
-    JSON if the event has the names of another agent. Each command may take `seconds`. `warn` is
-    called for each command that failed, `ran` after each with how it ended. A cancellation leaves
-    nothing running.
+    `event` has its name in "event". Only a name that begins with "before_" can be vetoed. Each
+    command may take `seconds`. `warn` is called for each command that failed, `ran` after each with
+    how it ended. A cancellation leaves nothing running.
     """
     line = json.dumps(event).encode() + b"\n"
     vetoable = str(event["event"]).startswith("before_")
@@ -277,41 +403,12 @@ async def run_hooks(
         except ToolError as error:
             failed, code = f"did not start: {error}", -1
         else:
-            failed = _failure(code, output, seconds)
-        reason = output.lines() if code == VETO_EXIT_CODE and vetoable else None
-        if not code and code is not None and vetoable and _FOREIGN_EVENT in event:
-            reason = output.veto()
-        if reason is not None:
+            failed = failure(code, output.lines(), seconds)
+        if code == VETO_EXIT_CODE and vetoable:
+            reason = output.lines()
             ran(command, f"prevented it: {reason or 'no reason'}")
             return reason or f"hook `{name}` vetoed it and gave no reason"
         ran(command, failed or f"ok: {output.lines() or 'no output'}")
         if failed:
             warn(f"hook `{name}` {failed}")
     return None
-
-
-def _failure(code: int | None, output: HeadSink, seconds: float) -> str:
-    """Return how a command failed, "" for one that did not."""
-    if code is None:
-        return f"was ended: it took longer than {seconds:g} s"
-    return f"failed ({ending(code)}): {output.lines() or 'no output'}" if code else ""
-
-
-async def run_command(
-    command: str,
-    line: bytes,
-    output: HeadSink,
-    *,
-    cwd: Path,
-    env: Mapping[str, str],
-    seconds: float,
-) -> int | None:
-    """Run a command with `line` on its stdin. Return its exit code, None if it still ran after
-    `seconds`. No process of the command is left, also after a cancellation. Raises ToolError if it
-    cannot be started."""
-    process = await Process.start(command, cwd=cwd, env=env, sink=output, given=line)
-    try:
-        in_time = await process.exited(seconds)
-    finally:
-        await process.end()
-    return process.exit_code if in_time else None

@@ -84,6 +84,7 @@ def launch_options(
     `LaunchOptions`. Raises ConfigError, and UsageError for a directory that cannot be added."""
     from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
+    from ..extensions.hook_files import HookFiles
     from ..extensions.plugins import InstalledPlugins
     from ..security.folders import distrust_writable_folders
 
@@ -107,7 +108,9 @@ def launch_options(
         safe=safe,
     )
     if not safe:
-        launch = replace(launch, extensions=extension_source(loaded, cwd, environ))
+        files = HookFiles(own, cwd, launch.home, loaded.trust_dir)
+        extensions = extension_source(loaded, cwd, environ)
+        launch = replace(launch, extensions=extensions, hook_files=files)
     distrust_writable_folders(launch.settings.sandbox, launch.cwd, launch.environ)
     if settings.permissions.directories:
         _check_directories(launch)

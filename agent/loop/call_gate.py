@@ -1,7 +1,8 @@
 """Permission for calls of tools: rules, features and the user decide, in this order."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ from ..errors import ToolError
 from ..events import Answer, Question
 from ..lazy import dataclass
 from ..permissions import suggestions
+from ..permissions.approval import Approval
 from ..permissions.rule_set import RuleKind
 from ..permissions.verdict import Verdict
 from ..security.planted import PlantedWatch
@@ -48,17 +50,42 @@ class CallGate:
         """Return the verdict by which a call may run, and the call as the features leave it. Raises
         CallRefused."""
         verdict = await self._ruled(tool, params, call.title)
-        changed = await self._changed(tool, call, verdict)
+        with self._vetoes(tool, call, verdict):
+            changed, ruling = await self.features.before_tool(call)
         if changed is not call:
-            try:
-                params = tool.Params.model_validate(changed.arguments)
-            except ValidationError as error:
-                raise CallRefused(argument_error(tool, error)) from None
-            call = replace(changed, title=tool.title(params))
-            verdict = await self._ruled(tool, params, call.title)
-        if verdict.action != "allow":
-            verdict = await self._asked(tool, params, call, verdict)
+            params, call, verdict = await self._ruled_again(tool, changed)
+        if ruling.action == "allow" and verdict.action == "ask":
+            as_if = self.handle.approval.with_rule(tool.name)
+            if (allowed := self._judged(tool, params, as_if)).action == "allow":
+                verdict = replace(allowed, reason=ruling.reason)
+                self._note_answer(tool, call.title, Answer(allow=True, reason=ruling.reason))
+        must_ask = ruling.action == "ask"
+        if must_ask:
+            verdict = _to_be_asked(verdict, ruling.reason)
+        if verdict.action == "allow":
+            return params, call, verdict
+        with self._vetoes(tool, call, verdict):
+            answered = await self.features.before_question(call, verdict.reason)
+        if answered is None:
+            verdict = await self._asked(tool, params, call, verdict, must_ask=must_ask)
+            return params, call, verdict
+        if answered.arguments is not None:
+            changed = replace(call, arguments=answered.arguments)
+            params, call, verdict = await self._ruled_again(tool, changed)
+        self._note_answer(tool, call.title, Answer(allow=True, reason=answered.reason))
         return params, call, verdict
+
+    async def _ruled_again(
+        self, tool: Tool[Any], changed: ToolCall
+    ) -> tuple[Params, ToolCall, Verdict]:
+        """Return a call that features have changed, with the verdict of the rules on what it is
+        now. Raises CallRefused."""
+        try:
+            params = tool.Params.model_validate(changed.arguments)
+        except ValidationError as error:
+            raise CallRefused(argument_error(tool, error)) from None
+        call = replace(changed, title=tool.title(params))
+        return params, call, await self._ruled(tool, params, call.title)
 
     async def _ruled(self, tool: Tool[Any], params: Params, title: str) -> Verdict:
         """Return the verdict of the rules. Raises CallRefused for a denied call."""
@@ -68,22 +95,24 @@ class CallGate:
             raise CallRefused(f"Not allowed: {verdict.reason}", denied=True)
         return verdict
 
-    async def _changed(self, tool: Tool[Any], call: ToolCall, verdict: Verdict) -> ToolCall:
-        """Return a call as the features change it. Raises CallRefused for a veto."""
+    @contextmanager
+    def _vetoes(self, tool: Tool[Any], call: ToolCall, verdict: Verdict) -> Iterator[None]:
+        """Record the veto of a feature and raise CallRefused for it."""
         try:
-            return await self.features.before_tool(call)
+            yield
         except Veto as veto:
             verdict = replace(verdict, reason=veto.message)
             self._deny(tool, call.title, verdict, asked=True, answer="hook")
             raise CallRefused(f"Not allowed: {veto.message}", denied=True) from None
 
     async def _asked(
-        self, tool: Tool[Any], params: Params, call: ToolCall, verdict: Verdict
+        self, tool: Tool[Any], params: Params, call: ToolCall, verdict: Verdict, *, must_ask: bool
     ) -> Verdict:
-        """Return the verdict for a call that the user allows. Raises CallRefused."""
+        """Return the verdict for a call that the user allows. With `must_ask` no rule and no mode
+        answers in place of the user. Raises CallRefused."""
         answer, title = None, call.title
         if self.handle.ask is not None:
-            question = await self._question(tool, params, call, verdict)
+            question = await self._question(tool, params, call, verdict, must_ask=must_ask)
             self.handle.approval.asked.append((tool, params))
             answer = await self.handle.ask(question)
         if answer is None:
@@ -183,16 +212,15 @@ class CallGate:
         except TimeoutError:
             return Verdict("ask", "what it does cannot be told in time")
 
-    def _judged(self, tool: Tool[Any], params: Params) -> Verdict:
+    def _judged(self, tool: Tool[Any], params: Params, approval: Approval | None = None) -> Verdict:
         """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
-        verdict = self.handle.approval.judge(tool, params)
+        verdict = (approval or self.handle.approval).judge(tool, params)
         if tool.subject(params) in self.handle.repository_commands:
             verdict = replace(verdict, writes_repository=True)
         why = tool.why_ask_anyway(params, self.context_for(tool, verdict))
         if not why or verdict.action == "deny" or self.handle.approval.mode == "bypass":
             return verdict
-        reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
-        return replace(verdict, action="ask", reason=reason, confined=False, looks=False)
+        return _to_be_asked(verdict, why)
 
     def _recheck(self, tool: Tool[Any], params: Params, asked: Verdict) -> None:
         """Refuse a call whose file has moved since the user was asked.
@@ -211,12 +239,14 @@ class CallGate:
         params: Params,
         call: ToolCall,
         verdict: Verdict,
+        *,
+        must_ask: bool,
     ) -> Question:
         approval = self.handle.approval
 
         def settled() -> Answer | None:
             now = self._judged(tool, params)
-            if now.action == "ask":
+            if now.action == "ask" or (must_ask and now.action == "allow"):
                 return None
             return Answer(now.action == "allow", reason=now.reason, rule=now.rule)
 
@@ -234,7 +264,7 @@ class CallGate:
             edits = tool.effect == "edit" and approval.mode == "ask"
             return edits and approval.in_mode("accept-edits").judge(tool, params).action == "allow"
 
-        anyway = tool.why_ask_anyway(params, self.context_for(tool, verdict))
+        anyway = must_ask or tool.why_ask_anyway(params, self.context_for(tool, verdict))
         return Question(
             tool.name,
             call.title,
@@ -294,6 +324,12 @@ class CallGate:
             "answer": answer, "rule": verdict.rule, "reason": verdict.reason, "asked": asked,
         }  # fmt: skip
         self.handle.record(Note(topic="permission", text=text, data=data))
+
+
+def _to_be_asked(verdict: Verdict, why: str) -> Verdict:
+    """Return a verdict by which the user is asked for one more reason."""
+    reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
+    return replace(verdict, action="ask", reason=reason, confined=False, looks=False)
 
 
 async def _beside(look: Callable[[], T], tool: Tool[Any], params: Params) -> T:

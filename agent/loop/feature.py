@@ -8,7 +8,7 @@ interface.
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from inspect import isfunction
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 from ...tools.base import Effect, Output, Tool
 from ...tools.function_tool import function_tool
@@ -56,6 +56,17 @@ class ToolCall:
     title: str  # one line for people
     arguments: Mapping[str, Any]
     cwd: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a feature decides about a call that is about to run."""
+
+    # "allow" counts like an allow rule for the tool, or, to a question, like the user's yes. "ask"
+    # asks the user although the rules allow the call.
+    action: Literal["", "allow", "ask"] = ""
+    reason: str = ""
+    arguments: Mapping[str, Any] | None = None  # to run the call with; None keeps them
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +256,14 @@ class Feature:
         continue without one); None ends the turn."""
         return None
 
-    async def before_tool(self, call: ToolCall) -> Mapping[str, Any] | None:
-        """Return other arguments for a call that is about to run; None keeps them. Raises Veto."""
+    async def before_tool(self, call: ToolCall) -> Mapping[str, Any] | Ruling | None:
+        """Return other arguments for a call that is about to run, or a ruling; None changes
+        nothing. Raises Veto."""
+        return None
+
+    async def before_question(self, call: ToolCall, reason: str) -> Ruling | None:
+        """Return a ruling that answers a question about a call in place of the user; None leaves
+        it to the user. Raises Veto."""
         return None
 
     async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output | None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args
 from ...tools.base import Effect, Output, Tool
 from ..lazy import regex
 from ..session.entries import Entry, User, encode
-from .feature import Clear, FeatureCommand, Layer
+from .feature import Clear, FeatureCommand, Layer, Ruling
 
 T = TypeVar("T")
 
@@ -19,7 +19,8 @@ _VALUES: Mapping[str, tuple[type, ...]] = {
     "message_received": (str, list, NoneType),
     "reply_received": (str, NoneType),
     "reply_streamed": (str,),
-    "before_tool": (Mapping, NoneType),
+    "before_tool": (Mapping, Ruling, NoneType),
+    "before_question": (Ruling, NoneType),
     "after_tool": (Output, NoneType),
     "step_finished": (str, NoneType),
 }
@@ -47,6 +48,10 @@ def check_result(event: str, found: Any) -> Any:
             _check_content(event, found)
         elif isinstance(found, Mapping):
             json.dumps(dict(found), default=str)
+        elif isinstance(found, Ruling):
+            _check(f"the reason of {event}", found.reason, str)
+            _check(f"the arguments of {event}", found.arguments, Mapping, NoneType)
+            json.dumps(dict(found.arguments or {}), default=str)
         elif isinstance(found, Output):
             _check(f"the text of {event}", found.text, str)
             json.dumps([found.details, found.blocks], default=str)

@@ -21,12 +21,24 @@ from ..errors import RecordError, RequestRejected
 from ..events import Delta, Emit, Notice, TurnFinished
 from ..models.base import Reply
 from ..session.entries import Entry
-from .feature import Clear, Feature, FeatureCommand, IncomingMessage, Layer, ToolCall, Turn, Veto
+from .feature import (
+    Clear,
+    Feature,
+    FeatureCommand,
+    IncomingMessage,
+    Layer,
+    Ruling,
+    ToolCall,
+    Turn,
+    Veto,
+)
 from .feature_results import check_items, check_result
 
 F = TypeVar("F", bound=Feature)
 
-VETO_EVENTS = ("message_received", "before_call", "before_tool", "before_summary")
+VETO_EVENTS = (
+    "message_received", "before_call", "before_tool", "before_question", "before_summary",
+)  # fmt: skip
 ENDING_EVENTS = ("close", "session_ended")
 MAX_ENDING_SECONDS = 10.0  # of an extension, in each of these
 
@@ -186,12 +198,25 @@ class Features:
                 return str(go_on)
         return None
 
-    async def before_tool(self, call: ToolCall) -> ToolCall:
-        """Return a call as the features change it. Raises Veto."""
+    async def before_tool(self, call: ToolCall) -> tuple[ToolCall, Ruling]:
+        """Return a call as the features change it, and the strictest ruling. Raises Veto."""
+        strictest = Ruling()
         for each in self._for("before_tool"):
-            given = await self._ask(each, "before_tool", call)
-            call = call if given is None else replace(call, arguments=given)
-        return call
+            found = await self._ask(each, "before_tool", call)
+            ruling = found if isinstance(found, Ruling) else Ruling(arguments=found)
+            if ruling.arguments is not None:
+                call = replace(call, arguments=ruling.arguments)
+            if ruling.action and strictest.action != "ask":
+                strictest = ruling
+        return call, strictest
+
+    async def before_question(self, call: ToolCall, reason: str) -> Ruling | None:
+        """Return the first ruling that answers a question about a call. Raises Veto."""
+        for each in self._for("before_question"):
+            ruling: Ruling | None = await self._ask(each, "before_question", call, reason)
+            if ruling is not None and ruling.action == "allow":
+                return ruling
+        return None
 
     async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output:
         """Return an output as the features change it."""

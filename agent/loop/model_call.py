@@ -11,7 +11,7 @@ from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft, ToolF
 from ..lazy import dataclass
 from ..models.base import Reply, text_of
 from ..models.catalog import cost
-from ..session.entries import PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
+from ..session.entries import HOOK, PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
 
 BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its price counts
 
@@ -100,7 +100,7 @@ def last_text(items: Sequence[Item]) -> str:
     for item in reversed(items):
         if item.role == "assistant" and (text := text_of(item.blocks)):
             return text
-        words = item.role == "user" and item.source not in ("notice", PLAN, SKILL, SKILL_LIST)
+        words = item.role == "user" and item.source not in ("notice", PLAN, SKILL, SKILL_LIST, HOOK)
         if words and any(b.get("type") == "text" for b in item.blocks):
             break
     return ""

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from ..context.request import PAUSED_STOP_REASON
 from ..errors import CtxagentError, LimitReached, RecordError
-from ..events import TurnFinished
+from ..events import Notice, TurnFinished
 from ..models.base import text_of
 from ..session.entries import Content, End, Note, User
 from .agent import AgentState
@@ -55,7 +55,10 @@ async def run_turn(
 
     async def hear_next() -> None:
         while (said := next_message()) is not None:
-            await hear(agent, message(said, mid_turn=True))
+            try:
+                await hear(agent, message(said, mid_turn=True))
+            except Veto as veto:  # the turn goes on without it
+                agent.emit(Notice("warning", f"your message is not sent: {veto.message}"))
 
     try:
         try:

@@ -2,13 +2,14 @@
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ..errors import ToolError
 from ..lazy import dataclass
 from .address import LOOPBACK_HOSTS
 from .bounded_body import bound_body
@@ -75,6 +76,19 @@ def client_options(address: str) -> dict[str, Any]:
         # Neither a proxy nor a TLS context, which alone takes 40 ms to set up.
         options["transport"] = httpx2.AsyncHTTPTransport(verify=False)
     return options
+
+
+async def post(url: str, content: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+    """Post to a server that is no model's; return the status and the bounded body. Raises
+    ToolError."""
+    import httpx2
+
+    try:
+        async with httpx2.AsyncClient(**client_options(url), timeout=None) as client:
+            answer = await client.post(url, content=content, headers=dict(headers))
+            return answer.status_code, answer.text
+    except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        raise ToolError(str(error) or type(error).__name__) from error
 
 
 def timeout_of(timeouts: Timeouts) -> "httpx2.Timeout":

@@ -26,6 +26,7 @@ WARMING = "warm"
 BOUND, FREE = "bound", "free"  # what `Session.thinking` can be
 PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
 SKILL_LIST = "skill list"  # source of what there is of skills
+HOOK = "hook"  # source of what a hook says to the model
 
 _TOKEN_COUNTS = ("input", "cache_read", "cache_creation", "output")
 _USAGE_COUNTS = (*_TOKEN_COUNTS, "web_searches")
@@ -111,7 +112,7 @@ class Session(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User(Entry):
     """Words that go to the model. `source` says whose: person, environment, instructions, notice,
-    note (a pin in the person's own words), skill, skill list, loaded tools, plan, shell or
+    note (a pin in the person's own words), skill, skill list, loaded tools, plan, hook, shell or
     attachment. Shell is a command that the person ran, with `details` and `offloaded` as in the
     result of Bash; its output is the last block. An attachment is a file, a directory or piped
     input beside the words before it, with `details` and `offloaded` as in the result of the `call`
@@ -123,8 +124,9 @@ class User(Entry):
     Those of a plan have its `plan`: whether it is `agreed`, or the `ref` of the entry that it says
     again after a summary; and the `todos` that its steps are. Those of a list have its `skills`, by
     name a mark of what was told and None for one that is gone, and whether that is the `whole`
-    list. Loaded tools, in older logs, are blocks that add tools
-    from here on, as the API has them."""
+    list. Those of a hook's words have its `hook`: the event, whose it is (`of`), the `source` of a
+    session's start and the `sha256` of the whole text. Loaded tools, in older logs, are blocks that
+    add tools from here on, as the API has them."""
 
     kind: ClassVar[str] = "user"
     content: Content

@@ -79,7 +79,7 @@ def kit(place: Place, **commands: str) -> Path:
     put(folder / "skills" / "one" / "SKILL.md", "---\nname: one\ndescription: Counts.\n---\nOne.")
     put(folder / "agents" / "scout.md", SCOUT)
     listen = "cat >> heard; echo $CLAUDE_PLUGIN_ROOT >> root"
-    events = {"PreToolUse": listen, "PostToolUse": listen, "SessionStart": listen, "Stop": "true"}
+    events = {"PreToolUse": listen, "PostToolUse": listen, "SessionStart": listen, "Setup": "true"}
     put(folder / "hooks" / "hooks.json", hooks(**(commands or events)))
     shutil.copy(SERVER, folder / "server.py")
     arguments = ["-I", "-S", "${CLAUDE_PLUGIN_ROOT}/server.py", "ok", str(place.root / "notes")]
@@ -174,17 +174,16 @@ def test_what_it_brings_along(place: Place) -> None:
     assert (place.project / "root").read_text().splitlines()[0] == str(folder)
     assert "- scout: Finds things: all of them" in json.dumps(tools(server)["Task"])
     assert "- one: Counts." in told(server.requests[0])
-    assert "the plugin kit: hooks for Stop are left out: there is no such event here" in done.stderr
+    assert done.stderr.count("the plugin kit: hooks for Setup are left out: there is no such") == 1
     events = [json.loads(line) for line in (place.project / "heard").read_text().splitlines()]
     assert [event["hook_event_name"] for event in events] == [
         "SessionStart", "PreToolUse", "PreToolUse", "PostToolUse",
     ], "of the command in the words, and of the model's; never of Read"  # fmt: skip
     assert events[0]["source"] == "startup"
-    call = {key: events[-1][key] for key in ("tool", "tool_name", "tool_input", "cwd")}
+    call = {key: events[-1][key] for key in ("tool_name", "tool_input", "cwd")}
     assert call == {
-        "tool": "Bash",
         "tool_name": "Bash",
-        "tool_input": {**events[-1]["input"], "command": "true"},
+        "tool_input": {"command": "true"},
         "cwd": str(place.project),
     }
     assert events[-1]["tool_response"]["is_error"] is False
@@ -203,16 +202,17 @@ def test_a_hook_of_it_prevents_a_call(place: Place, veto: str, reason: str) -> N
     added(place, kit(place, PreToolUse=veto))
     call = Say(tools=[("Bash", {"command": "touch made"})])
     server, _ = ran(place, [call, Say("No.")], "--allow", "Bash")
-    assert f"a before_tool hook prevented it: {reason}" in told(server.requests[-1])
+    prevented = f"the hook PreToolUse of the plugin kit prevented it: {reason}"
+    assert prevented in told(server.requests[-1])
     assert not (place.project / "made").exists()
 
 
-def test_a_hook_of_it_allows_nothing(place: Place) -> None:
-    """What it says in favour of a call leaves the call to the rules."""
+def test_a_hook_of_it_allows_nothing_that_a_rule_denies(place: Place) -> None:
     allow = json.dumps({"hookSpecificOutput": {"permissionDecision": "allow"}})
     added(place, kit(place, PreToolUse=f"echo '{allow}'"))
     call = Say(tools=[("Bash", {"command": "touch made"})])
-    ran(place, [call, Say("No.")], code=3)
+    ran(place, [call, Say("No.")], "--deny", "Bash(touch:*)")
+    ran(place, [call, Say("No.")], "--permission-mode", "plan")
     assert not (place.project / "made").exists()
 
 
@@ -538,12 +538,13 @@ def test_hooks_that_make_no_sense_are_told(place: Place) -> None:
     put(source / "hooks" / "hooks.json", {"hooks": {"SessionStart": rows}})
     added(place, source)
     _, done = ran(place, [Say("Done.")])
-    assert done.stderr.count("the plugin kit: hooks for SessionStart are left out") == 2
-    assert "a hook of the type 'prompt' is not known" in done.stderr
+    assert done.stderr.count("the plugin kit: hooks for SessionStart are left out") == 1
+    wrong = "a hook for SessionStart is left out: its type 'prompt' is not supported here"
+    assert f"the plugin kit: {wrong}" in done.stderr
     assert (place.project / "heard").exists()
     put(source / "hooks" / "hooks.json", "[]")
     added(place, source)
-    assert "hooks/hooks.json: no hook in it is used" in ran(place, [Say("Done.")])[1].stderr
+    assert "the plugin kit: no hook in it is used" in ran(place, [Say("Done.")])[1].stderr
 
 
 def test_doctor_tells_of_it_all(place: Place) -> None:
@@ -554,8 +555,8 @@ def test_doctor_tells_of_it_all(place: Place) -> None:
     digest = listed(place)[0]["digest"][:12]
     assert f"ok    plugin: kit: digest {digest}, unchanged" in shown
     assert "note  commands: 2 files, 1 of them not trusted" in shown
-    assert "ok    hooks: 2 before_tool (1 of plugins), 1 after_tool (1 of plugins), " in shown
-    assert "note  hooks: the plugin kit: hooks for Stop are left out" in shown
+    assert "ok    hooks: 1 before_tool, 1 PreToolUse, 1 PostToolUse, 1 SessionStart" in shown
+    assert "note  hooks: the plugin kit: hooks for Setup are left out" in shown
     assert f"MCP server: plain: {Path(sys.executable).name}" in shown
 
 

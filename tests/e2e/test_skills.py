@@ -2,31 +2,19 @@
 
 import json
 import os
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.compaction.summary.request import is_summary_question
-
-from ..support.command import Place, comes
-from ..support.server.loopback import Body, Say, Server
+from ..support.command import Place
+from ..support.keeper import LIMITS, Keeper, kill_in_a_turn, of_turns, texts, told
+from ..support.server.loopback import Say, Server
 from ..support.server.wires import Wire, over_each_wire
 from ..support.terminal.screen import Terminal
 
 WALRUS = "\n".join(f"Step {n}: feed the walrus {n * 37} herrings, never {n}." for n in range(30))
 HERON = "\n".join(f"Rule {n}: a heron is watched for {n * 13} minutes." for n in range(25))
-SUMMARY = """## Session Intent
-Look after the animals.
-## Key Decisions
-1. One after another.
-## Current State
-Phase: part {number}
-- Done: the first ones
-## Next Steps
-1. Go on.
-"""
 
 
 @pytest.fixture
@@ -46,21 +34,6 @@ def write(folder: Path, name: str, body: str, **values: str) -> Path:
 
 def own(place: Place) -> Path:
     return place.root / "home" / ".config" / "ctxagent"
-
-
-def texts(body: Body) -> list[str]:
-    """Return all texts of a request, with those in results."""
-    found = list[str]()
-    for message in body["messages"]:
-        for block in message["content"]:
-            content = block.get("content", block.get("text", ""))
-            parts = content if isinstance(content, list) else [{"text": content}]
-            found += [str(part.get("text", "")) for part in parts]
-    return found
-
-
-def told(body: Body) -> str:
-    return "\n".join(texts(body))
 
 
 def use(name: str | None = None) -> Say:
@@ -302,52 +275,10 @@ def test_a_large_one_is_cut_told_and_recalled(place: Place, wire: Wire) -> None:
     assert "The end of the walrus." in told(server.requests[-1])
 
 
-class Keeper:
-    """Calls Bash again and again until it has been summarised so often and the newest summary
-    stands in the context, with bound thoughts."""
-
-    def __init__(self) -> None:
-        self.queue: list[Say] = []
-        self.until = 0
-        self.summaries = 0
-        self.calls = 0
-
-    def __call__(self, body: Body) -> Say:
-        if is_summary_question(str(body["messages"][-1]["content"][-1].get("text", ""))):
-            self.summaries += 1
-            return Say(SUMMARY.format(number=self.summaries))
-        if self.queue:
-            return self.queue.pop(0)
-        stands = f"part {self.summaries}" in told(body)  # one that is prepared may be given up
-        if not self.until or (self.summaries >= self.until and stands):
-            return Say("All done.", thinking="Done.")
-        self.calls += 1
-        command = f"printf 'answer {self.calls}: '; seq -f 'words of it %g' 700"
-        return Say(tools=[("Bash", {"command": command})], thinking=f"Thought {self.calls}.")
-
-
-def of_turns(requests: list[Body]) -> list[Body]:
-    return [
-        body
-        for body in requests
-        if not is_summary_question(str(body["messages"][-1]["content"][-1].get("text", "")))
-    ]
-
-
 def counts(server: Server, body: str, start: int = 0) -> list[int]:
     """Return how often a text stands in each request from the first that has it."""
     found = [told(each).count(body) for each in of_turns(server.requests[start:])]
     return found[next((n for n, count in enumerate(found) if count), len(found)) :]
-
-
-LIMITS = (
-    "--context-window",
-    "24000",
-    "--model",
-    "claude-sonnet-5-5",
-    "--permission-mode",
-    "bypass",
-)
 
 
 def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) -> None:
@@ -366,9 +297,9 @@ def test_eight_summaries_with_kills_resumes_a_copy_and_a_rewind(place: Place) ->
         keeper.queue = [use("heron")]
         go_on("/walrus feed it", 2)
         session = place.logs()[0].parent.name
-        _kill_in_a_turn(place, env, keeper)
+        kill_in_a_turn(place, env, keeper)
         go_on("go on", 1, "--resume", session)
-        _kill_in_a_turn(place, env, keeper)
+        kill_in_a_turn(place, env, keeper)
         go_on("go on", 1, "--resume", session)
         start = len(server.requests)
         go_on("go on in a copy", 1, "--resume", session, "--fork")
@@ -475,18 +406,3 @@ def test_in_the_repl(place: Place) -> None:
     assert said.count(WALRUS) == 1
     assert "/walrus twice" in said
     assert "The user calls the skill walrus again, which stands above as #" in said
-
-
-def _kill_in_a_turn(place: Place, env: dict[str, str], keeper: Keeper) -> None:
-    """Kill a run that goes on with the session while it works, once it was summarised again."""
-    before, keeper.until = keeper.summaries, keeper.summaries + 5
-    run = place.start(
-        "-p", "go on", *LIMITS, "--continue", env=env,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-    )  # fmt: skip
-    try:
-        assert comes(lambda: keeper.summaries > before, 120)
-    finally:
-        os.killpg(run.pid, signal.SIGKILL)
-        run.wait()
-    keeper.until = 0

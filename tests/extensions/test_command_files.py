@@ -71,6 +71,8 @@ def told(body: str, arguments: str) -> str:
         ("!`ls $2`.", "x", "<ls ''>."),
         ("A !`b` c !`d`", "", "A <b> c <d>"),
         ("No !`command\n`.", "", "No !`command\n`."),
+        ("A\n```!\nls $1\ndate\n```\nB !`d`", "'x y'", "A\n<ls 'x y'\ndate>\nB <d>"),
+        ("A\n```sh\nls\n```\n", "", "A\n```sh\nls\n```\n"),
         ("!`date`", "!`rm x`", "<date>\n\nArguments: !`rm x`"),
     ],
 )
@@ -158,8 +160,12 @@ def test_where_a_file_is_shown(place: Place) -> None:
 
 def test_a_plugins_folder_is_filled_in(place: Place) -> None:
     plugin = Plugin("p", place.home / "plugin", "/src", "0" * 64)
-    place.write(plugin.folder / "commands", "a.md", "Read ${CLAUDE_PLUGIN_ROOT}/x.")
+    place.write(
+        plugin.folder / "commands", "a.md",
+        "---\nallowed-tools: Bash(${CLAUDE_PLUGIN_ROOT}/run:*)\n---\nRead ${CLAUDE_PLUGIN_ROOT}/x.",
+    )  # fmt: skip
     found, warnings = commands_of(plugin, place.project, place.home)
+    assert found["a"].allowed_tools == (f"Bash({plugin.folder}/run:*)",)
     assert (found["a"].body, found["a"].is_trusted) == (f"Read {plugin.folder}/x.", True)
     assert warnings == []
 

@@ -9,14 +9,9 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.config.settings import HookSettings
-from ctxagent.agent.events import Event
-from ctxagent.agent.extensions.plugins import Plugin, PluginHook
-from ctxagent.agent.features.hooks import HooksFeature, run_hooks
-from ctxagent.tools.base import Context
+from ctxagent.agent.features.hooks import run_hooks
 
 from ..support.command import comes, gone, running
-from ..support.sessions.setup import session_handle
 
 ENV = {"PATH": os.environ["PATH"]}
 BEFORE = {"event": "before_compact", "trigger": "auto", "tokens": 186_400, "covers": [3, 412]}
@@ -134,46 +129,3 @@ def test_cancelled_it_leaves_nothing_running(tmp_path: Path) -> None:
     pid = asyncio.run(cancel())
     assert gone(pid)
     assert not (tmp_path / "late").exists()
-
-
-@pytest.mark.parametrize(
-    ("event", "foreign", "matcher", "given", "wanted"),
-    [
-        ("before_compact", "PreCompact", "auto", BEFORE, {"trigger": "auto"}),
-        ("before_compact", "PreCompact", "manual", {"trigger": "manual"}, {"trigger": "manual"}),
-        ("before_compact", "PreCompact", "manual", BEFORE, None),
-        ("session_start", "SessionStart", "startup|resume", {}, {"source": "resume"}),
-        ("session_start", "SessionStart", "start", {}, None),
-        ("session_end", "SessionEnd", "*", {}, {"reason": "other"}),
-        ("before_tool", "PreToolUse", "Read|Ed.*", {"tool": "Edit", "input": {"path": "a"}}, {}),
-        ("before_tool", "PreToolUse", "Edit", {"tool": "MultiEdit", "input": {}}, None),
-    ],
-)
-def test_what_a_plugins_hook_is_told(
-    tmp_path: Path,
-    event: str,
-    foreign: str,
-    matcher: str,
-    given: dict[str, Any],
-    wanted: dict[str, Any] | None,
-) -> None:
-    plugin = Plugin("kit", tmp_path / "kit", "", "")
-    events = list[Event]()
-    context = Context(cwd=tmp_path, session_dir=tmp_path / "s1", env=ENV)
-    handle = session_handle(
-        tmp_path, tmp_path / "s1" / "log.jsonl", emit=events.append, context=context
-    )
-    commands = [PluginHook(plugin, event, foreign, "cat > heard", matcher)]
-    hooks = HooksFeature(handle, HookSettings(), commands, resumed=True)
-    assert asyncio.run(hooks.run(event, given)) is None
-    if wanted is None:
-        assert not (tmp_path / "heard").exists()
-        return
-    told = json.loads((tmp_path / "heard").read_text())
-    common = {
-        "event": event, "hook_event_name": foreign, "session": "s1", "session_id": "s1",
-        "transcript_path": str(tmp_path / "s1" / "log.jsonl"), "cwd": str(tmp_path),
-    }  # fmt: skip
-    assert {key: told[key] for key in (*common, *wanted)} == {**common, **wanted}
-    if event == "before_tool":
-        assert told["tool_input"] == {"path": "a", "file_path": str(tmp_path / "a")}

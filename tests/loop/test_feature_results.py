@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ctxagent.agent.loop.feature import FeatureCommand, Layer
+from ctxagent.agent.loop.feature import FeatureCommand, Layer, Ruling
 from ctxagent.agent.loop.feature_results import check_result
 from ctxagent.agent.session.entries import Note, User
 from ctxagent.tools.base import Effect, Output
@@ -36,6 +36,8 @@ RIGHT: list[tuple[str, Any]] = [
     ("reply_received", ""),
     ("step_finished", "x"),
     ("before_tool", {"a": [1]}),
+    ("before_tool", Ruling("ask", "why", {"a": [1]})),
+    ("before_question", Ruling("allow")),
     ("after_tool", Output("x")),
     ("turn_ended", 5),  # nobody uses it
     ("tools", [named()]),
@@ -50,7 +52,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("message_received", [{"type": 5}], "blocks with a type"),
     ("reply_received", 5, "str or None"),
     ("step_finished", b"", "str or None"),
-    ("before_tool", [], "Mapping or None"),
+    ("before_tool", [], "Mapping or Ruling or None"),
+    ("before_tool", Ruling("ask", arguments=[]), "Mapping or None"),
+    ("before_question", {}, "Ruling or None"),
     ("before_tool", {(): 1}, "keys must be str"),
     ("after_tool", "x", "Output or None, not str"),
     ("after_tool", Output(5), "the text of after_tool must give str"),  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from ctxagent.agent.loop.feature import (
     FeatureCommand,
     IncomingMessage,
     Layer,
+    Ruling,
     ToolCall,
     Turn,
     Veto,
@@ -158,12 +159,37 @@ def test_a_call_is_changed_by_one_after_another(handle: SessionHandle, features:
         return method
 
     features.add(made(handle, "keeps", before_tool=changing(None)))
-    assert run(features.before_tool(CALL)) is CALL
+    assert run(features.before_tool(CALL)) == (CALL, Ruling())
     features.add(*(made(handle, n, before_tool=changing({"path": n})) for n in ("b.txt", "c.txt")))
-    changed = run(features.before_tool(CALL))
+    changed, _ = run(features.before_tool(CALL))
     assert changed.arguments == {"path": "c.txt"}
     assert (changed.id, changed.tool, changed.cwd) == (CALL.id, CALL.tool, CALL.cwd)
     assert [call.arguments["path"] for call in seen[1:]] == ["a.txt", "a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ([Ruling("allow", "a"), None], Ruling("allow", "a")),
+        ([Ruling("allow", "a"), Ruling("ask", "b")], Ruling("ask", "b")),
+        ([Ruling("ask", "a"), Ruling("allow", "b")], Ruling("ask", "a")),
+        ([{"path": "b"}, Ruling(arguments={"path": "c"})], Ruling()),
+    ],
+)
+def test_the_strictest_ruling_counts(
+    handle: SessionHandle, features: Features, given: list[Any], wanted: Ruling
+) -> None:
+    features.add(*(made(handle, "x", before_tool=answering([], "x", each)) for each in given))
+    call, ruling = run(features.before_tool(CALL))
+    assert ruling == wanted
+    assert call.arguments == ({"path": "c"} if wanted == Ruling() else CALL.arguments)
+
+
+def test_the_first_answer_to_a_question_counts(handle: SessionHandle, features: Features) -> None:
+    assert run(features.before_question(CALL, "why")) is None
+    rulings = (None, Ruling("ask"), Ruling("allow", "one"), Ruling("allow", "two"))
+    features.add(*(made(handle, "x", before_question=answering([], "x", each)) for each in rulings))
+    assert run(features.before_question(CALL, "why")) == Ruling("allow", "one")
 
 
 def test_an_output_is_changed_by_one_after_another(
@@ -272,7 +298,7 @@ def test_a_guarded_feature_that_fails_changes_nothing(
     features.add(made(handle, "sync", tools=fails), guarded=True)
     message = IncomingMessage("go")
     assert run(features.message_received(message)) == message
-    assert run(features.before_tool(CALL)) is CALL
+    assert run(features.before_tool(CALL)) == (CALL, Ruling())
     assert run(features.after_tool(CALL, OUTPUT, 0.5)) is OUTPUT
     assert features.tools() == []
     assert list(features) == []

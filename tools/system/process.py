@@ -74,11 +74,15 @@ class Process:
         sink: Sink,
         given: bytes = b"",
         enclose: Callable[[list[str]], Enclosed] | None = None,
+        stderr: int = subprocess.STDOUT,
     ) -> "Process":
         """Run `command` in bash (sh where there is none) with `given` on stdin, in a session of
-        its own. `enclose` puts the command line into a sandbox, where stdin is empty. Raises
-        ToolError when that cannot be done. Cancelled, it leaves nothing behind."""
-        spawning = asyncio.ensure_future(cls._spawn(command, cwd, env, sink, given, enclose))
+        its own. `enclose` puts the command line into a sandbox, where stdin is empty. `stderr` is a
+        descriptor for what would else go to the sink. Raises ToolError when that cannot be done.
+        Cancelled, it leaves nothing behind."""
+        spawning = asyncio.ensure_future(
+            cls._spawn(command, cwd, env, sink, given, enclose, stderr)
+        )
         try:
             return await asyncio.shield(spawning)
         except asyncio.CancelledError:
@@ -95,6 +99,7 @@ class Process:
         sink: Sink,
         given: bytes,
         enclose: Callable[[list[str]], Enclosed] | None,
+        stderr: int,
     ) -> "Process":
         mark = secrets.token_hex(8)
         marked = named(env, mark)
@@ -105,7 +110,7 @@ class Process:
                 whole = enclose(argv) if enclose else Enclosed(argv)
             except OSError as error:
                 raise ToolError(_refusal(error, command, cwd)) from error
-            child, pipe, report = await cls._started(whole, command, cwd, marked, given)
+            child, pipe, report = await cls._started(whole, command, cwd, marked, given, stderr)
             tries_left -= 1
             if report is None or await _is_up(report) or not tries_left:
                 return cls(child, mark, pipe, sink, report, whole.beside)
@@ -114,7 +119,13 @@ class Process:
 
     @classmethod
     async def _started(
-        cls, whole: Enclosed, command: str, cwd: Path, env: Mapping[str, str], given: bytes
+        cls,
+        whole: Enclosed,
+        command: str,
+        cwd: Path,
+        env: Mapping[str, str],
+        given: bytes,
+        stderr: int,
     ) -> tuple[Spawned, int, int | None]:
         """Start a command line; return it with the pipe of its output and the one where a sandbox
         reports. Raises ToolError."""
@@ -129,7 +140,7 @@ class Process:
                     whole.give_up,
                     stdin=stdin if told is None else told,
                     stdout=writer,
-                    stderr=subprocess.STDOUT,
+                    stderr=stderr,
                     cwd=cwd,
                     env=env,
                     start_new_session=True,

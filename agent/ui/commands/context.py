@@ -40,7 +40,7 @@ PART_NAMES = {
     "other": "other results",
 }
 TYPED = {"shell": "your command: ", "note": "your note: "}
-SPEAKERS = {"": "agent: ", "person": "you: ", "notice": "notice: ", **TYPED}
+SPEAKERS = {"": "agent: ", "person": "you: ", "notice": "notice: ", "hook": "hook: ", **TYPED}
 STYLES = {  # of the parts of the bar, as roles of the theme
     **dict.fromkeys(("system", "tools"), "filling.fixed"),
     **dict.fromkeys(

@@ -48,9 +48,8 @@ def _hook_rows(repl: CommandContext) -> Iterator[tuple[str, str, str, str]]:
         for text, origin in given.items():
             why = f"{NOT_IN_FORCE}: the file is not trusted"
             yield given.key.name.removeprefix(HOOKS), shown(text), _short(origin), why
-    for hook in feature.of_plugins if feature else ():
-        origin = f"plugin {hook.plugin.name}"
-        yield hook.event, shown(hook.command), origin, last(hook.event, hook.command)
+    for hook in feature.published.all if feature else ():
+        yield hook.event, shown(hook.run), hook.origin, last(hook.event, hook.run)
 
 
 def _short(origin: str) -> str:

@@ -53,7 +53,7 @@ class _OwnCommand:
     async def _run(self, agent: "AgentState", given: bytes, env: Mapping[str, str]) -> str:
         """Return the output of the command, "" where it failed."""
         from ....tools.system.process import ending
-        from ...features.hooks import HeadSink, run_command  # loaded with the session
+        from ...features.hook_runs import HeadSink, run_command  # loaded with the session
 
         output, context = HeadSink(), agent.context
         try:

@@ -1,0 +1,200 @@
+"""Hooks in the published format: commands and addresses in JSON that are called at events.
+
+The format is that of https://code.claude.com/docs/en/hooks. A hook that cannot be used is left out
+and named; the others of the file are used.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from ...tools.system.shorten import shorten
+from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..lazy import dataclass, regex
+
+EVENTS = (
+    "SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PermissionRequest",
+    "PostToolUse", "PostToolUseFailure", "Stop", "SubagentStart", "SubagentStop", "Notification",
+    "PreCompact", "PostCompact",
+)  # fmt: skip
+TOOL_EVENTS = ("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure")
+UNMATCHED_EVENTS = ("UserPromptSubmit", "Stop")  # for which a matcher means nothing
+DEFAULT_HOOK_S, MAX_HOOK_S = 600.0, 3600.0
+HOOKS_NAME = "hooks.json"  # in the user's configuration, and in .ctxagent of a project
+SETTINGS_NAMES = ("settings.json", "settings.local.json")  # of another agent, with other keys too
+PROJECT_FILES = (f".ctxagent/{HOOKS_NAME}", *(f".claude/{name}" for name in SETTINGS_NAMES))
+NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
+MAX_SHOWN_CHARS = 40  # of a value that is wrong
+
+HookKind = Literal["command", "http"]
+
+_LIST_OF_NAMES = regex(r"[\w\s,|-]*")
+_SEPARATORS = regex(r"[,|]")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedHook:
+    """A hook in the published format."""
+
+    origin: str  # "plugin kit", for people and for the model
+    event: str  # one of EVENTS
+    run: str  # the command, or the URL
+    kind: HookKind = "command"
+    matcher: str = ""  # "" for everything
+    condition: str = ""  # a permission rule that the call must match
+    seconds: float = DEFAULT_HOOK_S
+    in_background: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # of an HTTP request
+    allowed_variables: tuple[str, ...] = ()  # of the environment, in the headers
+
+    def matches(self, *subjects: str) -> bool:
+        """Return True if the matcher fits one of the names of a tool or a kind of event. Names,
+        alone or separated by | or commas, fit as a whole; any other matcher is a regular expression
+        that is searched for."""
+        if self.matcher in ("", "*") or self.event in UNMATCHED_EVENTS:
+            return True
+        if _LIST_OF_NAMES.fullmatch(self.matcher):
+            names = {name.strip() for name in _SEPARATORS.split(self.matcher)}
+            return not names.isdisjoint(subjects)
+        return any(re.search(self.matcher, subject) for subject in subjects)
+
+
+class HookFiles:
+    """The hooks in files of the user and, once their content is trusted, of the project. The files
+    are read once, when they are first asked for."""
+
+    def __init__(self, config_home: Path, cwd: Path, home: Path, trust_dir: Path) -> None:
+        self._own, self._trust_dir = config_home / HOOKS_NAME, trust_dir
+        self._cwd, self._home = cwd, home
+
+    @property
+    def hooks(self) -> list[PublishedHook]:
+        """The hooks that are used."""
+        return self._read[0]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is left out, and why."""
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[list[PublishedHook], list[str]]:
+        hooks, warnings = list[PublishedHook](), list[str]()
+        for path in (self._own, *project_files(self._cwd, self._home)):
+            found, problems = read_hooks(path, f"file {path}", {}, self._trusts(path))
+            hooks += found
+            warnings += [f"{path}: {problem}" for problem in problems]
+        return hooks, warnings
+
+    def _trusts(self, path: Path) -> Callable[[bytes], bool]:
+        return lambda data: path == self._own or is_trusted(path, data, self._trust_dir)
+
+
+def project_files(cwd: Path, home: Path) -> list[Path]:
+    """Return the files of the nearest folder of the project that may have hooks, without links that
+    lead out of the project."""
+    way = [folder for folder in folders_within_project(cwd, home) if folder != home]
+    for folder in way:
+        found = [path for name in PROJECT_FILES if (path := folder / name).is_file()]
+        if found:
+            return [path for path in found if path.resolve().is_relative_to(way[-1].resolve())]
+    return []
+
+
+def read_hooks(
+    path: Path,
+    origin: str,
+    environ: Mapping[str, str],
+    trusts: Callable[[bytes], bool] = lambda data: True,
+) -> tuple[list[PublishedHook], list[str]]:
+    """Return the hooks of a file, and what of it is left out and why; nothing for a missing file.
+    Programs of the hooks get `environ`. Hooks of a file whose content `trusts` refuses are left
+    out."""
+    try:
+        data = read_untrusted(path)
+        whole = json.loads(data.decode("utf-8-sig"))
+        if path.name in SETTINGS_NAMES:
+            whole = {"hooks": {}, **whole}
+        groups = whole["hooks"]
+        listed = [(event, group) for event, rows in groups.items() for group in rows]
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else 'it is no {"hooks": {EVENT: […]}}'
+        return [], [f"no hook in it is used: {why}"]
+    if listed and not trusts(data):
+        return [], [f"no hook in it is used: {NOT_TRUSTED}"]
+    hooks, problems = list[PublishedHook](), list[str]()
+    unknown = dict.fromkeys(event for event, _ in listed if event not in EVENTS)
+    if unknown:
+        problems.append(f"hooks for {', '.join(unknown)} are left out: there is no such event here")
+    for event, group in listed:
+        if event not in EVENTS:
+            continue
+        try:
+            rows = [*_checked_rows(event, group)]
+        except (ValueError, TypeError, AttributeError, re.error) as error:
+            problems.append(f"hooks for {event} are left out: {error}")
+            continue
+        for row in rows:
+            try:
+                hooks.append(_hook(event, group, row, origin, environ))
+            except (ValueError, TypeError, AttributeError) as error:
+                problems.append(f"a hook for {event} is left out: {error}")
+    return hooks, problems
+
+
+def _checked_rows(event: str, group: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the hooks of one matcher. Raises what a wrong shape leads to."""
+    matcher = group.get("matcher") or ""
+    if matcher != "*":
+        re.compile(matcher)
+    yield from group.get("hooks", ())
+
+
+def _hook(
+    event: str,
+    group: Mapping[str, Any],
+    row: Mapping[str, Any],
+    origin: str,
+    environ: Mapping[str, str],
+) -> PublishedHook:
+    """Return one hook. Raises ValueError, and what a wrong shape leads to."""
+    kind = row.get("type", "command")
+    if kind not in ("command", "http"):
+        raise ValueError(f"its type {shorten(str(kind), MAX_SHOWN_CHARS)!r} is not supported here")
+    run = row.get("command" if kind == "command" else "url")
+    if not isinstance(run, str) or not run.strip():
+        raise ValueError("it has no command" if kind == "command" else "it has no url")
+    if kind == "command" and (arguments := row.get("args")) is not None:
+        run = shlex.join(_filled(str(word), environ) for word in (run, *arguments))
+    condition = row.get("if") or ""
+    if condition and event not in TOOL_EVENTS:
+        raise ValueError(f"`if` is for {', '.join(TOOL_EVENTS)} alone")
+    headers = dict(row.get("headers") or {}).items()
+    return PublishedHook(
+        origin=origin,
+        event=event,
+        run=run,
+        kind=kind,
+        matcher=group.get("matcher") or "",
+        condition=str(condition),
+        seconds=min(max(0.1, float(row.get("timeout") or DEFAULT_HOOK_S)), MAX_HOOK_S),
+        in_background=row.get("async") is True,
+        environ=environ,
+        headers={str(name): str(value) for name, value in headers},
+        allowed_variables=tuple(map(str, row.get("allowedEnvVars") or ())),
+    )
+
+
+def _filled(word: str, environ: Mapping[str, str]) -> str:
+    """Return a word of a command line, which no shell expands, with the hook's own variables."""
+    for name, value in environ.items():
+        word = word.replace(f"${{{name}}}", value)
+    return word

@@ -1,0 +1,199 @@
+"""Run hooks: a shell command or an HTTP request gets an event as one line of JSON.
+
+When a command ends, every process that it started is ended too.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ...tools.system.process import Process, ending
+from ..errors import ToolError
+from ..extensions.hook_files import PublishedHook
+from ..lazy import dataclass, regex
+from ..models.http_client import post
+
+VETO_EXIT_CODE = 2
+MAX_OUTPUT_BYTES = 1_000_000  # of an output that are read
+MAX_OUTPUT_LINES = 5  # of an output that are shown
+MAX_SHOWN_BYTES = 4_096
+_MAX_PIPE_READS = 32  # at the end of a command: more than a pipe holds
+_CHUNK_BYTES = 65_536
+_VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
+_SUCCESS = range(200, 300)  # status codes
+
+
+class HeadSink:
+    """A sink that keeps the first bytes of an output."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    def feed(self, data: bytes) -> None:
+        self._data += data[: MAX_OUTPUT_BYTES - len(self._data)]
+
+    def close(self) -> None:
+        pass
+
+    def text(self) -> str:
+        return self._data.decode("utf-8", "replace")
+
+    def lines(self) -> str:
+        return first_lines(self._data[:MAX_SHOWN_BYTES].decode("utf-8", "replace"))
+
+
+@dataclass(frozen=True, slots=True)
+class HookOutput:
+    """How a hook ended."""
+
+    code: int | None  # the exit code, None if it was ended
+    stdout: str = ""
+    stderr: str = ""
+    problem: str = ""  # why there is no output, "" if there is
+
+
+class AnswerSink(HeadSink):
+    """The stdout of a hook, which may say in its first line that the hook goes on in the
+    background."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.went_on = asyncio.Event()
+        self._first: bytes | None = b""  # the beginning of the first line, None once it is read
+
+    def feed(self, data: bytes) -> None:
+        if self._first is not None:
+            line, end, rest = (self._first + data).partition(b"\n")
+            self._first, data = (None, line + end + rest) if end else (line, b"")
+            if end and _goes_on(line):
+                self.went_on.set()
+                data = rest
+        super().feed(data)
+
+    def close(self) -> None:
+        first, self._first = self._first, None
+        super().feed(first or b"")
+
+
+def _goes_on(line: bytes) -> bool:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(said, dict) and said.get("async") is True
+
+
+def first_lines(text: str) -> str:
+    """Return the lines of a text that are shown."""
+    lines = text.strip()[:MAX_SHOWN_BYTES].splitlines()[:MAX_OUTPUT_LINES]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def failure(code: int | None, shown: str, seconds: float) -> str:
+    """Return how a command failed, "" for one that did not."""
+    if code is None:
+        return f"was ended: it took longer than {seconds:g} s"
+    return f"failed ({ending(code)}): {shown or 'no output'}" if code else ""
+
+
+async def run_command(
+    command: str,
+    line: bytes,
+    output: HeadSink,
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    seconds: float,
+    errors: HeadSink | None = None,
+) -> int | None:
+    """Run a command with `line` on its stdin. Return its exit code, None if it still ran after
+    `seconds`. Its stderr goes to `errors`, or else to `output`. No process of the command is left,
+    also after a cancellation. Raises ToolError if it cannot be started."""
+    if errors is None:
+        process = await Process.start(command, cwd=cwd, env=env, sink=output, given=line)
+        return await _ended(process, seconds)
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    loop = asyncio.get_running_loop()
+    try:
+        try:
+            process = await Process.start(
+                command, cwd=cwd, env=env, sink=output, given=line, stderr=writer
+            )
+        finally:
+            os.close(writer)
+        loop.add_reader(reader, _read, reader, errors)
+        try:
+            return await _ended(process, seconds)
+        finally:
+            loop.remove_reader(reader)
+            for _ in range(_MAX_PIPE_READS):
+                if not _read(reader, errors):
+                    break
+    finally:
+        os.close(reader)
+
+
+async def _ended(process: Process, seconds: float) -> int | None:
+    try:
+        in_time = await process.exited(seconds)
+    finally:
+        await process.end()
+    return process.exit_code if in_time else None
+
+
+def _read(reader: int, sink: HeadSink) -> bool:
+    """Take what is in a pipe; return True if there may be more."""
+    try:
+        data = os.read(reader, _CHUNK_BYTES)
+    except BlockingIOError:
+        return False
+    if not data:
+        with suppress(RuntimeError):
+            asyncio.get_running_loop().remove_reader(reader)
+    sink.feed(data)
+    return bool(data)
+
+
+async def run_hook(
+    hook: PublishedHook, line: bytes, output: AnswerSink, *, cwd: Path, env: Mapping[str, str]
+) -> HookOutput:
+    """Run a hook in the published format with an event. `output` gets the stdout of a command."""
+    if hook.kind == "http":
+        return await _posted(hook, line, env)
+    errors = HeadSink()
+    try:
+        code = await run_command(
+            hook.run, line, output, cwd=cwd, env=env, seconds=hook.seconds, errors=errors
+        )
+    except ToolError as error:
+        return HookOutput(-1, problem=f"did not start: {error}")
+    shown = errors.lines() or output.lines()
+    problem = "" if code == VETO_EXIT_CODE else failure(code, shown, hook.seconds)
+    return HookOutput(code, output.text(), errors.text(), problem)
+
+
+async def _posted(hook: PublishedHook, line: bytes, env: Mapping[str, str]) -> HookOutput:
+    """Post an event. The body of an answer of success counts like the output of a command."""
+
+    def value(name: str) -> str:
+        return env.get(name, "") if name in hook.allowed_variables else ""
+
+    headers = {
+        name: _VARIABLE.sub(lambda found: value(found[1] or found[2]), text).strip()
+        for name, text in hook.headers.items()
+    }
+    headers["Content-Type"] = "application/json"
+    try:
+        async with asyncio.timeout(hook.seconds):
+            status, body = await post(hook.run, line, headers)
+    except TimeoutError:
+        return HookOutput(None, problem=failure(None, "", hook.seconds))
+    except ToolError as error:
+        return HookOutput(-1, problem=f"did not answer: {error}")
+    if status not in _SUCCESS:
+        return HookOutput(1, problem=f"failed (status {status}): {first_lines(body)}")
+    return HookOutput(0, body[:MAX_OUTPUT_BYTES])

@@ -1,0 +1,313 @@
+"""The hooks of one conversation in the published format: which run at an event, and what they say.
+
+The hooks of an event run one after another, each with the arguments that the one before changed. A
+hook that denies ends the row. What a hook says to the model becomes an entry of source HOOK.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from datetime import datetime
+from typing import Any
+
+from pydantic import ValidationError
+
+from ...tools.base import Output
+from ...tools.system.shorten import shorten
+from ..compaction.layers.demote import file_name
+from ..errors import SessionError, UsageError
+from ..events import waiting
+from ..extensions.hook_files import PublishedHook
+from ..lazy import dataclass
+from ..loop.feature import ToolCall
+from ..loop.session_handle import SessionHandle
+from ..permissions.approval import Approval
+from ..permissions.rules import parse_rule
+from ..session.archive import offload
+from ..session.entries import HOOK, User
+from ..session.store import AGENTS, content_text
+from .hook_answers import HookAnswer, read_answer
+from .hook_input import MODES, subagent_names, told_arguments, tool_names
+from .hook_runs import AnswerSink, HookOutput, run_hook
+from .hook_transcript import HookTranscript
+
+MAX_WORDS_CHARS = 10_000  # of what one hook says at an event
+MAX_CLOSING_S = 5.0  # that hooks in the background may still take at the end of a session
+BLOCKING_EVENTS = (
+    "UserPromptSubmit", "PreToolUse", "PermissionRequest", "Stop", "SubagentStop", "PreCompact",
+)  # fmt: skip
+FEEDBACK_EVENTS = ("PostToolUse", "PostToolUseFailure")  # whose refusal the model is told
+MAX_CALL_CHARS = 80  # of a call that a hook speaks about
+
+_HEAD = "[From the hook {event} of the {origin}{about}. These are not the user's words.]"
+_CUT = "[cut here: {left:,} more characters; Recall #{ref} has all of it]"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a hook says to the model."""
+
+    hook: PublishedHook
+    text: str
+    about: str = ""  # the call that it speaks about
+
+
+@dataclass(slots=True)
+class HookOutcome:
+    """What the hooks of one event say together."""
+
+    decision: str = ""  # deny before ask before allow
+    reason: str = ""
+    hook: PublishedHook | None = None  # that decided
+    stop: str | None = None  # the reason to end the turn
+    arguments: Mapping[str, Any] | None = None  # under their published names
+    words: list[Words] = field(default_factory=list)
+
+    def add(self, hook: PublishedHook, answer: HookAnswer, about: str = "") -> None:
+        """Add the answer of one hook."""
+        order = ("", "allow", "ask", "deny")
+        if order.index(answer.decision) > order.index(self.decision):
+            self.decision, self.hook = answer.decision, hook
+            self.reason = answer.reason or answer.message
+        if answer.stop is not None:
+            self.stop, self.hook = answer.stop, hook
+        if answer.arguments is not None:
+            self.arguments = answer.arguments
+        if answer.context:
+            self.words.append(Words(hook, answer.context, about))
+        if answer.decision == "deny" and hook.event in FEEDBACK_EVENTS:
+            self.words.append(Words(hook, answer.reason or answer.message, about))
+
+    def told(self, what: str) -> str:
+        """Return the decision in words for people and for the model."""
+        assert self.hook is not None
+        reason = (self.reason if self.stop is None else self.stop) or "it gave no reason"
+        name = f"the hook {self.hook.event} of the {self.hook.origin}"
+        return f"{name} {what}: {shorten(reason, MAX_WORDS_CHARS)}"
+
+
+class PublishedHooks:
+    """The hooks of one conversation in the published format."""
+
+    def __init__(
+        self,
+        handle: SessionHandle,
+        hooks: Sequence[PublishedHook],
+        kind: str,
+        ran: Callable[[PublishedHook, str], None],
+    ) -> None:
+        """`kind` is the type of the subagent whose conversation it is, "" for none. `ran` is called
+        after each run, with how it ended."""
+        self.all, self._handle, self._kind, self._ran = hooks, handle, kind, ran
+        self._transcript = HookTranscript(handle.log)
+        self._conditions: dict[str, Approval | None] = {}
+        self._background = set[asyncio.Task[None]]()
+        self._late = list[Words]()  # of hooks in the background, not recorded yet
+        self.is_subagent = handle.folder.parent.name == AGENTS
+
+    def has(self, event: str) -> bool:
+        """Return True if there are hooks for an event."""
+        return any(hook.event == event for hook in self.all)
+
+    async def run(
+        self,
+        event: str,
+        names: Sequence[str] = (),
+        *,
+        call: ToolCall | None = None,
+        **told: Any,
+    ) -> HookOutcome:
+        """Run the hooks for an event that match one of these names, or the call of a tool."""
+        names = tool_names(call.tool) if call else names
+        hooks = [
+            hook
+            for hook in self.all
+            if hook.event == event and hook.matches(*names) and self._is_meant(hook, call)
+        ]
+        outcome = HookOutcome()
+        if not hooks:
+            return outcome
+        with suppress(OSError, SessionError):
+            await asyncio.to_thread(self._transcript.catch_up)
+        given = {**self._common(event), **_told_of_call(call), **told}
+        with waiting(self._handle.emit, f"the hooks of {event}"):
+            for hook in hooks:
+                line = json.dumps(given).encode() + b"\n"
+                answer = await self._answer(hook, line)
+                if answer is None:
+                    continue
+                outcome.add(hook, answer, _title(call))
+                if answer.decision == "deny" and event in BLOCKING_EVENTS:
+                    break
+                if outcome.arguments is not None and call:
+                    given["tool_input"] = dict(outcome.arguments)
+        return outcome
+
+    async def _answer(self, hook: PublishedHook, line: bytes) -> HookAnswer | None:
+        """Return what a hook says, None for one that goes on in the background."""
+        context, output = self._handle.context, AnswerSink()
+        env = {**context.env, **hook.environ, "CLAUDE_PROJECT_DIR": str(context.cwd)}
+        work = asyncio.ensure_future(run_hook(hook, line, output, cwd=context.cwd, env=env))
+        going_on = asyncio.ensure_future(output.went_on.wait())
+        if hook.in_background:
+            output.went_on.set()
+        try:
+            await asyncio.wait({work, going_on}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            work.cancel()
+            await asyncio.wait({work})
+            raise
+        finally:
+            going_on.cancel()
+        if not work.done():
+            self.start(self._hear_late(hook, work))
+            return None
+        return self._heard(hook, work.result())
+
+    def _heard(self, hook: PublishedHook, found: HookOutput) -> HookAnswer:
+        """Return what a hook says to the agent, and show what it says to the user."""
+        answer, handle = read_answer(hook.event, found), self._handle
+        self._ran(hook, answer.outcome)
+        name = f"the hook {hook.event} of the {hook.origin}"
+        if answer.problem:
+            self._notify("warning", f"{name} {answer.problem}")
+        elif answer.decision == "deny" and hook.event not in BLOCKING_EVENTS + FEEDBACK_EVENTS:
+            self._notify("warning", f"{name} says: {answer.reason or answer.message}")
+        elif answer.message and (answer.reason or answer.decision != "deny"):
+            self._notify("warning", f"{hook.origin}: {answer.message}")
+        for key in answer.unsupported:
+            handle.warn_once(f"{name} answers {key}, which is not supported here")
+        return answer
+
+    async def _hear_late(self, hook: PublishedHook, work: "asyncio.Task[HookOutput]") -> None:
+        try:
+            answer = self._heard(hook, await work)
+        finally:
+            work.cancel()
+        if text := answer.context or answer.reason:
+            self._late.append(Words(hook, text))
+
+    def start(self, work: Any) -> None:
+        """Run something in the background, until the session closes."""
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def close(self) -> None:
+        """Wait a moment for the hooks in the background, then end them."""
+        if self._background:
+            _, late = await asyncio.wait(self._background, timeout=MAX_CLOSING_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def say_late(self) -> None:
+        """Record what hooks in the background have said. Raises RecordError."""
+        while self._late:
+            self.say(self._late[0])
+            del self._late[0]
+
+    def say(self, *words: Words, source: str = "") -> None:
+        """Record what hooks say to the model; `source` is how the session started. A text that
+        stands in the context already is not said again at a start. Raises RecordError."""
+        for each in words:
+            entry = self._entry(each, source)
+            if not (source and self._stands(entry)):
+                self._handle.record(entry)
+
+    def _entry(self, words: Words, source: str) -> User:
+        """Return the entry of a text. What is beyond the bound goes to a file."""
+        handle, hook, text = self._handle, words.hook, words.text
+        head = _HEAD.format(event=hook.event, origin=hook.origin, about=words.about)
+        whole = content_text(
+            handle.log.redact(User(content=f"{head}\n{text}", source=HOOK)).content
+        )
+        digest = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
+        about = {"event": hook.event, "of": hook.origin, "source": source, "sha256": digest}
+        details = {"hook": about}
+        limit = len(head) + MAX_WORDS_CHARS
+        if len(whole) <= limit:
+            return User(content=whole, source=HOOK, details=details)
+        seq = handle.log.last_seq + 1
+        path = handle.folder / "offloaded" / file_name("hook", seq, datetime.now())
+        shown = f"{whole[:limit]}\n{_CUT.format(left=len(whole) - limit, ref=seq)}"
+        offloaded = None
+        try:
+            offload(path, whole)
+            offloaded = str(path.relative_to(handle.folder))
+        except OSError as error:
+            self._notify("warning", f"what a hook says cannot be kept in {path}: {error.strerror}")
+        return User(content=shown, source=HOOK, details=details, offloaded=offloaded)
+
+    def _stands(self, entry: User) -> bool:
+        view, digest = self._handle.view, entry.details["hook"]["sha256"]
+        items = (item for item in view.items if item.source == HOOK)
+        return any(view.facts(item)[0].get("hook", {}).get("sha256") == digest for item in items)
+
+    def _notify(self, level: Any, text: str) -> None:
+        self._handle.notify(level, self._handle.context.redact(Output(text)).text)
+
+    def _common(self, event: str) -> dict[str, Any]:
+        """Return what hooks are told at every event."""
+        handle = self._handle
+        own = handle.folder.parents[1] if self.is_subagent else handle.folder
+        told = {
+            "session_id": own.name,
+            "transcript_path": str(own / self._transcript.path.name),
+            "cwd": str(handle.context.cwd),
+            "permission_mode": MODES[handle.approval.mode],
+            "hook_event_name": event,
+        }
+        if self.is_subagent:
+            told["agent_id"] = handle.folder.name
+            told["agent_type"] = subagent_names(self._kind)[0]
+            told["agent_transcript_path"] = str(self._transcript.path)
+        return told
+
+    def _is_meant(self, hook: PublishedHook, call: ToolCall | None) -> bool:
+        """Return True if a call matches the condition of a hook. A condition that is no rule lets
+        the hook run."""
+        if not hook.condition or call is None:
+            return True
+        approval = self._approval_of(hook)
+        if approval is None:
+            return True
+        tool = next((each for each in self._handle.tools if each.name == call.tool), None)
+        if tool is None:
+            return parse_rule(hook.condition).covers(call.tool)
+        try:
+            params = tool.Params.model_validate(call.arguments)
+        except ValidationError:
+            return True
+        return approval.judge(tool, params).action == "deny"
+
+    def _approval_of(self, hook: PublishedHook) -> Approval | None:
+        """Return rules that deny what a condition matches, None for one that is no rule."""
+        condition, cwd = hook.condition, self._handle.context.cwd
+        if condition not in self._conditions:
+            try:
+                found: Approval | None = Approval(mode="bypass", deny=(condition,), cwd=cwd)
+            except UsageError as error:
+                found = None
+                self._notify("warning", f"the {hook.origin}: its hook runs for all: {error}")
+            self._conditions[condition] = found
+        return self._conditions[condition]
+
+
+def _told_of_call(call: ToolCall | None) -> dict[str, Any]:
+    if call is None:
+        return {}
+    return {
+        "tool_name": tool_names(call.tool)[0],
+        "tool_input": told_arguments(call.tool, call.arguments, call.cwd),
+        "tool_use_id": call.id,
+    }
+
+
+def _title(call: ToolCall | None) -> str:
+    if call is None:
+        return ""
+    return f", about the call {call.tool} {shorten(' '.join(call.title.split()), MAX_CALL_CHARS)}"

@@ -1,0 +1,157 @@
+"""What a file of hooks in the published format says."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.config.trust import trust
+from ctxagent.agent.extensions.hook_files import HookFiles, PublishedHook, project_files, read_hooks
+
+
+def read(tmp_path: Path, content: Any) -> tuple[list[PublishedHook], list[str]]:
+    path = tmp_path / "hooks" / "hooks.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return read_hooks(path, "plugin kit", {"CLAUDE_PLUGIN_ROOT": "/a kit"})
+
+
+def one(tmp_path: Path, row: Any, event: str = "PreToolUse", matcher: str = "") -> PublishedHook:
+    hooks, problems = read(tmp_path, {"hooks": {event: [{"matcher": matcher, "hooks": [row]}]}})
+    assert problems == []
+    return hooks[0]
+
+
+def test_a_missing_file_has_none(tmp_path: Path) -> None:
+    assert read_hooks(tmp_path / "hooks.json", "x", {}) == ([], [])
+
+
+def test_a_command(tmp_path: Path) -> None:
+    row = {"type": "command", "command": "check", "timeout": 5, "async": True, "if": "Bash(ls:*)"}
+    assert one(tmp_path, row, matcher="Bash") == PublishedHook(
+        "plugin kit", "PreToolUse", "check", "command", "Bash", "Bash(ls:*)", 5.0, True,
+        {"CLAUDE_PLUGIN_ROOT": "/a kit"},
+    )  # fmt: skip
+
+
+def test_words_without_a_shell_are_quoted(tmp_path: Path) -> None:
+    row = {"command": "${CLAUDE_PLUGIN_ROOT}/run", "args": ["a b", "$HOME"]}
+    assert one(tmp_path, row).run == "'/a kit/run' 'a b' '$HOME'"
+
+
+def test_an_address(tmp_path: Path) -> None:
+    row = {"type": "http", "url": "http://x/", "headers": {"A": "$B"}, "allowedEnvVars": ["B"]}
+    hook = one(tmp_path, row)
+    assert (hook.kind, hook.run, hook.headers) == ("http", "http://x/", {"A": "$B"})
+    assert hook.allowed_variables == ("B",)
+
+
+@pytest.mark.parametrize(("given", "wanted"), [(0, 600.0), (0.01, 0.1), (90, 90.0), (1e9, 3600.0)])
+def test_the_time_has_bounds(tmp_path: Path, given: float, wanted: float) -> None:
+    assert one(tmp_path, {"command": "x", "timeout": given}).seconds == wanted
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("[]", 'no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
+        ("{", 'no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
+        ({"hooks": {"Stop": [3]}}, "hooks for Stop are left out: "),
+        ({"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}, "hooks for Stop are left out: "),
+        ({"hooks": {"Setup": [{}], "Elicitation": [{}]}}, "hooks for Setup, Elicitation are left"),
+        (
+            {"hooks": {"Stop": [{"hooks": [{"type": "agent"}]}]}},
+            "its type 'agent' is not supported",
+        ),
+        ({"hooks": {"Stop": [{"hooks": [{"command": " "}]}]}}, "it has no command"),
+        ({"hooks": {"Stop": [{"hooks": [{"type": "http"}]}]}}, "it has no url"),
+        ({"hooks": {"Stop": [{"hooks": [{"command": "x", "if": "Bash"}]}]}}, "`if` is for PreTool"),
+        ({"hooks": {"Stop": [{"hooks": ["x"]}]}}, "a hook for Stop is left out: "),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path: Path, content: Any, problem: str) -> None:
+    hooks, (found,) = read(tmp_path, content)
+    assert hooks == []
+    assert problem in found
+
+
+def test_the_others_of_a_file_are_used(tmp_path: Path) -> None:
+    rows = [{"type": "prompt", "prompt": "Well?"}, {"command": "x"}]
+    hooks, problems = read(tmp_path, {"hooks": {"Stop": [{"hooks": rows}], "Setup": [{}]}})
+    assert [hook.run for hook in hooks] == ["x"]
+    assert len(problems) == 2
+
+
+@pytest.mark.parametrize(
+    ("matcher", "names", "fits"),
+    [
+        ("", ("Bash",), True),
+        ("*", ("Bash",), True),
+        ("Bash", ("Bash",), True),
+        ("bash", ("Bash",), False),
+        ("Edit|Write", ("Write",), True),
+        ("Edit, Write", ("Write",), True),
+        ("Edit", ("MultiEdit",), False),
+        ("Task", ("Task", "Agent"), True),
+        ("code-reviewer", ("my-code-reviewer",), False),
+        ("mcp__memory__.*", ("mcp__memory__read",), True),
+        ("mcp__memory", ("mcp__memory__read",), False),
+        ("^Notebook", ("NotebookRead",), True),
+    ],
+)
+def test_which_names_a_matcher_fits(matcher: str, names: tuple[str, ...], fits: bool) -> None:
+    assert PublishedHook("kit", "PreToolUse", "x", matcher=matcher).matches(*names) == fits
+
+
+def test_some_events_have_no_matcher() -> None:
+    assert PublishedHook("kit", "Stop", "x", matcher="Bash").matches()
+
+
+def put(path: Path, event: str = "Stop", **more: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    hooks = {event: [{"hooks": [{"command": f"run {path.name}"}]}]}
+    path.write_text(json.dumps({"hooks": hooks, **more}))
+
+
+def files(tmp_path: Path) -> HookFiles:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True, exist_ok=True)
+    return HookFiles(tmp_path / "config", project / "sub", tmp_path / "home", tmp_path / "trust")
+
+
+def test_the_users_file_counts_at_once_and_the_projects_once_trusted(tmp_path: Path) -> None:
+    put(tmp_path / "config" / "hooks.json")
+    path = tmp_path / "project" / ".claude" / "settings.json"
+    put(path, model="x")
+    found = files(tmp_path)
+    assert [hook.origin for hook in found.hooks] == [f"file {tmp_path}/config/hooks.json"]
+    (warning,) = found.warnings
+    assert warning.startswith(f"{path}: no hook in it is used: not trusted: read the file")
+    trust(path, tmp_path / "trust")
+    assert [hook.run for hook in files(tmp_path).hooks] == ["run hooks.json", "run settings.json"]
+    put(path, "SessionStart")
+    assert len(files(tmp_path).hooks) == 1
+
+
+def test_settings_without_hooks_are_no_problem(tmp_path: Path) -> None:
+    path = tmp_path / "project" / ".claude" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"model": "x"}')
+    assert (files(tmp_path).hooks, files(tmp_path).warnings) == ([], [])
+
+
+def test_the_nearest_folder_counts_and_no_link_out_of_the_project(tmp_path: Path) -> None:
+    files(tmp_path)
+    project, home = tmp_path / "project", tmp_path / "home"
+    put(project / ".ctxagent" / "hooks.json")
+    put(project / ".claude" / "settings.local.json")
+    assert [path.name for path in project_files(project / "sub", home)] == [
+        "hooks.json", "settings.local.json",
+    ]  # fmt: skip
+    put(project / "sub" / ".ctxagent" / "hooks.json")
+    assert len(project_files(project / "sub", home)) == 1
+    put(tmp_path / "elsewhere.json")
+    (project / "sub" / ".ctxagent" / "hooks.json").unlink()
+    (project / "sub" / ".ctxagent" / "hooks.json").symlink_to(tmp_path / "elsewhere.json")
+    assert project_files(project / "sub", home) == []
