@@ -37,8 +37,8 @@ _CHANGED = (
 _GONE = "{path} was deleted or is empty now: the instructions given from it no longer apply."
 _NOT_IMPORTED = "{path} is not imported any more: the instructions given from it no longer apply."
 _SAME = "{path} has changed: it now says the same as {other}. Its earlier text no longer applies."
-_CUT = "[cut here: the rest is over the budget for instruction files. Read {path} for it]"
-_LEFT_OUT = "[left out: over the budget for instruction files. Read {path} before you work{to}]"
+_CUT = "[cut here: the rest is over the budget for instruction files. Read the file for it]"
+_LEFT_OUT = "[left out: over the budget for instruction files. Read the file before you work{to}]"
 _IN_OLD_LOGS = regex(r"Instructions from (?P<path>[^\n]+):\n\n(?P<text>.*)", re.DOTALL)
 
 Redact = Callable[[User], User]
@@ -74,14 +74,12 @@ def entry_of(file: InstructionFile, form: str = _FIRST, max_tokens: int | None =
 
     content = filled(file.text)
     if max_tokens is not None and (size := estimate(content)) > max_tokens:
-        note = _CUT.format(path=file.path)
-        room = max_tokens - estimate(filled(note))
+        room = max_tokens - estimate(filled(f"\n{_CUT}"))
+        shorter = filled(f"{first_tokens(file.text, room)}\n{_CUT}")
         if room < MIN_PART_TOKENS:
-            to = f" in {file.folder}" if file.folder else ""
-            content = filled(_LEFT_OUT.format(path=file.path, to=to))
-        else:
-            content = filled(f"{first_tokens(file.text, room)}\n{note}")
-        details["left_out"] = size - estimate(content)
+            shorter = filled(_LEFT_OUT.format(to=" there" * (file.folder is not None)))
+        if saved := max(0, size - estimate(shorter)):
+            content, details["left_out"] = shorter, saved
     return User(content=content, source=SOURCE, details={SOURCE: details})
 
 
@@ -89,10 +87,14 @@ def _about(file: InstructionFile) -> str:
     return "".join(
         (
             f", which {file.by} imports" if file.by else "",
-            f", for work in {file.folder}" if file.folder else "",
+            f", for work in {_place(file)}" if file.folder else "",
             f", for files that match {', '.join(file.globs)}" if file.globs else "",
         )
     )
+
+
+def _place(file: InstructionFile) -> str:
+    return "its folder" if file.path.parent == file.folder else str(file.folder)
 
 
 def entries_within(texts: Sequence[tuple[InstructionFile, str]], room: int) -> list[User]:
@@ -152,7 +154,7 @@ def new_entries(
             lines.append(f"{file.path} has changed: the model gets its text now")
         elif file.folder or file.globs:
             texts.append((file, _FIRST))
-            lines.append(f"{file.path}{_about(file)}: {estimate(file.text):,} tokens")
+            lines.append(f"{file.path}{_about(file)}: the model gets its text now")
         else:
             texts.append((file, _NEW))
             lines.append(f"{file.path} is new: the model gets its text now")

@@ -85,7 +85,7 @@ def test_each_file_is_given_once_when_its_folder_is_worked_in(place: Place) -> N
     text = told(server.requests[-1])
     folder = place.project / "packages" / "p1"
     assert (
-        f"Instructions from {folder}/AGENTS.md, for work in {folder}:\n\n{rule('packages/p1')}"
+        f"Instructions from {folder}/AGENTS.md, for work in its folder:\n\n{rule('packages/p1')}"
         in text
     )
     assert f"Instructions from {folder}/notes.md, which {folder}/AGENTS.md imports, for" in text
@@ -130,14 +130,8 @@ def test_what_is_over_the_budget_is_named(place: Place) -> None:
         seen = asked(place, server, "-c", f"model.context_window={window}", words="go")
     entries = [e for e in place.entries() if e.get("source") == "instructions"]
     assert sum(tokens.estimate(e["content"]) for e in entries) <= window / 10
-    text = told(server.requests[-1])
-    assert (
-        f"[cut here: the rest is over the budget for instruction files. Read {huge} for it]" in text
-    )
-    assert f"{huge}: " in seen
-    assert (
-        "of its tokens are left out, since instruction files take at most 10% of the window" in seen
-    )
+    assert told(server.requests[-1]).count("[cut here: the rest is over the budget for") == 1
+    assert re.search(rf"{huge}: [\d,]+ of its tokens are left out, since instruction files", seen)
     assert f"{large}: " not in seen
     assert standing(server.requests[-1]) >= {"packages/p1", "packages/p2"}
 
@@ -285,7 +279,7 @@ def test_changes_are_told_once(place: Place) -> None:
         asked(place, server, "--continue")
     text = told(server.requests[-1])
     assert counts(server.requests[-1], "new notes", "packages/p1/notes") == [1, 1]
-    heading = f"Instructions from {notes}, which {path} imports, for work in {path.parent}"
+    heading = f"Instructions from {notes}, which {path} imports, for work in its folder"
     assert text.count(f"{heading}, which has changed.") == 1
     assert text.count(f"{notes} is not imported any more") == 1
     assert f"{path} has changed" in seen
@@ -306,7 +300,7 @@ def test_added_directories_have_instructions(place: Place) -> None:
     always = {"root", "docs/style", "library"}
     assert standing(server.requests[0]) == always
     assert standing(server.requests[1]) == standing(server.requests[2]) == always | {"in"}
-    assert f"{library}/AGENTS.md, for work in {library}:" in told(server.requests[0])
+    assert f"{library}/AGENTS.md, for work in its folder:" in told(server.requests[0])
 
 
 def test_a_nested_file_that_others_may_write_waits_for_trust(place: Place) -> None:
