@@ -215,7 +215,7 @@ def without_braces(glob: str) -> list[str]:
             left += [f"{before}{each}{behind}" for each in found[1].split(",")]
         else:
             done.append(pattern)
-    return done
+    return list(dict.fromkeys(done))
 
 
 def _quoted(found: re.Match[str]) -> str:

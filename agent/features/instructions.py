@@ -41,7 +41,7 @@ _CUT = "[cut here: the rest is over the budget for instruction files. Read the f
 _LEFT_OUT = "[left out: over the budget for instruction files. Read the file before you work{to}]"
 _IN_OLD_LOGS = regex(r"Instructions from (?P<path>[^\n]+):\n\n(?P<text>.*)", re.DOTALL)
 
-Redact = Callable[[User], User]
+RedactEntry = Callable[[User], User]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def room_left(window: int, told: Mapping[str, Told]) -> int:
 
 
 def new_entries(
-    files: Iterable[InstructionFile], view: "View", redact: Redact, window: int
+    files: Iterable[InstructionFile], view: "View", redact: RedactEntry, window: int
 ) -> list[tuple[User, str]]:
     """Return an entry, and a line for the user, for each file whose text the model does not have.
     Files for work in a folder are told for the first time without being called new."""
@@ -167,7 +167,7 @@ def _is_in(path: str, texts: Iterable[tuple[InstructionFile, str]]) -> bool:
 
 
 def gone_entries(
-    reader: InstructionReader, paths: Iterable[Path], view: "View", redact: Redact
+    reader: InstructionReader, paths: Iterable[Path], view: "View", redact: RedactEntry
 ) -> list[tuple[User, str]]:
     """Return an entry, and a line for the user, for each file whose text no longer applies.
     `paths` are those at which files may be; what the model was told of others counts too."""
@@ -213,7 +213,7 @@ class InstructionState:
 
 
 def instruction_states(
-    reader: InstructionReader, view: "View", redact: Redact
+    reader: InstructionReader, view: "View", redact: RedactEntry
 ) -> list[InstructionState]:
     """Return what the model has of each file that is not empty, in the order of the files."""
     known, places = told_files(view), reader.places

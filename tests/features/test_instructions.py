@@ -50,7 +50,7 @@ class Told:
         return self.hear(instructions.first_entries(self.found(), WINDOW))
 
     def change(
-        self, redact: instructions.Redact = lambda entry: entry, places: Sequence[str] = PLACES
+        self, redact: instructions.RedactEntry = lambda entry: entry, places: Sequence[str] = PLACES
     ) -> list[User]:
         told = instructions.new_entries(self.found(), self.view, redact, WINDOW)
         paths = [self.root / name for name in places]
