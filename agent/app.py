@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from .assembly import SessionParts, assemble, check_budget, other_model
+from .assembly import SessionParts, assemble, check_budget, instruction_places, other_model
 from .compaction.policy import policy_of
 from .context import tokens
 from .events import Ask, Emit, Notice, SessionOpened
@@ -10,7 +10,7 @@ from .extensions.skills import readable_folders
 from .features import prompt
 from .features.crash_recovery import unknown_outcomes
 from .features.from_outside import extensions_of, model_of
-from .features.instructions import instruction_warnings
+from .features.instruction_places import instruction_warnings
 from .features.mcp import report_problems, servers_of_session
 from .features.skills import SkillsFeature, SkillSource, find_skills
 from .features.subagent_types import types_of_conversation
@@ -52,7 +52,7 @@ def open_agent(
         warnings += launch.hook_files.warnings if launch.hook_files else []
         warnings += extensions_of(launch).warnings
         warnings += [*left_out, *warnings_on_resume(state, launch.cwd, launch.own_prompt)]
-        warnings += instruction_warnings(launch.cwd, launch.trust or launch.state)
+        warnings += instruction_warnings(instruction_places(launch))
         if state.entries:  # a session keeps the prompt that it began with
             launch = replace(launch, own_prompt=state.own_prompt)
         approval, chosen = _approval(launch, opened), launch.settings.permissions.directories

@@ -24,6 +24,7 @@ from .events import Ask, Emit
 from .features import FeatureSources, built_in_features
 from .features.environment import Surroundings
 from .features.from_outside import add_extensions, model_of, without_clashes
+from .features.instruction_places import InstructionPlaces
 from .features.skills import SkillSource
 from .features.subagent_types import AgentType
 from .features.subagents import SubagentSpec
@@ -117,8 +118,7 @@ def assemble(
     runner = ToolRunner(handle, features, tracker, planted)
     agent = AgentState(handle, features, runner)
     surroundings = Surroundings(
-        config_home=launch.config_home,
-        trust_dir=launch.trust or launch.state,
+        instruction_places(launch),
         prior=parts.prior,
         servers=_server_names(launch, parts),
     )
@@ -141,6 +141,12 @@ def assemble(
     handle.tools[:] = _tools(launch, features, parts, emit)
     attach_engine(agent)
     return agent
+
+
+def instruction_places(launch: LaunchOptions) -> InstructionPlaces:
+    """Return where the instruction files of a session may be."""
+    trust_dir = launch.trust or launch.state
+    return InstructionPlaces(launch.cwd, launch.config_home, launch.home, trust_dir)
 
 
 def _context(launch: LaunchOptions, parts: SessionParts) -> Context:

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..config.places import home_folder
+from ..config.places import NO_HOME, config_home, home_folder
 from ..config.trust import MAX_TRUSTED_BYTES, accept, is_trusted, read_untrusted, trust
 from ..errors import UsageError
 from ..extensions import command_files, hook_files, python_extensions, skills
 from ..extensions.mcp import config as mcp_config
-from ..features import instructions, subagent_types
+from ..features import subagent_types
+from ..features.instruction_places import InstructionPlaces
+from ..features.instruction_reader import InstructionReader
 from .options import cwd_of, load, say
 
 
@@ -55,7 +57,15 @@ def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
         *python_extensions.project_files(cwd, home),
         *hook_files.project_files(cwd, home),
         *filter(None, [mcp_config.project_file(cwd, home)]),
-        *(path for path, _ in instructions.files_of_others(cwd)),
+        *_instructions_of_others(cwd, home),
     ]
     yield from ((path, MAX_TRUSTED_BYTES) for path in files)
     yield from ((path, skills.MAX_SKILL_BYTES) for path in skills.project_files(cwd, home))
+
+
+def _instructions_of_others(cwd: Path, home: Path) -> list[Path]:
+    """Return the instruction files, and the files that they import, that others may write."""
+    places = InstructionPlaces(cwd, config_home(os.environ), home, NO_HOME)
+    reader = InstructionReader(places)
+    reader.read(places.standing())
+    return [*reader.others]

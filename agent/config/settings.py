@@ -70,9 +70,9 @@ SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
 SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 LspMode = Literal["off", "auto", "on"]  # from the strictest on
 FeatureName = Literal[
-    "environment", "crash-recovery", "questions", "attachments", "plan", "subagents", "jobs",
-    "skills", "web-search", "mcp", "drift", "loops", "run-state", "result-schema",
-    "diagnostics", "hooks",
+    "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
+    "subagents", "jobs", "skills", "web-search", "mcp", "drift", "loops", "run-state",
+    "result-schema", "diagnostics", "hooks",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
 EditingMode = Literal["emacs", "vi"]

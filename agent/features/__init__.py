@@ -18,6 +18,7 @@ from .crash_recovery import CrashRecoveryFeature
 from .diagnostics import DiagnosticsFeature
 from .drift import DriftFeature
 from .environment import EnvironmentFeature, Surroundings
+from .folder_instructions import FolderInstructionsFeature
 from .hooks import HooksFeature
 from .jobs import JobsFeature
 from .loops import LoopsFeature
@@ -110,6 +111,9 @@ def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -
 # The order of all calls of features, and of their tools.
 BUILT_IN: dict[str, MakeFeature] = {
     "environment": lambda handle, _, sources: EnvironmentFeature(handle, sources.surroundings),
+    "folder-instructions": lambda handle, _, sources: FolderInstructionsFeature(
+        handle, sources.surroundings.places
+    ),
     "crash-recovery": lambda handle, _, sources: CrashRecoveryFeature(
         handle, sources.worktree, sources.unrecorded, resumed=sources.state.entries > 0
     ),

@@ -6,6 +6,7 @@ summary the model is told again.
 
 import asyncio
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ...tools import job
@@ -13,18 +14,19 @@ from ..compaction.preserve import preserved_sections, preserved_text
 from ..lazy import dataclass
 from ..loop.feature import Feature, Turn
 from ..loop.session_handle import SessionHandle
-from ..session.entries import Entry
+from ..session.entries import Entry, User
 from ..session.stale_files import list_stale_files
 from ..session.subagent_logs import list_unfinished
 from . import instructions, prompt
+from .instruction_places import InstructionPlaces
+from .instruction_reader import InstructionReader
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """Where a session works."""
 
-    config_home: Path
-    trust_dir: Path
+    places: InstructionPlaces  # without directories that the user adds later
     prior: str = ""  # the hand-over of another session to a new one
     servers: Sequence[str] = ()  # names of the MCP servers that the session can call
 
@@ -42,19 +44,28 @@ class EnvironmentFeature(Feature):
         """Return the entries about the surroundings that the model does not know yet."""
         handle, around = self.handle, self.surroundings
         if any(item.source == "environment" for item in handle.view.items):
-            entries = prompt.changed_files_notice(self._stale_files())
-        else:
-            entries = prompt.first_entries(
-                self._cwd, around.config_home, handle.context.env, around.prior,
-                trust_dir=around.trust_dir, servers=around.servers,
-            )  # fmt: skip
-        return entries
+            return prompt.changed_files_notice(self._stale_files())
+        return prompt.first_entries(
+            self._cwd,
+            handle.context.env,
+            around.prior,
+            instructions=instructions.first_entries(self._read().files, self._window),
+            servers=around.servers,
+        )
 
     async def turn_started(self, turn: Turn) -> None:
         """Record which instruction files have changed, and notify the user."""
-        for entry, text in await asyncio.to_thread(self._changed_instructions):
+        changes, problems = await asyncio.to_thread(self._changed_instructions)
+        for problem in problems:
+            self.handle.warn_once(problem)
+        for entry, text in changes:
             self.handle.record(entry)
             self.handle.notify("info", text)
+
+    def recorded(self, entry: Entry) -> None:
+        """Warn the user of instructions that are over the budget."""
+        if warning := instructions.budget_warning(entry):
+            self.handle.warn_once(warning)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
         """Return the entries about the surroundings that a summary removed from the context."""
@@ -66,10 +77,8 @@ class EnvironmentFeature(Feature):
             handle.ledger.phase,
             handle.model.current_window().size,
         )
-        entries = prompt.entries_after_summary(
+        now = prompt.entry_after_summary(
             self._cwd,
-            around.config_home,
-            trust_dir=around.trust_dir,
             mode=handle.approval.mode,
             todos=handle.context.todos,
             jobs=job.listing(handle.context.jobs),
@@ -79,30 +88,46 @@ class EnvironmentFeature(Feature):
             servers=around.servers,
             directories=handle.approval.folders.names,
         )
-        return instructions.without_standing(entries, handle.view, staying)
+        told = instructions.told_files(handle.view, staying)
+        files = InstructionReader(self._places, handle.approval.denies_reading)
+        texts = files.read(self._places.standing())
+        return [now, *instructions.first_entries(texts, self._window, told)]
 
-    def _changed_instructions(self) -> Sequence[tuple[Entry, str]]:
-        """Return an entry, and a line for the user, for each changed instruction file; blocking."""
-        around = self.surroundings
-        folders = instructions.search_folders(self._cwd, around.config_home)
-        files = instructions.instruction_files(self._cwd, around.config_home, around.trust_dir)
-        return instructions.changed_entries(
-            folders, files, self.handle.view, self.handle.log.redact
+    @property
+    def _places(self) -> InstructionPlaces:
+        added = tuple(map(Path, self.handle.approval.folders.names))
+        return replace(self.surroundings.places, added=added)
+
+    @property
+    def _window(self) -> int:
+        return self.handle.model.current_window().size
+
+    def _read(self) -> InstructionReader:
+        """Read the instruction files that count now; blocking."""
+        handle = self.handle
+        return instructions.standing_reader(
+            self._places, handle.view, handle.approval.denies_reading
         )
+
+    def _changed_instructions(self) -> tuple[list[tuple[User, str]], list[str]]:
+        """Return an entry, and a line for the user, for each changed instruction file, and the
+        problems of all; blocking."""
+        reader, view, redact = self._read(), self.handle.view, self.handle.log.redact
+        paths = [each.path for each in reader.places.standing()]
+        changes = instructions.new_entries(reader.files, view, redact, self._window)
+        return [*changes, *instructions.gone_entries(reader, paths, view, redact)], reader.problems
 
     def instruction_states(self) -> list[instructions.InstructionState]:
         """Return each instruction file with what the model has of it; blocking."""
-        around = self.surroundings
-        files = instructions.instruction_files(self._cwd, around.config_home, around.trust_dir)
         return instructions.instruction_states(
-            files, self.handle.view, self.handle.log.redact, self._cwd, around.config_home
+            self._read(), self.handle.view, self.handle.log.redact
         )
 
     def _stale_files(self) -> list[str]:
         """Return the files that the model should read again. Changed instruction files are left
         out: the model gets their new text."""
         ledger = self.handle.ledger
-        folders = instructions.search_folders(self._cwd, self.surroundings.config_home)
-        told = set(map(str, instructions.candidates(folders)))
+        told = {str(each.path) for each in self._places.standing()}
+        told |= instructions.told_files(self.handle.view).keys()
         stale = list_stale_files(ledger)
         return [path for path in stale if ledger.absolute_path(path) not in told]

@@ -1,91 +1,205 @@
-"""Instruction files (AGENTS.md, CLAUDE.md): their text, and what changed since it was given.
+"""What the model is told of instruction files (AGENTS.md, CLAUDE.md), and what changed since.
 
 Each text becomes one user entry whose details name the file and the digest of the text. Comparing
 these details with the disk at the start of each turn finds every file that is new, changed or
 deleted, also after a resume. The model then gets one more entry; earlier entries stay as they are.
+All texts together take at most BUDGET_SHARE of the window. The largest are cut or left out, and the
+entry then names the file.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..config.trust import is_file_trusted, is_trusted, other_writer
-from ..context.tokens import estimate
+from ..compaction.summary.request import first_tokens
+from ..context.tokens import estimate, estimate_content
 from ..lazy import dataclass, regex
 from ..session.entries import Entry, User
 from ..session.store import content_text
+from .instruction_places import InstructionPlaces
+from .instruction_reader import LINK_OUTSIDE, OTHERS_WRITE, InstructionFile, InstructionReader
 
 if TYPE_CHECKING:
     from ..context.view import Item, View
 
-INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md")
-MAX_INSTRUCTION_CHARS = 100_000  # of one file
 SOURCE = "instructions"  # of the entries, and the key of their details
-OTHERS_WRITE = "[not taken in: {why}. It counts once the user has read and trusted it]"
-LINK_OUTSIDE = "[a link that leaves the project: not followed]"
+BUDGET_SHARE = 0.10  # of the window, for all instruction files
+MIN_PART_TOKENS = 200  # of a text that is cut; a shorter part is left out
 
-_FIRST = "Instructions from {path}:\n\n{text}"
-_NEW = "Instructions from {path}, which is new:\n\n{text}"
+_FIRST = "Instructions from {path}{about}:\n\n{text}"
+_NEW = "Instructions from {path}{about}, which is new:\n\n{text}"
 _CHANGED = (
-    "Instructions from {path}, which has changed. This text replaces the one given earlier:\n\n"
-    "{text}"
+    "Instructions from {path}{about}, which has changed. This text replaces the one given earlier:"
+    "\n\n{text}"
 )
 _GONE = "{path} was deleted or is empty now: the instructions given from it no longer apply."
+_NOT_IMPORTED = "{path} is not imported any more: the instructions given from it no longer apply."
 _SAME = "{path} has changed: it now says the same as {other}. Its earlier text no longer applies."
+_CUT = "[cut here: the rest is over the budget for instruction files. Read the file for it]"
+_LEFT_OUT = "[left out: over the budget for instruction files. Read the file before you work{to}]"
 _IN_OLD_LOGS = regex(r"Instructions from (?P<path>[^\n]+):\n\n(?P<text>.*)", re.DOTALL)
+
+RedactEntry = Callable[[User], User]
 
 
 @dataclass(frozen=True, slots=True)
-class InstructionFile:
-    """A file that exists, and the text that the model gets from it."""
+class Told:
+    """The newest text of a file that the model has."""
 
-    path: Path
-    text: str  # "" for an empty file
-    same_as: Path | None = None  # the earlier file that has the same text
+    digest: str  # of the text of the file, also where a part of it is left out
+    seq: int
+    size: int  # in unscaled tokens
+    details: Mapping[str, Any]
 
-    def entry(self, form: str = _FIRST) -> User:
-        """Return the entry that gives the model this text, or refers to where it was given."""
-        content = form.format(path=self.path, text=self.text, other=self.same_as)
-        return User(content=content, source=SOURCE, details=_details(self.path, self.text))
-
-
-def instruction_entries(files: Iterable[InstructionFile]) -> list[Entry]:
-    """Return an entry for each text; a text that several files have is given once."""
-    return [file.entry() for file in files if file.text and file.same_as is None]
+    @property
+    def left_out(self) -> int:
+        """The tokens of the text that are over the budget."""
+        found = self.details.get("left_out")
+        return found if isinstance(found, int) else 0
 
 
-def changed_entries(
-    folders: Iterable[Path],
-    files: Iterable[InstructionFile],
-    view: "View",
-    redact: Callable[[User], User],
+def entry_of(file: InstructionFile, form: str = _FIRST, max_tokens: int | None = None) -> User:
+    """Return the entry that gives the model a text, or refers to where it was given. A text above
+    `max_tokens` is cut, or left out if too little of it would stay."""
+    details: dict[str, Any] = {"path": str(file.path), "sha256": _digest(file.text)}
+    if file.folder:
+        details["folder"] = str(file.folder)
+    if file.by:
+        details["by"] = str(file.by)
+
+    def filled(text: str) -> str:
+        return form.format(path=file.path, about=_about(file), text=text, other=file.same_as)
+
+    content = filled(file.text)
+    if max_tokens is not None and (size := estimate(content)) > max_tokens:
+        room = max_tokens - estimate(filled(f"\n{_CUT}"))
+        shorter = filled(f"{first_tokens(file.text, room)}\n{_CUT}")
+        if room < MIN_PART_TOKENS:
+            shorter = filled(_LEFT_OUT.format(to=" there" * (file.folder is not None)))
+        if saved := max(0, size - estimate(shorter)):
+            content, details["left_out"] = shorter, saved
+    return User(content=content, source=SOURCE, details={SOURCE: details})
+
+
+def _about(file: InstructionFile) -> str:
+    return "".join(
+        (
+            f", which {file.by} imports" if file.by else "",
+            f", for work in {_place(file)}" if file.folder else "",
+            f", for files that match {', '.join(file.globs)}" if file.globs else "",
+        )
+    )
+
+
+def _place(file: InstructionFile) -> str:
+    return "its folder" if file.path.parent == file.folder else str(file.folder)
+
+
+def entries_within(texts: Sequence[tuple[InstructionFile, str]], room: int) -> list[User]:
+    """Return an entry for each file in its form. The largest are cut, or left out, until all of
+    them fit into `room` tokens."""
+    entries = [entry_of(*each) for each in texts]
+    sizes = [estimate_content(entry.content) for entry in entries]
+    for place in sorted(range(len(sizes)), key=lambda each: -sizes[each]):
+        over = sum(sizes) - room
+        if over <= 0:
+            break
+        entries[place] = entry_of(*texts[place], max_tokens=max(0, sizes[place] - over))
+        sizes[place] = estimate_content(entries[place].content)
+    return entries
+
+
+def first_entries(
+    files: Iterable[InstructionFile], window: int, staying: Mapping[str, Told] | None = None
+) -> list[User]:
+    """Return an entry for each text that the model does not have from the entries `staying`. A
+    text that several files have is given once."""
+    staying = staying or {}
+    texts = [
+        (file, _FIRST)
+        for file in files
+        if file.text and file.same_as is None and not _is_told(entry_of(file), staying)
+    ]
+    return entries_within(texts, room_left(window, staying))
+
+
+def room_left(window: int, told: Mapping[str, Told]) -> int:
+    """Return the tokens of the budget that are not in use."""
+    return int(BUDGET_SHARE * window) - sum(each.size for each in told.values())
+
+
+def new_entries(
+    files: Iterable[InstructionFile], view: "View", redact: RedactEntry, window: int
 ) -> list[tuple[User, str]]:
     """Return an entry, and a line for the user, for each file whose text the model does not have.
-    `folders` are the folders that were searched, `files` the files that were found there."""
-    known, changes = _told(view.items, view), list[tuple[User, str]]()
-    found = {file.path: file for file in files}
-    for path in candidates(folders):
-        file = found.get(path)
-        entry = redact(file.entry() if file else User(content="", details=_details(path, "")))
-        key, digest = _told_by(entry.details)
-        before = known.get(key, _digest(""))
-        if before == digest or (file is None and not _is_gone(path)):
+    Files for work in a folder are told for the first time without being called new."""
+    known, texts, lines = told_files(view), list[tuple[InstructionFile, str]](), list[str]()
+    digests = {each.digest for each in known.values()}
+    for file in files:
+        key, digest = _told_by(redact(entry_of(file)).details)
+        before = known[key].digest if key in known else _digest("")
+        if before == digest or not file.text:
             continue
         is_known = before != _digest("")
-        if file is None or not file.text:
-            gone = User(content=_GONE.format(path=path), source=SOURCE, details=entry.details)
-            changes.append((redact(gone), f"{path} was deleted or is empty: the model is told"))
-        elif file.same_as is None:
-            entry = redact(file.entry(_CHANGED if is_known else _NEW))
-            what = "has changed" if is_known else "is new"
-            changes.append((entry, f"{path} {what}: the model gets its text now"))
+        same = file.same_as or (file.folder is not None and digest in digests)
+        if same and not (is_known and file.same_as):
+            continue
+        if file.same_as:
+            texts.append((file, _SAME))
+            lines.append(f"{file.path} now says the same as {file.same_as}: the model is told")
         elif is_known:
-            same = f"{path} now says the same as {file.same_as}: the model is told"
-            changes.append((redact(file.entry(_SAME)), same))
+            texts.append((file, _CHANGED))
+            lines.append(f"{file.path} has changed: the model gets its text now")
+        elif file.folder or file.globs:
+            texts.append((file, _FIRST))
+            lines.append(f"{file.path}{_about(file)}: the model gets its text now")
+        else:
+            texts.append((file, _NEW))
+            lines.append(f"{file.path} is new: the model gets its text now")
+    room = room_left(window, {key: each for key, each in known.items() if not _is_in(key, texts)})
+    return [*zip(map(redact, entries_within(texts, room)), lines, strict=True)]
+
+
+def _is_in(path: str, texts: Iterable[tuple[InstructionFile, str]]) -> bool:
+    return any(str(file.path) == path for file, _ in texts)
+
+
+def gone_entries(
+    reader: InstructionReader, paths: Iterable[Path], view: "View", redact: RedactEntry
+) -> list[tuple[User, str]]:
+    """Return an entry, and a line for the user, for each file whose text no longer applies.
+    `paths` are those at which files may be; what the model was told of others counts too."""
+    known, found, changes = told_files(view), {file.path: file for file in reader.files}, []
+    here = (*reader.places.roots, *reader.places.own_folders)
+    told = (Path(path) for path in known)
+    covered = (path for path in told if any(path.is_relative_to(each) for each in here))
+    for path in dict.fromkeys((*paths, *covered)) if known else ():
+        file = found.get(path) or InstructionFile(path, "")
+        if file.text:
+            continue
+        key, _ = _told_by(redact(entry_of(file)).details)
+        if key not in known or known[key].digest == _digest(""):
+            continue
+        is_gone = path in found or _is_gone(path)
+        if is_gone or known[key].details.get("by"):
+            form = _GONE if is_gone else _NOT_IMPORTED
+            what = "was deleted or is empty" if is_gone else "is not imported any more"
+            changes.append((redact(entry_of(file, form)), f"{path} {what}: the model is told"))
     return changes
+
+
+def budget_warning(entry: Entry) -> str:
+    """Return the warning about a text of which a part is left out; "" for any other entry."""
+    details = entry.details.get(SOURCE) if isinstance(entry, User) else None
+    left_out = details.get("left_out") if isinstance(details, dict) else None
+    if not isinstance(details, dict) or not left_out:
+        return ""
+    return (
+        f"{details['path']}: {left_out:,} of its tokens are left out, since instruction files take "
+        f"at most {BUDGET_SHARE:.0%} of the window. The model is told to Read it."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,141 +213,77 @@ class InstructionState:
 
 
 def instruction_states(
-    files: Iterable[InstructionFile],
-    view: "View",
-    redact: Callable[[User], User],
-    cwd: Path,
-    config_home: Path,
+    reader: InstructionReader, view: "View", redact: RedactEntry
 ) -> list[InstructionState]:
-    """Return what the model has of each file that is not empty."""
-    known, root = _told(view.items, view), _project_root(cwd)
+    """Return what the model has of each file that is not empty, in the order of the files."""
+    known, places = told_files(view), reader.places
+    root, own = places.root, places.own_folders
 
-    def origin(folder: Path) -> str:
-        if folder == config_home:
+    def origin(file: InstructionFile) -> str:
+        if any(file.path.is_relative_to(each) for each in own):
             return "yours"
-        return "project" if folder.is_relative_to(root) else "above project"
+        if any(file.path.is_relative_to(each) for each in places.added):
+            return "added"
+        return "project" if file.path.is_relative_to(root) else "above project"
 
     def state(file: InstructionFile) -> str:
         if file.same_as:
             return f"given once: it says the same as {file.same_as}"
         if file.text == LINK_OUTSIDE or file.text.startswith(OTHERS_WRITE.partition("{")[0]):
             return f"the model gets a note instead: {file.text}"
-        path, digest = _told_by(redact(file.entry()).details)
-        if known.get(path) == digest:
-            return "in the context now"
-        what = "the new text" if path in known else "it"
+        path, digest = _told_by(redact(entry_of(file)).details)
+        told = known.get(path)
+        if told and told.digest == digest:
+            over = f", without {told.left_out:,} tokens over the budget" if told.left_out else ""
+            return f"in the context now{over}{_about(file)}"
+        if file in reader.waiting:
+            return f"not in the context: it is{_about(file)[1:]}"
+        what = "the new text" if told else "it"
         return f"not in the context yet: the model gets {what} with your next message"
 
     return [
-        InstructionState(file.path, estimate(file.text), origin(file.path.parent), state(file))
-        for file in files
+        InstructionState(file.path, estimate(file.text), origin(file), state(file))
+        for file in (*reader.files, *reader.waiting)
         if file.text
     ]
 
 
-def _project_root(cwd: Path) -> Path:
-    return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), cwd)
+def told_rows(view: "View") -> Iterator[tuple[str, int, str]]:
+    """Yield path, tokens and a remark of each text that stands in the context, in its order."""
+    newest = {each.seq for each in told_files(view).values()}
+    for item in view.items:
+        for path, told in _told([item], view).items():
+            notes = [f"{told.left_out:,} tokens left out"] if told.left_out else []
+            notes += [] if told.seq in newest else ["replaced by a later text"]
+            yield path, view.scaled(told.size), ", ".join(notes)
 
 
-def search_folders(cwd: Path, config_home: Path) -> list[Path]:
-    """Return the folders that may have instruction files, the nearest last."""
-    return [config_home, *reversed(cwd.parents), cwd]
+def told_files(view: "View", staying: Collection[int] | None = None) -> dict[str, Told]:
+    """Return what the model has of each file, by path: of all items, or of those with the seqs
+    `staying`."""
+    items = view.items if staying is None else (i for i in view.items if i.seq in staying)
+    return _told(items, view)
 
 
-def instruction_files(cwd: Path, config_home: Path, trust_dir: Path) -> list[InstructionFile]:
-    """Return each instruction file with its text.
-
-    The user's own file comes first, then those from the root of the file system down to `cwd`, so
-    that the nearest is read last. Only the user's own file may be a link out of its folder. If
-    other users may write a file, a note replaces its text until the user trusts the content.
-    """
-    found: list[InstructionFile] = []
-    first_with: dict[str, Path] = {}
-    root = _project_root(cwd)
-    for path in candidates(search_folders(cwd, config_home)):
-        try:
-            if not path.is_file():
-                continue
-            text, counts = _text_of(path, root, trust_dir, is_own=path.parent == config_home)
-        except OSError:
-            continue
-        same = first_with.setdefault(text, path) if counts else path
-        found.append(InstructionFile(path, text, None if same == path else same))
-    return found
-
-
-def _text_of(path: Path, root: Path, trust_dir: Path, *, is_own: bool) -> tuple[str, bool]:
-    """Return what the model gets from a file of the project at `root`, and whether that is the
-    file's own text. Raises OSError."""
-    if not is_own and _leads_outside(path, root):
-        return LINK_OUTSIDE, False
-    with path.open("rb") as file:  # never more than what may matter: it may be of any size
-        data = file.read(4 * MAX_INSTRUCTION_CHARS + 1)
-    why = "" if is_own else other_writer(path)
-    if why and not is_trusted(path, data, trust_dir):
-        return OTHERS_WRITE.format(why=why), False
-    text = data.decode("utf-8", "replace").strip()
-    if len(text) > MAX_INSTRUCTION_CHARS:
-        cut = f"[cut at {MAX_INSTRUCTION_CHARS:,} characters; Read {path} for the rest]"
-        text = f"{text[:MAX_INSTRUCTION_CHARS]}\n{cut}"
-    return text, True
-
-
-def files_of_others(cwd: Path) -> list[tuple[Path, str]]:
-    """Return each instruction file of a project, or above it, that others may write, and why."""
-    found = []
-    for path in candidates((*cwd.parents, cwd)):
-        with suppress(OSError):
-            if path.is_file() and (why := other_writer(path)):
-                found.append((path, why))
-    return found
-
-
-def instruction_warnings(cwd: Path, trust_dir: Path) -> list[str]:
-    """Return a warning for each instruction file that is not taken in, and what to do."""
-    return [
-        f"{path} is not taken in: {why}. Read it, then accept it with `ctxagent config --trust`, "
-        "or take the right to write it from others."
-        for path, why in files_of_others(cwd)
-        if not is_file_trusted(path, trust_dir)
-    ]
-
-
-def candidates(folders: Iterable[Path]) -> list[Path]:
-    """Return the paths at which instruction files may be, the nearest last."""
-    return [folder / name for folder in folders for name in INSTRUCTION_FILES]
-
-
-def without_standing(
-    entries: Iterable[Entry], view: "View", staying: Collection[int]
-) -> list[Entry]:
-    """Return the entries without the instruction texts that the model still has in the items with
-    the seqs `staying`."""
-    told = _told((item for item in view.items if item.seq in staying), view)
-    return [
-        entry
-        for entry in entries
-        if not (isinstance(entry, User) and _told_by(entry.details) in told.items())
-    ]
-
-
-def _told(items: "Iterable[Item]", view: "View") -> dict[str, str]:
-    """Return the digest of the text that the items give last of each file, by path."""
-    told = dict[str, str]()
+def _told(items: "Iterable[Item]", view: "View") -> dict[str, Told]:
+    told = dict[str, Told]()
     for item in items:
         if item.source != SOURCE:
             continue
-        path, digest = _told_by(view.facts(item)[0])
+        details = view.facts(item)[0]
+        path, digest = _told_by(details)
         old = _IN_OLD_LOGS.fullmatch(content_text(item.blocks)) if not path else None
         if old:
             path, digest = old["path"], _digest(old["text"])
         if path:
-            told[path] = digest
+            told[path] = Told(digest, item.seq, item.size, details.get(SOURCE) or {})
     return told
 
 
-def _details(path: Path, text: str) -> dict[str, Any]:
-    return {SOURCE: {"path": str(path), "sha256": _digest(text)}}
+def told_folders(told: Mapping[str, Told]) -> list[Path]:
+    """Return the folders whose own instructions the model has."""
+    folders = (each.details.get("folder") for each in told.values())
+    return [Path(each) for each in dict.fromkeys(folders) if isinstance(each, str)]
 
 
 def _told_by(details: Mapping[str, Any]) -> tuple[str, str]:
@@ -241,6 +291,11 @@ def _told_by(details: Mapping[str, Any]) -> tuple[str, str]:
     found = details.get(SOURCE)
     found = found if isinstance(found, dict) else {}
     return str(found.get("path", "")), str(found.get("sha256", ""))
+
+
+def _is_told(entry: User, told: Mapping[str, Told]) -> bool:
+    path, digest = _told_by(entry.details)
+    return path in told and told[path].digest == digest
 
 
 def _digest(text: str) -> str:
@@ -255,10 +310,12 @@ def _is_gone(path: Path) -> bool:
         return False
 
 
-def _leads_outside(path: Path, root: Path) -> bool:
-    """Return True for a link out of the project at `root` or, above that, out of its folder.
-
-    Such a link could lead to anything that the user can read.
-    """
-    within = root if path.is_relative_to(root) else path.parent
-    return not path.resolve().is_relative_to(within.resolve())
+def standing_reader(
+    places: InstructionPlaces, view: "View", denies: Callable[[str], bool]
+) -> InstructionReader:
+    """Read the files that count for all work, and those of folders that the model knows.
+    Blocking."""
+    told = told_files(view)
+    reader = InstructionReader(places, denies, told=told)
+    reader.read([*places.standing(), *places.scoped(told_folders(told))])
+    return reader

@@ -15,7 +15,6 @@ from ..loop.directories import directories_line
 from ..loop.permission_mode import MEANINGS
 from ..prompts import prompt_text
 from ..session.entries import Entry, User
-from .instructions import instruction_entries, instruction_files
 
 MAX_CHANGED_FILES_NAMED = 40
 MAX_SERVERS_NAMED = 20
@@ -41,25 +40,23 @@ def system_prompt(append: str = "", part: str = "", *, own: str = "", brief: boo
 
 def first_entries(
     cwd: Path,
-    config_home: Path,
     env: Mapping[str, str],
     prior: str = "",
     *,
-    trust_dir: Path,
+    instructions: Sequence[Entry] = (),
     servers: Sequence[str] = (),
 ) -> list[Entry]:
     """Return the entries before the first message: environment, instruction files, and the
     hand-over of another session.
 
-    `env` is the environment for git, `trust_dir` has the record of what the user has trusted,
-    `servers` are the names of the MCP servers.
+    `env` is the environment for git, `servers` are the names of the MCP servers.
     """
     lines = [environment_text(cwd, env), *_servers_line(servers)]
     here = User(content="\n".join(lines), source="environment")
     handed = (
         [User(content=f"{PRIOR_SESSION_HEADING}{prior}", source="environment")] if prior else []
     )
-    return [here, *instruction_entries(instruction_files(cwd, config_home, trust_dir)), *handed]
+    return [here, *instructions, *handed]
 
 
 def environment_text(cwd: Path, env: Mapping[str, str]) -> str:
@@ -76,11 +73,9 @@ def environment_text(cwd: Path, env: Mapping[str, str]) -> str:
     return "\n".join(lines)
 
 
-def entries_after_summary(
+def entry_after_summary(
     cwd: Path,
-    config_home: Path,
     *,
-    trust_dir: Path,
     mode: PermissionMode,
     todos: Sequence[Mapping[str, str]],
     jobs: str,
@@ -89,11 +84,11 @@ def entries_after_summary(
     changed: Sequence[str] = (),
     servers: Sequence[str] = (),
     directories: Sequence[str] = (),
-) -> list[Entry]:
-    """Return the entries to add after a summary.
+) -> User:
+    """Return the entry to add after a summary.
 
-    They name the place, added directories, the permission mode, open todos, running jobs,
-    unfinished subagents and preserved sections, and repeat the instruction files as they are now.
+    It names the place, added directories, the permission mode, open todos, running jobs,
+    unfinished subagents and preserved sections.
     """
     lines = [
         "After the compression, as things stand now:",
@@ -114,10 +109,7 @@ def entries_after_summary(
         lines += [_changed(changed)]
     if preserved:
         lines += ["", preserved]
-    return [
-        User(content="\n".join(lines), source="environment"),
-        *instruction_entries(instruction_files(cwd, config_home, trust_dir)),
-    ]
+    return User(content="\n".join(lines), source="environment")
 
 
 def _servers_line(servers: Sequence[str]) -> list[str]:

@@ -118,7 +118,9 @@ class User(Entry):
     input beside the words before it, with `details` and `offloaded` as in the result of the `call`
     that its details name.
 
-    The details of an instruction file's text have its `instructions`: path and sha256 of the text.
+    The details of an instruction file's text have its `instructions`: path and sha256 of the text,
+    and where they are so the `folder` that it is for, the file that it is imported `by`, and how
+    many tokens of it are `left_out`.
     The details of a skill's text have its `skill`: name, path and digest of the text, and where it
     is said again after a summary the `ref` of the entry with all of it, and whether it `is_part`.
     Those of a plan have its `plan`: whether it is `agreed`, or the `ref` of the entry that it says

@@ -22,6 +22,7 @@ ANSWER = '{"fixed": "calc.py"}'
 # What the first request of the task has of each feature that acts in it.
 SIGNS = {
     "environment": "Feed the walrus before you edit.",  # AGENTS.md
+    "folder-instructions": "Feed it at noon.",  # a rule for calc.py
     "questions": '"name": "AskUser"',
     "attachments": "[The user attached the file calc.py",
     "plan": '"name": "Plan"',
@@ -39,6 +40,9 @@ def place(tmp_path: Path) -> Place:
     place = Place(tmp_path)
     (place.project / "calc.py").write_text("def add(a, b):\n    return a - b\n")
     (place.project / "AGENTS.md").write_text(f"{SIGNS['environment']}\n")
+    rule = f"---\npaths: calc.py\n---\n{SIGNS['folder-instructions']}\n"
+    (place.project / ".claude" / "rules").mkdir(parents=True)
+    (place.project / ".claude" / "rules" / "calc.md").write_text(rule)
     write(own(place), "walrus", "Feed it.")
     configure(place, plain=plain(place))
     (place.project / ".run").mkdir()
@@ -98,7 +102,8 @@ def test_without_any_feature(place: Place) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_one_feature_the_others_act(place: Place, name: str) -> None:
-    assert signs(place, does_the_task(place, name)) == {*SIGNS, "hooks"} - {name}
+    needs_a_file = {"folder-instructions"} if name == "attachments" else set[str]()
+    assert signs(place, does_the_task(place, name)) == {*SIGNS, "hooks"} - {name} - needs_a_file
 
 
 def refused(place: Place, *given: str, stdin: str | None = None) -> str:

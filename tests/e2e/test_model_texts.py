@@ -17,7 +17,8 @@ from ctxagent.agent.compaction.summary.user_messages import messages_section
 from ctxagent.agent.context.view import REPEATED
 from ctxagent.agent.context.window import Window
 from ctxagent.agent.context.word_classes import count_word_classes
-from ctxagent.agent.features import instructions, prompt
+from ctxagent.agent.features import prompt
+from ctxagent.agent.features.instruction_reader import LINK_OUTSIDE, MAX_INSTRUCTION_CHARS
 from ctxagent.agent.features.loops import notice
 from ctxagent.agent.features.repeated_calls import CallMade, Repetition
 from ctxagent.agent.features.subagent_types import built_in_types
@@ -32,6 +33,7 @@ from ctxagent.agent.session.store import Project
 from ctxagent.agent.session.user_messages import LoggedMessage
 from ctxagent.agent.ui.session_tools import ServedSessions, session_tools
 
+from ..support.instruction_files import instruction_files
 from ..support.sessions.conversation import Conversation
 from ..support.sessions.setup import every_tool
 
@@ -153,8 +155,8 @@ def test_instruction_files(tmp_path: Path, name: str) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
     (tmp_path / name).write_text("outer")
-    (inner / name).write_text("x" * (instructions.MAX_INSTRUCTION_CHARS + 5))
-    outer, nearest = instructions.instruction_files(inner, tmp_path / "none", tmp_path)
+    (inner / name).write_text("x" * (MAX_INSTRUCTION_CHARS + 5))
+    outer, nearest = instruction_files(inner, tmp_path / "none", tmp_path)
     assert (outer.path, outer.text) == (tmp_path / name, "outer")
     assert nearest.path == inner / name
     assert nearest.text.endswith(f"[cut at 100,000 characters; Read {inner / name} for the rest]")
@@ -226,8 +228,8 @@ def test_a_link_that_leaves_the_project_is_not_followed(tmp_path: Path) -> None:
     own.mkdir()
     (tmp_path / "mine").write_text("from me")
     (own / "AGENTS.md").symlink_to("../mine")  # the user's own may point anywhere
-    found = [(f.path, f.text) for f in instructions.instruction_files(inner, own, own)]
+    found = [(f.path, f.text) for f in instruction_files(inner, own, own)]
     assert found[0] == (own / "AGENTS.md", "from me")
     assert found[-1] == (inner / "CLAUDE.md", "be good")
     assert all("s3cret" not in text for _, text in found)
-    assert found[-2] == (inner / "AGENTS.md", instructions.LINK_OUTSIDE)
+    assert found[-2] == (inner / "AGENTS.md", LINK_OUTSIDE)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.config.trust import is_trusted, read_untrusted, trust
-from ctxagent.agent.features.instructions import LINK_OUTSIDE, instruction_files
+from ctxagent.agent.features.instruction_reader import LINK_OUTSIDE
 from ctxagent.agent.features.prompt import environment_text
 from ctxagent.agent.features.subagent_types import load_types
 from ctxagent.agent.models.scripted import Step
@@ -29,6 +29,7 @@ from ctxagent.tools.system.project_files import left_out, survey
 
 from ..permissions.test_approval import judge
 from ..support.command import Place
+from ..support.instruction_files import instruction_files
 from ..support.server.loopback import Say, Server
 from ..support.sessions.conversation import Conversation
 from ..worktree.test_snapshots import git, repository

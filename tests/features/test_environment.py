@@ -12,6 +12,8 @@ from ctxagent.agent.loop.feature import Turn
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.session.entries import Assistant, Entry, ToolResult, User
 
+from ..support.instruction_files import places
+
 
 def environment(handle: SessionHandle, **more: object) -> EnvironmentFeature:
     """The feature in a session that has been opened."""
@@ -19,7 +21,7 @@ def environment(handle: SessionHandle, **more: object) -> EnvironmentFeature:
     config = handle.context.cwd.parent / "config"
     return EnvironmentFeature(
         handle,
-        Surroundings(config, handle.folder, **more),  # type: ignore[arg-type]
+        Surroundings(places(handle.context.cwd, config, handle.folder), **more),  # type: ignore[arg-type]
     )
 
 

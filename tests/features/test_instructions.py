@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from ctxagent.agent.context.view import View
 from ctxagent.agent.features import instructions
+from ctxagent.agent.features.instruction_reader import InstructionFile, InstructionReader
 from ctxagent.agent.session.entries import User
+
+from ..support.instruction_files import places
+
+WINDOW = 200_000
 
 PLACES = ("config/AGENTS.md", "top/AGENTS.md", "top/in/AGENTS.md", "top/in/CLAUDE.md")
 TEXTS = (None, "", "  \n", "one", "two")  # None: there is no such file
@@ -34,18 +39,22 @@ class Told:
             )  # fmt: skip
         return [*entries]
 
-    def found(self) -> list[instructions.InstructionFile]:
-        folder = self.root / "top" / "in"
-        found = instructions.instruction_files(folder, self.root / "config", self.root)
-        return [file for file in found if file.path.is_relative_to(self.root)]
+    def reader(self) -> InstructionReader:
+        where = places(self.root / "top" / "in", self.root / "config", self.root)
+        return instructions.standing_reader(where, self.view, lambda path: False)
+
+    def found(self) -> list[InstructionFile]:
+        return [file for file in self.reader().files if file.path.is_relative_to(self.root)]
 
     def first(self) -> list[User]:
-        entries = instructions.instruction_entries(self.found())
-        return self.hear([entry for entry in entries if isinstance(entry, User)])
+        return self.hear(instructions.first_entries(self.found(), WINDOW))
 
-    def change(self) -> list[User]:
-        folders = [self.root / name for name in ("config", "top", "top/in")]
-        told = instructions.changed_entries(folders, self.found(), self.view, lambda entry: entry)
+    def change(
+        self, redact: instructions.RedactEntry = lambda entry: entry, places: Sequence[str] = PLACES
+    ) -> list[User]:
+        told = instructions.new_entries(self.found(), self.view, redact, WINDOW)
+        paths = [self.root / name for name in places]
+        told += instructions.gone_entries(self.reader(), paths, self.view, redact)
         return self.hear([entry for entry, _ in told])
 
     def write(self, name: str, text: str | None) -> None:
@@ -95,8 +104,7 @@ def test_the_newest_text_of_each_file_is_known_and_nothing_is_told_twice(
 def test_a_text_that_a_summary_cut_is_still_known(tmp_path: Path) -> None:
     told = Told(tmp_path)
     told.write(PLACES[1], "one " * 100)
-    (whole,) = instructions.instruction_entries(told.found())
-    assert isinstance(whole, User)
+    (whole,) = instructions.first_entries(told.found(), WINDOW)
     told.hear([User(content="Instructions …", source=whole.source, details=whole.details)])
     assert told.change() == []
 
@@ -110,17 +118,19 @@ def test_a_path_that_is_redacted_is_known(tmp_path: Path) -> None:
         details = {"instructions": {**known, "path": f"[redacted]/{Path(known['path']).name}"}}
         return User(content="[redacted]", source=entry.source, details=details)
 
-    folders = [tmp_path / "top"]
-    (changed,) = instructions.changed_entries(folders, told.found(), told.view, redact)
-    told.hear([changed[0]])
-    assert instructions.changed_entries(folders, told.found(), told.view, redact) == []
+    assert len(told.change(redact, PLACES[1:2])) == 1
+    assert told.change(redact, PLACES[1:2]) == []
+    told.write(PLACES[1], None)
+    assert len(told.change(redact, PLACES[1:2])) == 1
 
 
 def test_files_of_another_folder_are_not_taken_for_deleted(tmp_path: Path) -> None:
     told = Told(tmp_path)
     told.write(PLACES[1], "one")
     told.first()
-    assert instructions.changed_entries([], [], told.view, lambda entry: entry) == []
+    elsewhere = InstructionReader(places(tmp_path / "other", tmp_path / "config", tmp_path))
+    assert instructions.gone_entries(elsewhere, [], told.view, lambda entry: entry) == []
     told.write(PLACES[1], None)
+    assert instructions.gone_entries(elsewhere, [], told.view, lambda entry: entry) == []
     (gone,) = told.change()
     assert "was deleted or is empty now" in str(gone.content)

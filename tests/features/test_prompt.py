@@ -10,7 +10,7 @@ import pytest
 from ctxagent.agent.features.prompt import (
     PRIOR_SESSION_HEADING,
     changed_files_notice,
-    entries_after_summary,
+    entry_after_summary,
     first_entries,
     system_prompt,
 )
@@ -37,18 +37,17 @@ def test_a_subagent_has_its_part_at_the_end() -> None:
 
 
 def first(folder: Path, **more: Any) -> list[tuple[str, str]]:
-    return texts(first_entries(folder, folder / "config", {}, trust_dir=folder, **more))
+    return texts(first_entries(folder, {}, **more))
 
 
 def test_a_new_session_learns_where_it_is_and_what_the_project_says(tmp_path: Path) -> None:
-    (tmp_path / "AGENTS.md").write_text("Feed the walrus.\n")
-    where, said = first(tmp_path)
+    entry = User(content="Feed the walrus.", source="instructions")
+    where, said = first(tmp_path, instructions=[entry])
     lines = where[1].splitlines()
     assert where[0] == "environment"
     assert lines[1] == f"Working directory: {tmp_path}"
     assert f"Date: {date.today().isoformat()}" in lines
-    instructions = f"Instructions from {tmp_path / 'AGENTS.md'}:\n\nFeed the walrus."
-    assert said == ("instructions", instructions)
+    assert said == ("instructions", "Feed the walrus.")
 
 
 def test_a_new_session_learns_of_servers_and_of_an_earlier_session(tmp_path: Path) -> None:
@@ -62,8 +61,7 @@ def test_a_new_session_learns_of_servers_and_of_an_earlier_session(tmp_path: Pat
 def after(folder: Path, **more: Any) -> str:
     """What is said of the state after a summary."""
     given: dict[str, Any] = {"mode": "ask", "todos": [], "jobs": "", "preserved": "", **more}
-    found = entries_after_summary(folder, folder / "config", trust_dir=folder, **given)
-    return texts(found)[0][1]
+    return str(entry_after_summary(folder, **given).content)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
 from ctxagent.agent.doctor import check_session, repair
 from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta, UserSaid
-from ctxagent.agent.features.prompt import first_entries
+from ctxagent.agent.features.instructions import first_entries
 from ctxagent.agent.models.base import Reply, abilities_of
 from ctxagent.agent.models.catalog import Limits
 from ctxagent.agent.models.scripted import Step
@@ -41,6 +41,7 @@ from ctxagent.tools.grep import GrepTool
 from ctxagent.tools.read import ReadTool
 from ctxagent.tools.system.output_file import OutputFile
 
+from .instruction_files import instruction_files
 from .sessions.conversation import Conversation
 
 MB = 1 << 20
@@ -439,9 +440,9 @@ def long_line(folder: Path, size: int) -> Figures:
 def instructions(folder: Path, size: int) -> Figures:
     (folder / "AGENTS.md").write_text("Be good to everybody.\n" * (size * MB // 22))
     entries = timed(
-        lambda: {"entries": first_entries(folder, folder / "home", {"PATH": ""}, trust_dir=folder)}
+        lambda: {"entries": first_entries(instruction_files(folder, folder, folder), 10**9)}
     )
-    words = [e.content for e in entries["entries"] if e.source == "instructions"]
+    words = [entry.content for entry in entries["entries"]]
     notice = words[0].splitlines()[-1]
     return {**entries, "entries": len(words), "kb": len(words[0]) / 1024, "notice": notice}
 

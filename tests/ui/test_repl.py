@@ -17,7 +17,7 @@ from ctxagent.agent.config.settings import UiSettings
 from ctxagent.agent.context.view import fold
 from ctxagent.agent.errors import ModelUnavailable, NoCredentials, SessionError
 from ctxagent.agent.events import Retrying, TextDelta
-from ctxagent.agent.features.prompt import entries_after_summary
+from ctxagent.agent.features.prompt import entry_after_summary
 from ctxagent.agent.loop import permission_mode
 from ctxagent.agent.models.scripted import ScriptedModel, Step
 from ctxagent.agent.session.entries import Summary, User
@@ -947,10 +947,8 @@ def test_the_model_is_told_once_of_another_mode(tmp_path: Path) -> None:
 def test_the_mode_that_the_model_knows_of(tmp_path: Path) -> None:
     told = User(content=permission_mode.mode_notice("plan"), source="notice")
     quoted = User(content="Why is there\nPermission mode: bypass\nin my notes?")
-    renewed = entries_after_summary(
+    renewed = entry_after_summary(
         tmp_path,
-        tmp_path,
-        trust_dir=tmp_path,
         mode="accept-edits",
         todos=[],
         jobs="",
@@ -958,7 +956,7 @@ def test_the_mode_that_the_model_knows_of(tmp_path: Path) -> None:
     )
     assert permission_mode.announced_mode(fold([quoted])) is None
     assert permission_mode.announced_mode(fold([told, quoted])) == "plan"
-    assert permission_mode.announced_mode(fold([told, *renewed, quoted])) == "accept-edits"
+    assert permission_mode.announced_mode(fold([told, renewed, quoted])) == "accept-edits"
 
 
 @pytest.mark.slow

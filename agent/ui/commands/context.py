@@ -3,12 +3,14 @@
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...errors import CompactionFailed, CtxagentError, UsageError
 from ...lazy import regex
 from ...session.layer_words import LAYER_NAMES
 from ..question import BACK
+from ..status import short_path
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from ...compaction.breakdown import Breakdown, LargeItem
     from ...compaction.history import Act
+    from ...context.view import View
     from ...loop.agent import AgentState
     from ...session.entries import Entry
 
@@ -217,7 +220,8 @@ async def _context(repl: CommandContext, argument: str) -> None:
         return
     filled = await asyncio.to_thread(breakdown.break_down, view, window)
     cached = await asyncio.to_thread(_cache_lines, agent, entries)
-    parts = [*_usage_bar(filled), *_largest_items(filled), *_savings_table(done)]
+    told = _instruction_files(view, window.size, repl.services.cwd)
+    parts = [*_usage_bar(filled), *told, *_largest_items(filled), *_savings_table(done)]
     repl.put(*parts, "", *map(render.dim, [*cached, *facts]))
 
 
@@ -234,6 +238,20 @@ def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
     parts.append(bar.Segment("free", filled.window.free, "dim", fill="."))
     parts.append(bar.Segment("kept for estimation errors", filled.reserve, "dim", fill="/"))
     return [render.dim(line), bar.Bar(parts), "", bar.legend(parts)]
+
+
+def _instruction_files(view: "View", size: int, cwd: Path) -> "list[RenderableType]":
+    """Return a table of the instruction files in the order in which they stand in the context."""
+    from ...features.instructions import BUDGET_SHARE, told_rows
+    from ..render import render
+
+    rows = [
+        (short_path(Path(path.removeprefix(f"{cwd}/"))), f"{tokens:,}", note)
+        for path, tokens, note in told_rows(view)
+    ]
+    most = f"at most {int(BUDGET_SHARE * size):,} tokens in all"
+    head = ("instruction files", "tokens", most)
+    return ["", render.table(rows, head=head, wrap=False)] if rows else []
 
 
 def _largest_items(filled: "Breakdown") -> "list[RenderableType]":

@@ -1,0 +1,122 @@
+"""Instructions of folders below the working directory, and rules for some files only.
+
+They are given when a file that they are for is first read or changed. After a summary that removed
+them they are given again when such a file is read or changed again. Which files were touched since
+is found in the log, so a session that was killed in between is given them when it goes on.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..lazy import dataclass
+from ..loop.feature import Feature
+from ..loop.session_handle import SessionHandle
+from ..permissions.shell import reach
+from ..permissions.shell.parser import parse
+from ..session.entries import ATTACHMENT, Entry, ToolResult, User, attachment_call
+from . import instructions
+from .instruction_places import InstructionPlaces
+from .instruction_reader import InstructionReader
+
+FILE_TOOLS = ("Read", "Edit", "Write")
+MAX_TOUCHED_PATHS = 200  # that are looked at before one call of the model
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A call that read or changed files."""
+
+    tool: str
+    subject: str  # a path, or the command of Bash
+
+    def paths(self, cwd: Path) -> Iterator[Path]:
+        """Yield the files that the call visibly used; blocking."""
+        if self.tool != "Bash":
+            yield Path(os.path.normpath(cwd / self.subject))
+            return
+        script = parse(self.subject)
+        bases = [str(cwd)]
+        for part in script.parts:
+            if part.name == "cd" and len(part.words) == 2 and part.words[1].fixed:
+                bases.append(os.path.join(bases[-1], part.words[1].text))  # noqa: PTH118 - as text
+        found = [*reach.paths_read(script, bases), *reach.paths_written(script, bases[0])]
+        yield from (path for path in map(Path, found) if not path.is_dir())
+
+
+class FolderInstructionsFeature(Feature):
+    """Gives the model the instructions for the files that it works on."""
+
+    name = "folder-instructions"
+
+    def __init__(self, handle: SessionHandle, places: InstructionPlaces) -> None:
+        super().__init__(handle)
+        self._places = places
+        self._touched = dict[Touch, None]()  # since the model was last given instructions
+        self._is_resumed = False
+
+    def recorded(self, entry: Entry) -> None:
+        """Note what a call touched."""
+        if isinstance(entry, ToolResult):
+            call = self.handle.view.calls.get(entry.tool_use_id)
+            found = _touch_of(call.name if call else "", entry.details, is_error=entry.is_error)
+        elif isinstance(entry, User) and entry.source == ATTACHMENT:
+            found = _touch_of(attachment_call(entry)[0], entry.details, is_error=False)
+        else:
+            return
+        self._touched |= dict.fromkeys(found)
+
+    async def before_call(self) -> None:
+        """Record the instructions for what was touched, and notify the user. Raises RecordError."""
+        if not self._is_resumed:
+            self._touched = dict.fromkeys(self._earlier()) | self._touched
+            self._is_resumed = True
+        if not self._touched:
+            return
+        touched = [*self._touched]
+        new, problems = await asyncio.to_thread(self._untold, touched)
+        for problem in problems:
+            self.handle.warn_once(problem)
+        for entry, text in new:
+            self.handle.record(entry)
+            self.handle.notify("info", text)
+        for touch in touched:
+            self._touched.pop(touch, None)
+
+    def _untold(self, touched: Iterable[Touch]) -> tuple[list[tuple[User, str]], list[str]]:
+        """Return an entry, and a line for the user, for each file of instructions that the model
+        does not have, and the problems of all; blocking."""
+        handle = self.handle
+        added = tuple(map(Path, handle.approval.folders.names))
+        places = replace(self._places, added=added)
+        cwd = handle.context.cwd
+        found = (path for touch in touched for path in touch.paths(cwd))
+        paths = list(dict.fromkeys(found))[-MAX_TOUCHED_PATHS:]
+        reader = InstructionReader(places, handle.approval.denies_reading, paths)
+        rules = (each for each in places.standing() if each.is_rule)
+        reader.read(each for each in (*rules, *places.below(paths)) if each.path not in paths)
+        files = [file for file in reader.files if file.folder or file.globs or file.by]
+        window = handle.model.current_window().size
+        new = instructions.new_entries(files, handle.view, handle.log.redact, window)
+        return new, reader.problems
+
+    def _earlier(self) -> Iterator[Touch]:
+        """Yield what calls touched since the newest summary of a session that goes on."""
+        view = self.handle.view
+        since = view.summary.seq if view.summary else 0
+        for result in view.results():
+            if result.item.seq > since:
+                is_error = result.block.get("is_error") is True
+                yield from _touch_of(result.call.name, result.details, is_error=is_error)
+
+
+def _touch_of(tool: str, details: Mapping[str, Any], *, is_error: bool) -> Iterator[Touch]:
+    """Yield what a result with these details touched, if it touched a file. A command may have
+    read files before it failed."""
+    subject = details.get("command" if tool == "Bash" else "path")
+    is_use = tool == "Bash" or (tool in FILE_TOOLS and not is_error)
+    if is_use and isinstance(subject, str):
+        yield Touch(tool, subject)

@@ -1,0 +1,170 @@
+"""Where instruction files may be: the user's own, a project's, and those of added directories.
+
+Only known paths are looked at; no folder tree is searched. In each folder the order is that of
+`FILES`, then the rules, then LOCAL_FILE. The files of a nearer folder come later, so that the model
+reads the most specific text last.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from ..config.trust import is_file_trusted, other_writer
+from ..lazy import dataclass
+from ..permissions.rules import path_matcher
+
+FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
+RULES_FOLDER = ".claude/rules"
+LOCAL_FILE = "CLAUDE.local.md"
+OTHER_AGENTS = (".claude", ".codex")  # folders in the home directory
+MAX_RULES = 200  # of one folder of rules
+# Folders whose content other people wrote: their instruction files are not the project's.
+THIRD_PARTY = frozenset(("node_modules", "site-packages", "dist-packages", ".git"))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A path at which an instruction file may be."""
+
+    path: Path
+    folder: Path  # that the instructions are for
+    root: Path | None  # that links and imports may not leave; None for a file of the user
+    is_scoped: bool = False  # counts for work in the folder only
+    is_rule: bool = False  # may have a head that says for which files it counts
+
+    def matches(self, globs: Iterable[str], path: Path) -> bool:
+        """Return True if one of a rule's patterns means a file."""
+        base, text = str(self.folder), str(path)
+        return any(path_matcher(glob, base, widely=False).matches(text) for glob in globs)
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionPlaces:
+    """The places of the instruction files of one session."""
+
+    cwd: Path
+    config_home: Path
+    home: Path
+    trust_dir: Path
+    added: tuple[Path, ...] = ()  # directories that the user has added
+
+    @property
+    def root(self) -> Path:
+        """The folder of the project: the repository, or outside of any the working directory."""
+        way = (self.cwd, *self.cwd.parents)
+        return next((each for each in way if (each / ".git").exists()), self.cwd)
+
+    @property
+    def roots(self) -> list[Path]:
+        """The folders in which files have instruction files above them. A repository that is the
+        home folder, or has it inside, is no project: then only the working directory counts."""
+        root = self.root
+        return [self.cwd if self.home.is_relative_to(root) else root, *self.added]
+
+    @property
+    def own_folders(self) -> list[Path]:
+        """The folders in which the user's own files are."""
+        return [*(self.home / name for name in OTHER_AGENTS), self.config_home]
+
+    def standing(self) -> list[Candidate]:
+        """Return the paths of files that count for all work, and of added directories."""
+        root = self.root
+        found = [*self._own(root)]
+        for folder in (*reversed(self.cwd.parents), self.cwd):
+            found += _in_folder(folder, root if folder.is_relative_to(root) else folder)
+        for folder in self.added:
+            found += [replace(each, is_scoped=True) for each in _in_folder(folder, folder)]
+        once = dict[Path, Candidate]()
+        for each in found:
+            once.setdefault(each.path, each)
+        return [*once.values()]
+
+    def below(self, paths: Iterable[Path]) -> list[Candidate]:
+        """Return the paths of files that count for work on these files, and are not `standing`."""
+        roots, folders = self.roots, set[Path]()
+        always = {self.cwd, *self.cwd.parents, *self.added}
+        for path in map(self.located, paths):
+            root = next((each for each in roots if path.is_relative_to(each)), None)
+            if root and THIRD_PARTY.isdisjoint(path.relative_to(root).parts):
+                folders |= {root / each for each in path.relative_to(root).parents} - always
+        return self.scoped(folders)
+
+    def scoped(self, folders: Iterable[Path]) -> list[Candidate]:
+        """Return the paths of files in folders of the project or of an added directory."""
+        roots = self.roots
+        return [
+            replace(each, is_scoped=True)
+            for folder in sorted(set(folders), key=lambda each: each.parts)
+            if (root := next((each for each in roots if folder.is_relative_to(each)), None))
+            for each in _in_folder(folder, root)
+        ]
+
+    def is_own(self, path: Path) -> bool:
+        """Return True for Markdown in the folders of the user's own instruction files."""
+        real = path.resolve()
+        return real.suffix == ".md" and any(
+            real.is_relative_to(folder.resolve()) for folder in self.own_folders
+        )
+
+    def located(self, path: Path) -> Path:
+        """Return a path in a project that was reached by a link as it is named in the project."""
+        for root in self.roots:
+            if not path.is_relative_to(root) and path.is_relative_to(real := root.resolve()):
+                return root / path.relative_to(real)
+        return path
+
+    def _own(self, root: Path) -> Iterator[Candidate]:
+        """Yield the paths of the user's files. The file of Codex counts if there is no other."""
+        claude = self.home / ".claude" / "CLAUDE.md"
+        ours = [self.config_home / name for name in FILES[:2]]
+        if not any(map(_is_file, (claude, *ours))):
+            yield Candidate(self.home / ".codex" / "AGENTS.md", root, None)
+        yield Candidate(claude, root, None)
+        for path in _rules(self.home):
+            yield Candidate(path, root, None, is_rule=True)
+        for path in ours:
+            yield Candidate(path, root, None)
+
+
+def instruction_warnings(places: InstructionPlaces) -> list[str]:
+    """Return a warning for each standing file of a project, or above it, that is not taken in since
+    others may write it."""
+    found = []
+    for path in (each.path for each in places.standing() if each.root and _is_file(each.path)):
+        with suppress(OSError):
+            if (why := other_writer(path)) and not is_file_trusted(path, places.trust_dir):
+                found.append(untrusted(path, why))
+    return found
+
+
+def untrusted(path: Path, why: str) -> str:
+    """Return the warning about a file that others may write."""
+    return (
+        f"{path} is not taken in: {why}. Read it, then accept it with `ctxagent config --trust`, "
+        "or take the right to write it from others."
+    )
+
+
+def _in_folder(folder: Path, root: Path) -> list[Candidate]:
+    """Return the paths of the instruction files of one folder, in their order."""
+    return [
+        *(Candidate(folder / name, folder, root) for name in FILES),
+        *(Candidate(path, folder, root, is_rule=True) for path in _rules(folder)),
+        Candidate(folder / LOCAL_FILE, folder, root),
+    ]
+
+
+def _rules(folder: Path) -> list[Path]:
+    """Return the Markdown files below a folder's rules; only a folder that is there is listed."""
+    walk = ((Path(at), names) for at, _, names in os.walk(folder / RULES_FOLDER))
+    found = (at / name for at, names in walk for name in names if name.endswith(".md"))
+    return sorted(islice(found, MAX_RULES))
+
+
+def _is_file(path: Path) -> bool:
+    with suppress(OSError):
+        return path.is_file()
+    return False

@@ -1,0 +1,230 @@
+"""Read instruction files: their text, the files that they import, and whether a rule applies.
+
+`@path` in a text imports another file. An imported file is given before the one that imports it,
+as a text of its own: so each file stands once, however many files name it. A rule (a file in
+`.claude/rules`) may begin with `paths:`, patterns of the files that it counts for.
+"""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+
+from ..config.trust import is_trusted, other_writer
+from ..extensions.front_matter import split_front_matter
+from ..lazy import dataclass, regex
+from .instruction_places import Candidate, InstructionPlaces, untrusted
+
+MAX_INSTRUCTION_CHARS = 100_000  # of one file
+MAX_IMPORT_DEPTH = 5  # files that import each other, in a row
+MAX_FILES = 500
+MAX_GLOBS = 100  # that the braces of one pattern stand for
+OTHERS_WRITE = "[not taken in: {why}. It counts once the user has read and trusted it]"
+LINK_OUTSIDE = "[a link that leaves the project: not followed]"
+NOT_IMPORTED = "[{name} is not imported: {why}]"
+
+_FENCE = regex(
+    r"^[ \t>]*(`{3,}|~{3,})[^\n]*$.*?(?:^[ \t>]*\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL
+)
+_SPAN = regex(r"<!--.*?(?:-->|\Z)|(?<!`)(`{1,9})(?!`).{1,300}?(?<!`)\1(?!`)", re.DOTALL)
+_IMPORT = regex(r"(?:^|(?<=\s))@((?:\\ |[^\s\\])+)")
+_BEHIND = ".,;:!?'\")]}>*…"  # what may follow a path without being part of it
+_FILE_LIKE = ("./", "../", "~/", "/")
+_BARE_GLOB = regex(r"^(\s*(?:-\s+|(?:paths|globs):[ \t]+))([*{][^\n]*)$", re.MULTILINE)
+_COMMA = regex(r",(?![^{]*\})")
+_BRACES = regex(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class InstructionFile:
+    """A file that exists, and the text that the model gets from it."""
+
+    path: Path
+    text: str  # "" for an empty file
+    same_as: Path | None = None  # the earlier file that has the same text
+    folder: Path | None = None  # for work in which it counts; None for all work
+    globs: tuple[str, ...] = ()  # of the files that it counts for; () for all
+    by: Path | None = None  # the file that imports it
+    counts: bool = True  # False if a note stands for the text of the file
+
+
+@dataclass(slots=True)
+class InstructionReader:
+    """Reads instruction files, each once."""
+
+    places: InstructionPlaces
+    denies: Callable[[str], bool] = lambda path: False  # a rule keeps a file from being read
+    touched: Sequence[Path] = ()  # the files that rules are tried on
+    told: Collection[str] = ()  # the files that the model knows: rules among them apply
+    files: list[InstructionFile] = field(default_factory=list)
+    waiting: list[InstructionFile] = field(default_factory=list)  # rules that do not apply yet
+    problems: list[str] = field(default_factory=list)
+    others: dict[Path, str] = field(default_factory=dict)  # files that others may write, and why
+    _seen: set[Path] = field(default_factory=set)
+
+    def read(self, candidates: Iterable[Candidate]) -> list[InstructionFile]:
+        """Read the files that exist, and what they import. Return all files read so far."""
+        for each in candidates:
+            if each.path not in self._seen:
+                self._seen.add(each.path)
+                if _is_file(each.path):
+                    self._take(each, ())
+        first_with = dict[str, Path]()
+        for place, file in enumerate(self.files):
+            same = first_with.setdefault(file.text, file.path) if file.counts else file.path
+            self.files[place] = replace(file, same_as=None if same == file.path else same)
+        return self.files
+
+    def _take(self, candidate: Candidate, importers: tuple[Path, ...]) -> None:
+        """Read one file after what it imports. A file that cannot be read is left out."""
+        path, globs = candidate.path, tuple[str, ...]()
+        try:
+            text, counts = self._text_of(candidate)
+            if candidate.is_rule and counts:
+                globs, text = split_rule(text)
+        except OSError:
+            return
+        except ValueError as error:
+            self.problems.append(f"{path}: this rule is left out: {error}")
+            return
+        if path in self.others and not counts and (importers or candidate.is_scoped):
+            self.problems.append(untrusted(path, self.others[path]))
+        file = InstructionFile(
+            path,
+            text,
+            folder=candidate.folder if candidate.is_scoped else None,
+            globs=globs,
+            by=importers[-1] if importers else None,
+            counts=counts,
+        )
+        if globs and not self._applies(candidate, globs):
+            self.waiting.append(file)
+            return
+        if counts and "@" in text:
+            notes = self._imports(candidate, text, (*importers, path))
+            file = replace(file, text="\n\n".join([text, *notes]))
+        self.files.append(file)
+
+    def _applies(self, candidate: Candidate, globs: Iterable[str]) -> bool:
+        if str(candidate.path) in self.told:
+            return True
+        return any(candidate.matches(globs, self.places.located(path)) for path in self.touched)
+
+    def _imports(self, importer: Candidate, text: str, chain: tuple[Path, ...]) -> list[str]:
+        """Read what a text imports. Return a note for each file that is not imported."""
+        notes = []
+        for name in imported_names(text):
+            path = self._path_of(name, chain[-1].parent)
+            if path in chain:
+                self.problems.append(f"{chain[-1]} imports {path}, which imports it: given once")
+            elif path not in self._seen and (why := self._import(name, path, importer, chain)):
+                notes.append(NOT_IMPORTED.format(name=f"@{name}", why=why))
+                self.problems.append(f"{chain[-1]}: @{name} is not imported: {why}")
+        return notes
+
+    def _import(
+        self, name: str, path: Path | None, importer: Candidate, chain: tuple[Path, ...]
+    ) -> str:
+        """Read a file that another one names. Return why it is not imported, "" if it is, or if the
+        name seems to mean no file."""
+        if path is None or not _is_file(path):
+            is_meant = name.startswith(_FILE_LIKE) or name.endswith(".md")
+            return "there is no such file" * (is_meant and not (path and path.is_dir()))
+        root, is_allowed = self._reach(path, importer)
+        if not is_allowed:
+            return "it is outside of the project"
+        if len(chain) > MAX_IMPORT_DEPTH:
+            return f"it is more than {MAX_IMPORT_DEPTH} imports away"
+        if len(self._seen) >= MAX_FILES:
+            return f"there are more than {MAX_FILES} files"
+        if self.denies(str(path)):
+            return "a rule denies reading it"
+        try:
+            with path.open("rb") as file:
+                if b"\0" in file.read(8_000):
+                    return "it is not text"
+        except OSError as error:
+            return f"it cannot be read: {error.strerror}"
+        self._seen.add(path)
+        self._take(replace(importer, path=path, root=root, is_rule=False), chain)
+        return ""
+
+    def _reach(self, path: Path, importer: Candidate) -> tuple[Path | None, bool]:
+        """Return the folder that a file's own imports may not leave, and whether the file may be
+        imported: a project's files reach the project, and Markdown in the user's own folders."""
+        real = path.resolve()
+        if importer.root and real.is_relative_to(importer.root.resolve()):
+            return importer.root, True
+        project = self.places.root
+        root = project if real.is_relative_to(project.resolve()) else None
+        return root, importer.root is None or self.places.is_own(path)
+
+    def _path_of(self, name: str, folder: Path) -> Path | None:
+        """Return the path that a name in a file of `folder` means; None if it cannot be one."""
+        home = self.places.home
+        path = home / name[2:] if name.startswith("~/") else folder / name
+        return None if "\0" in name else Path(os.path.normpath(path))
+
+    def _text_of(self, candidate: Candidate) -> tuple[str, bool]:
+        """Return what the model gets from a file, and whether it is the file's own text. Raises
+        OSError."""
+        path, root = candidate.path, candidate.root
+        if root and not path.resolve().is_relative_to(root.resolve()):
+            return LINK_OUTSIDE, False  # it could lead to anything that the user can read
+        with path.open("rb") as file:  # never more than what may matter: it may be of any size
+            data = file.read(4 * MAX_INSTRUCTION_CHARS + 1)
+        if root and (why := other_writer(path)):
+            self.others[path] = why
+            if not is_trusted(path, data, self.places.trust_dir):
+                return OTHERS_WRITE.format(why=why), False
+        text = data.decode("utf-8", "replace").strip()
+        if len(text) > MAX_INSTRUCTION_CHARS:
+            cut = f"[cut at {MAX_INSTRUCTION_CHARS:,} characters; Read {path} for the rest]"
+            text = f"{text[:MAX_INSTRUCTION_CHARS]}\n{cut}"
+        return text, True
+
+
+def imported_names(text: str) -> list[str]:
+    """Return the names that a text imports, each once; names in code and comments are none."""
+    prose = _SPAN.sub(" ", _FENCE.sub("", text))
+    names = (found.replace("\\ ", " ").rstrip(_BEHIND) for found in _IMPORT.findall(prose))
+    return list(dict.fromkeys(filter(None, names)))
+
+
+def split_rule(text: str) -> tuple[tuple[str, ...], str]:
+    """Return the patterns of the files that a rule counts for, and its text. Raises ValueError for
+    a head that cannot be read."""
+    head, mark, body = text.partition("\n---")
+    if text.startswith("---"):
+        head = _BARE_GLOB.sub(_quoted, head)
+    values, rest = split_front_matter(head + mark + body)
+    given = values.get("paths") or values.get("globs")
+    texts = map(str, given) if isinstance(given, list) else _COMMA.split(str(given or ""))
+    globs = (glob for each in texts for glob in without_braces(each.strip()))
+    return tuple(dict.fromkeys(filter(None, globs))), rest
+
+
+def without_braces(glob: str) -> list[str]:
+    """Return the patterns that a pattern with alternatives in braces stands for."""
+    done, left = list[str](), [glob]
+    while left and len(done) + len(left) <= MAX_GLOBS:
+        pattern = left.pop(0)
+        if found := _BRACES.search(pattern):
+            before, behind = pattern[: found.start()], pattern[found.end() :]
+            left += [f"{before}{each}{behind}" for each in found[1].split(",")]
+        else:
+            done.append(pattern)
+    return list(dict.fromkeys(done))
+
+
+def _quoted(found: re.Match[str]) -> str:
+    value = found[2].rstrip().replace("'", "''")
+    return f"{found[1]}'{value}'"
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,107 @@
+"""Which calls give the model the instructions of a folder, live and after a resume."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.events import Event, Notice
+from ctxagent.agent.features.folder_instructions import FolderInstructionsFeature, Touch
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.session.entries import Assistant, Summary, ToolResult, User
+
+from ..support.instruction_files import places
+
+
+@pytest.fixture
+def folder(project: Path) -> Path:
+    folder = project / "in"
+    folder.mkdir()
+    (folder / "AGENTS.md").write_text("Feed the walrus.")
+    (folder / "a.py").write_text("a")
+    return folder
+
+
+def feature(handle: SessionHandle) -> FolderInstructionsFeature:
+    made = FolderInstructionsFeature(
+        handle, places(handle.context.cwd, handle.folder / "config", handle.folder)
+    )
+    handle.session.listeners.append(made.recorded)
+    return made
+
+
+def call(
+    handle: SessionHandle, tool: str, details: dict[str, Any], *, is_error: bool = False
+) -> None:
+    """Record a call and its result."""
+    id = f"c{handle.log.last_seq}"
+    block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
+    handle.record(Assistant(content=[block], usage={}, stop_reason="tool_use", model="m"))
+    handle.record(ToolResult(tool_use_id=id, content="x", details=details, is_error=is_error))
+
+
+def given(made: FolderInstructionsFeature) -> list[str]:
+    """Return the texts that are recorded before the next call of the model."""
+    before = made.handle.log.last_seq
+    asyncio.run(made.before_call())
+    entries = [entry for entry in made.handle.log.entries() if entry.seq > before]
+    return [str(entry.content).partition("\n\n")[2] for entry in entries if isinstance(entry, User)]
+
+
+@pytest.mark.parametrize(
+    ("tool", "details", "is_error", "is_given"),
+    [
+        ("Read", {"path": "in/a.py"}, False, True),
+        ("Edit", {"path": "in/a.py"}, False, True),
+        ("Write", {"path": "in/new.py"}, False, True),
+        ("Read", {"path": "in/a.py"}, True, False),
+        ("Read", {"path": "in/AGENTS.md"}, False, False),  # the model has just read it
+        ("Bash", {"command": "cat in/a.py"}, True, True),
+        ("Bash", {"command": "cd in && cat a.py"}, False, True),
+        ("Bash", {"command": "ls in; echo x"}, False, False),
+        ("Bash", {}, False, False),
+        ("Grep", {"path": "in/a.py"}, False, False),
+    ],
+)
+def test_which_calls_count(
+    handle: SessionHandle, folder: Path, tool: str, details: dict[str, Any], is_error: bool,
+    is_given: bool,
+) -> None:  # fmt: skip
+    made = feature(handle)
+    call(handle, tool, details, is_error=is_error)
+    assert given(made) == ["Feed the walrus."] * is_given
+    assert given(made) == []
+
+
+def test_a_session_that_goes_on_is_given_what_was_missed(
+    handle: SessionHandle, events: list[Event], folder: Path
+) -> None:
+    call(handle, "Read", {"path": str(folder / "a.py")})
+    assert given(feature(handle)) == ["Feed the walrus."]
+    assert given(feature(handle)) == []
+    about = f"{folder}/AGENTS.md, for work in its folder: the model gets its text now"
+    assert events == [Notice("info", about)]
+
+
+def test_after_a_summary_only_what_is_touched_again(handle: SessionHandle, folder: Path) -> None:
+    made = feature(handle)
+    call(handle, "Read", {"path": "in/a.py"})
+    given(made)
+    last = handle.log.last_seq
+    handle.record(Summary(document={}, text="s", covers=(1, last), keep_from=last + 1, trigger="t",
+                          tokens_before=2, tokens_after=1))  # fmt: skip
+    assert given(made) == given(feature(handle)) == []
+    call(handle, "Read", {"path": "in/a.py"})
+    assert given(feature(handle)) == ["Feed the walrus."]
+    assert given(made) == []
+
+
+def test_the_paths_of_a_command(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "in").mkdir()
+    assert [*Touch("Bash", "cat a.txt in > b.txt").paths(tmp_path)] == [
+        tmp_path / "a.txt", tmp_path / "b.txt",
+    ]  # fmt: skip
+    assert [*Touch("Bash", "((").paths(tmp_path)] == []
+    assert [*Touch("Read", "in/../a.txt").paths(tmp_path)] == [tmp_path / "a.txt"]

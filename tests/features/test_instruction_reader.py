@@ -1,0 +1,145 @@
+"""How instruction files are read: imports, rules, and what may not be imported."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.features.instruction_reader import (
+    MAX_FILES,
+    MAX_GLOBS,
+    InstructionReader,
+    imported_names,
+    split_rule,
+    without_braces,
+)
+
+from ..support.instruction_files import places
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("@a.md", ["a.md"]),
+        ("See @docs/a.md, (not x@y.md) and @./b.md.", ["docs/a.md", "./b.md"]),
+        ("@a.md @a.md\n- @~/c.md", ["a.md", "~/c.md"]),
+        (r"@with\ blank.md", ["with blank.md"]),
+        ("`@a.md` ``b ` @b.md`` @c.md", ["c.md"]),
+        ("```\n@a.md\n```\n@b.md", ["b.md"]),
+        ("~~~~ text\n@a.md\n~~~\n@b.md\n~~~~\n@c.md", ["c.md"]),
+        ("  - x\n    ```sh\n    @a.md\n    ```\n    @b.md", ["b.md"]),
+        ("```\n@never.md", []),
+        ("<!-- @a.md\n@b.md --> @c.md", ["c.md"]),
+        ("a lone ` is no code @a.md", ["a.md"]),
+        ("@ and @, and @@", ["@"]),
+    ],
+)
+def test_names_that_are_imported(text: str, names: list[str]) -> None:
+    assert imported_names(text) == names
+
+
+@pytest.mark.parametrize(
+    ("head", "globs"),
+    [
+        ("title: x", ()),
+        ("paths: src/**", ("src/**",)),
+        ("paths: **/*.{ts,tsx}", ("**/*.ts", "**/*.tsx")),
+        ("paths: {src,lib}/**/*.ts, tests/**", ("src/**/*.ts", "lib/**/*.ts", "tests/**")),
+        ('paths:\n  - "a/*"\n  - **/*.b\n  - {c,d}/x', ("a/*", "**/*.b", "c/x", "d/x")),
+        ("paths: [a, b]", ("a", "b")),
+        ("globs: '*.py'", ("*.py",)),
+    ],
+)
+def test_the_files_that_a_rule_counts_for(head: str, globs: tuple[str, ...]) -> None:
+    assert split_rule(f"---\n{head}\n---\n\nDo it.\n") == (globs, "Do it.")
+
+
+def test_a_rule_without_a_head_is_as_it_is() -> None:
+    assert split_rule("- *one*\n---\n- {two}") == ((), "- *one*\n---\n- {two}")
+    with pytest.raises(ValueError, match="does not end"):
+        split_rule("---\npaths: a")
+
+
+def test_braces_in_braces_and_too_many() -> None:
+    assert without_braces("{a,{b,c}}/x") == ["a/x", "b/x", "c/x"]
+    assert without_braces("{a") == ["{a"]
+    assert len(without_braces("{a,b,c,d}" * 20)) <= MAX_GLOBS
+
+
+def read(project: Path, **more: object) -> InstructionReader:
+    where = places(project, project.parent / "config", project.parent, project.parent / "home")
+    reader = InstructionReader(where, **more)  # type: ignore[arg-type]
+    reader.read(where.standing())
+    reader.files = [file for file in reader.files if file.path.is_relative_to(project)]
+    return reader
+
+
+def names(reader: InstructionReader) -> list[str]:
+    return [file.path.name for file in reader.files]
+
+
+def test_an_import_is_read_once_and_before_its_file(project: Path) -> None:
+    (project / "b.md").write_text("b @c.md")
+    (project / "c.md").write_text("c @b.md")
+    (project / "AGENTS.md").write_text("one @b.md @c.md")
+    (project / "CLAUDE.md").write_text("@AGENTS.md @b.md")
+    reader = read(project)
+    assert names(reader) == ["c.md", "b.md", "AGENTS.md", "CLAUDE.md"]
+    assert [file.by.name if file.by else "" for file in reader.files] == [
+        "b.md",
+        "AGENTS.md",
+        "",
+        "",
+    ]
+    (problem,) = reader.problems
+    assert problem.endswith("which imports it: given once")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("none.md", "there is no such file"),
+        ("./none", "there is no such file"),
+        ("../out.md", "it is outside of the project"),
+        ("data.bin", "it is not text"),
+        ("denied.txt", "a rule denies reading it"),
+        ("none", ""),
+        ("folder", ""),
+        ("a\0b", ""),
+    ],
+)
+def test_why_a_file_is_not_imported(project: Path, name: str, why: str) -> None:
+    (project / "folder").mkdir()
+    (project.parent / "out.md").write_text("out")
+    (project / "data.bin").write_bytes(b"a\0b")
+    (project / "denied.txt").write_text("hidden")
+    (project / "AGENTS.md").write_text(f"Obey. @{name}")
+    reader = read(project, denies=lambda path: path.endswith("denied.txt"))
+    (file,) = reader.files
+    note = f"[@{name} is not imported: {why}]"
+    assert file.text == (f"Obey. @{name}\n\n{note}" if why else f"Obey. @{name}")
+    assert len(reader.problems) == bool(why)
+
+
+def test_many_imports_end(project: Path) -> None:
+    for number in range(MAX_FILES + 10):
+        (project / f"n{number}.md").write_text(f"{number}")
+    (project / "AGENTS.md").write_text("\n".join(f"@n{n}.md" for n in range(MAX_FILES + 10)))
+    reader = read(project)
+    assert len(reader.files) < MAX_FILES
+    assert f"there are more than {MAX_FILES} files" in reader.files[-1].text
+
+
+def test_a_rule_waits_for_its_files(project: Path) -> None:
+    rules = project / ".claude" / "rules"
+    rules.mkdir(parents=True)
+    (rules / "web.md").write_text("---\npaths: web/**/*.ts\n---\nSingle quotes. @../../more.md")
+    (rules / "bad.md").write_text("---\npaths: [\n---\nNever.")
+    (project / "more.md").write_text("more")
+    reader = read(project)
+    assert names(reader) == []
+    assert [file.globs for file in reader.waiting] == [("web/**/*.ts",)]
+    assert "this rule is left out" in reader.problems[0]
+    touched = read(project, touched=[project / "web" / "in" / "a.ts"])
+    assert names(touched) == ["more.md", "web.md"]
+    assert names(read(project, touched=[project / "a.ts"])) == []
+    assert names(read(project, told={str(rules / "web.md")})) == ["more.md", "web.md"]
