@@ -27,6 +27,7 @@ PATCH_NAME = "patch.diff"
 FLEET_BUDGET = "fleet budget"  # the task's share of what is left for all was spent
 REFUSED = "refused"  # the key or its account, by the server: the same for every task
 # Ways to end without an answer after which a task goes on by itself at the next run.
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk that is full
 STOPPED_KINDS = ("interrupted", FLEET_BUDGET, REFUSED)
 
 
@@ -64,6 +65,7 @@ class AttemptOutcome(SessionSums):
     exit_code: int | None  # None where the agent came to no end of its own
     kind: str = ""  # of a failure: a word or two; "" for none
     message: str = ""
+    cause: str = ""  # of a failure that other tasks may share (outages.py); "" for its own
     seconds: float = 0.0  # of this attempt
     host: str = ""
     patch_bytes: int | None = None  # None where there is no repository
@@ -77,7 +79,7 @@ class AttemptOutcome(SessionSums):
     @property
     def state(self) -> TaskState:
         """The state of a task whose last attempt ended so."""
-        if self.kind in STOPPED_KINDS:
+        if self.kind in STOPPED_KINDS or self.cause:
             return "stopped"
         return "failed" if self.kind else "done"
 
@@ -249,10 +251,15 @@ class FleetLedger:
     def _append(self, event: str, **more: Any) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"event": event, "at": at, **more}
+        data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        size = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            if self._file.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(size)  # or the next line would be glued to a part of this one
             raise _unwritable(self.folder.ledger, error) from error
         _fold(self.records, line)
 
@@ -313,13 +320,22 @@ def count_from_log(record: TaskRecord, folder: FleetFolder) -> None:
         record.sums[record.session] = SessionSums.of_log(log)
 
 
+def has_reply(log: Path, start: int) -> bool:
+    """Return True if a log has a reply of the model behind its first `start` bytes."""
+    with suppress(OSError), open_kept(log) as file:
+        file.seek(start)
+        return any(b'"kind": "assistant"' in line and b'"purpose": "attempt"' not in line
+                   for line in file if line.endswith(b"\n"))  # fmt: skip
+    return False
+
+
 def bill(records: Iterable[TaskRecord]) -> float:
     """Return the dollars of all sessions, as far as prices are known."""
     return sum(record.cost_usd for record in records)
 
 
 def _unwritable(path: Path, error: OSError) -> RecordError:
-    why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+    why = "the disk is full" if error.errno in FULL else error.strerror
     return RecordError(
         f"cannot write {path}: {why}", hint="Nothing more is started until it can be written."
     )

@@ -399,6 +399,68 @@ def test_places_that_are_not_there_are_told_together_before_anything_starts(flee
     assert fleet.call("run").returncode == 0, "what is done needs neither its place nor a key"
 
 
+def test_a_server_that_is_down_in_the_middle_costs_no_task_an_attempt(fleet: Fleet) -> None:
+    fleet.tasks(8)
+    asked = list[int]()
+
+    def step(body: dict[str, Any]) -> Step:
+        asked.append(1)
+        return Fail(529, "Overloaded") if 5 < len(asked) <= 10 else work(body)
+
+    with Server(step) as server:
+        env = fleet.place.server(server.url)
+        words = ("--jobs", "3", "-c", "model.overload_wait=0")
+        done = fleet.call("run", *words, env=env)
+        assert done.returncode == 0, done.stderr
+        assert "outage: the server does not answer: the model is overloaded" in done.stderr
+        assert "outage: over, server works again" in done.stderr
+        assert "failed" not in done.stderr
+        assert list(paid_twice(fleet, server)) == []
+    status = fleet.status()
+    assert (status["done"], status["failed"]) == (8, 0)
+    assert len(server.requests) == 8 * (CALLS + 1) + 5
+
+
+def test_a_server_that_stays_down_ends_the_run_and_no_task_has_failed(fleet: Fleet) -> None:
+    fleet.tasks(4)
+    is_down = [True]
+
+    def step(body: dict[str, Any]) -> Step:
+        return Fail(529, "Overloaded") if is_down[0] else Say("Done.")
+
+    with Server(step) as server:
+        env = fleet.place.server(server.url)
+        words = ("--jobs", "2", "-c", "model.overload_wait=0")
+        ended = fleet.call("run", *words, "--max-outage", "3", env=env)
+        assert ended.returncode == 5, ended.stderr
+        assert "ctxagent: the server does not answer: the model is overloaded" in ended.stderr
+        assert "the same command goes on, also with a longer --max-outage" in ended.stderr
+        status = fleet.status()
+        assert status["failed"] == 0
+        assert status["stopped"] + status["waiting"] == 4
+        assert {task.get("cause") for task in status["each"]} <= {"server", None}
+        is_down[0] = False
+        assert fleet.call("run", *words, env=env).returncode == 0
+
+
+def test_failures_are_retried_and_chosen_by_their_kind(fleet: Fleet) -> None:
+    fleet.tasks(2)
+    options = scripted(fleet, {"steps": []})
+    done = fleet.call("run", *options, "--retries", "rejected=1")
+    assert done.returncode == 1
+    assert done.stderr.count("retry   t0  rejected: ") == 1
+    assert [task["attempt"] for task in fleet.status()["each"]] == [2, 2]
+    none = fleet.call("retry", "--failed-by", "time-limit")
+    assert none.stdout == "no task has failed by time limit\n"
+    assert "2 tasks to be tried again" in fleet.call("retry", "--failed-by", "rejected").stdout
+    wrong = fleet.call("run", *options, "--retries", "eror=1")
+    assert (wrong.returncode, "no kind of failure 'eror'\nKinds: error, " in wrong.stderr) == (
+        2,
+        True,
+    )
+    assert fleet.call("run", "--retries", "error=x").returncode == 2
+
+
 def test_a_key_that_is_refused_ends_the_run_and_no_task_has_failed(fleet: Fleet) -> None:
     fleet.tasks(4)
     with Server([Fail(401, "bad key"), *[Say("Done.")] * 4]) as server:
