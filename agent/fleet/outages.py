@@ -65,9 +65,11 @@ class Breaker:
 
     def fail(self, id: str, why: str, progress: int) -> int:
         """Record that a task failed by the cause. Return how often in a row a failure of the task
-        was its own: it made no progress, while the cause worked for another task."""
+        was its own: it made no progress, while the cause worked for another task. The loss of an
+        executor never is."""
         now, before, own = self._clock(), self._failures.get(id), 0
-        if before and progress <= before.progress and self._worked_at > before.at:
+        others_work = before is not None and self._worked_at > before.at
+        if before and others_work and progress <= before.progress and self.cause != EXECUTOR:
             own = before.own + 1
         self._failures[id] = _Failure(now, progress, own)
         self.why = why

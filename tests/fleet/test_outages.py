@@ -63,6 +63,16 @@ def test_a_failure_is_the_tasks_own_when_others_work_and_it_gets_no_further() ->
     assert breaker.fail("a", "down", 5) == 0
 
 
+def test_the_loss_of_an_executor_is_never_the_tasks_own() -> None:
+    clock = Clock()
+    breaker = Breaker(EXECUTOR, OutageRules(), clock)
+    for _ in range(5):
+        assert breaker.fail("a", "gone", 0) == 0
+        clock.sleep(1)
+        assert breaker.work("b")
+        clock.sleep(1)
+
+
 def test_an_attempt_needs_its_own_server_and_what_all_share() -> None:
     clock = Clock()
     outages = Outages(OutageRules(), clock)
