@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ import click
 
 from ...tools.system.descriptors import raise_limit
 from ...tools.system.plural import count_of
+from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import ModelError, NoCredentials, UsageError
 from .answers import read_answers
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from ..fleet.summary import FleetSummary, TaskStanding
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
+MIN_COLLECTED_BY_ONE = 16  # tasks for which another process is not worth its start
 MAX_LISTED = 20  # tasks of one state in a summary
 MAX_REASON_CHARS = 160  # of why a task has failed, in a list
 MAX_ANSWER_CHARS = 4_000  # that `show` prints
@@ -225,6 +228,7 @@ class _Watcher:
         self._run: FleetRun | None = None
         self._began = time.monotonic()
         self._ended = self._failed = self._to_do = 0
+        self._why = ""  # of the outage that was told last
 
     def __enter__(self) -> "_Watcher":
         return self
@@ -266,9 +270,10 @@ class _Watcher:
         from ..fleet.outages import WORDS
 
         if breaker.is_open:
-            why = cut_at_word(as_sentences(breaker.why), MAX_REASON_CHARS)
+            why = cut_at_word(f": {as_sentences(breaker.why)}", MAX_REASON_CHARS)
+            why, self._why = "" if why == self._why else why, why
             left = in_words(breaker.pause)
-            self._say(f"outage: {WORDS[breaker.cause]}: {why} · tasks wait, next try in {left}")
+            self._say(f"outage: {WORDS[breaker.cause]}{why} · tasks wait, next try in {left}")
         else:
             self._say(f"outage: over, {breaker.cause} works again")
         self._show()
@@ -504,12 +509,15 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...]) -> int:
 @fleet.command()
 @_manifest
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+@click.option("--part", type=int, nargs=2, hidden=True)  # tasks N, N + OF, …, without the page
 @click.pass_obj
 @ends_process
-def collect(options: dict[str, Any], manifest: Path, folder: Path) -> int:
+def collect(
+    options: dict[str, Any], manifest: Path, folder: Path, part: tuple[int, int] | None
+) -> int:
     """Gather what came out in DIR: a page of all, and of each task its result, patch and session.
 
-    DIR/index.html needs no network and leads to the pages of the sessions.
+    DIR/index.html needs no network and leads to the pages of the sessions. It is written first.
     """
     from ..fleet.report import Collection
     from .sessions import exported
@@ -517,10 +525,46 @@ def collect(options: dict[str, Any], manifest: Path, folder: Path) -> int:
     loaded = load(options)
     _, kept, summary = _standing(manifest)
     collection = Collection(kept, folder, lambda log: exported(log, "html", loaded))
-    with Progress("collecting") as progress:
-        for done, task in enumerate(summary.tasks):
-            progress.tell(done, len(summary.tasks), done / len(summary.tasks))
+    if part is not None:
+        for task in summary.tasks[part[0] :: part[1]]:
             collection.add(task)
-    collection.finish(manifest.name, summary)
+        return 0
+    collection.begin(manifest.name, summary)
+    workers = min(len(os.sched_getaffinity(0)), 1 + len(summary.tasks) // MIN_COLLECTED_BY_ONE)
+    with (
+        _collecting(options, manifest, folder, workers),
+        Progress("collecting") as progress,
+    ):
+        own = summary.tasks[::workers]
+        for done, task in enumerate(own):
+            progress.tell(done * workers, len(summary.tasks), done / len(own))
+            collection.add(task)
+    rows = [collection.add(task) for task in summary.tasks]  # what is there is not made again
+    collection.finish(manifest.name, summary, rows)
     say(f"{folder / 'index.html'}")
     return 0
+
+
+@contextmanager
+def _collecting(
+    options: dict[str, Any], manifest: Path, folder: Path, workers: int
+) -> Iterator[None]:
+    """Have other processes add their parts of the tasks, and wait for them. What they cannot add
+    is left to this one."""
+    flags = [word for flag in setting_flags(options) for word in ("-c", flag)]
+    command = [*isolated_python(), "-m", "ctxagent", *flags, "fleet", "collect", "--part"]
+    others = [
+        subprocess.Popen(
+            [*command, str(number), str(workers), "--", str(manifest), str(folder)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        for number in range(1, workers)
+    ]  # fmt: skip
+    try:
+        yield
+        for other in others:
+            other.wait()
+    finally:
+        for other in others:
+            other.terminate()
+            other.wait()

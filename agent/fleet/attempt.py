@@ -35,7 +35,6 @@ from .outages import DISK, KEY, SERVER
 
 LOOK_EVERY_S = 0.25  # whether an attempt is to stop, or a lock has come free
 INTERRUPT_GRACE_S = 30.0  # for an agent to end well before it is killed
-MAX_NAME_CHARS = 57  # of a task's id in the name of its worktree
 MAX_MESSAGE_CHARS = 400  # of a failure, in the ledger
 KINDS = {1: "error", 2: "usage", 3: "denied", 4: "limit", 5: "rejected", 130: "interrupted"}
 # The kinds of failures after which a task stays failed.
@@ -61,6 +60,7 @@ class AttemptOrder:
     dollars: float | None = None  # what it may cost
     is_share: bool = False  # whether that is what is left for the fleet, not the task's own budget
     env: Mapping[str, str] = field(default_factory=dict)  # beside that of the worker
+    log: str = ""  # of the session, where it is expected; "" where that is not known
 
     @property
     def folder(self) -> TaskFolder:
@@ -69,7 +69,13 @@ class AttemptOrder:
     @property
     def state(self) -> Path:
         """The state folder of the agent."""
-        return self.folder.own_state if self.task.image else self.fleet.state
+        return self.folder.state_of(self.task.image)
+
+    def find_log(self) -> Path | None:
+        """Return the log of the session, None where there is none yet."""
+        if self.log and Path(self.log).exists():
+            return Path(self.log)
+        return self.folder.find_log() if self.folder.stderr.exists() else None
 
 
 def run_attempt(order: AttemptOrder) -> AttemptOutcome:
@@ -89,6 +95,8 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
         outcome = replace(outcome_of_log(order, kind, str(error)), cause=_cause_of(error))
     if outcome is None:
         outcome = outcome_of_log(order, "interrupted", "before it began")
+    if not outcome.kind and outcome.log:
+        places.remove_caches(Path(outcome.log))
     seconds = round(time.monotonic() - began, 3)
     return replace(outcome, seconds=seconds, host=socket.gethostname())
 
@@ -213,7 +221,7 @@ def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[s
         "--cwd", str(place), *order.options, *(part for flag in flags for part in ("-c", flag)),
     ]  # fmt: skip
     if task.dir is not None and task.worktree and task.image is None:
-        words += ["--worktree", f"{task.id[:MAX_NAME_CHARS]}-{order.session[-6:]}"]
+        words += ["--worktree", places.worktree_name(order.folder)]
     if order.dollars is not None:
         words += ["--max-budget-usd", f"{order.dollars:.6f}"]
     if task.image is None:
@@ -343,7 +351,7 @@ def outcome_of_log(
     order: AttemptOrder, kind: str, message: str, code: int | None = None
 ) -> AttemptOutcome:
     """Return an outcome whose sums are those of the session's log."""
-    log = order.folder.find_log()
+    log = order.find_log()
     return AttemptOutcome(
         exit_code=code,
         kind=kind,

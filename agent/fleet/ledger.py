@@ -48,6 +48,11 @@ class SessionSums:
         with suppress(CtxagentError):
             for entry in Entries(log) if log else ():
                 totals.add(entry)
+        return cls.of(totals)
+
+    @classmethod
+    def of(cls, totals: Totals) -> "SessionSums":
+        """Return the sums of a log."""
         found = totals.all
         return cls(
             found.cost_usd,
@@ -97,6 +102,7 @@ class TaskRecord:
     outcome: AttemptOutcome | None = None  # of the newest attempt, once that has ended
     has_ended: bool = False  # any attempt
     sums: dict[str, SessionSums] = field(default_factory=dict)  # of each session
+    log: str = ""  # of the newest session, where it is expected; "" in older ledgers
 
     def total(self, name: str) -> int:
         """Return a count over all sessions of the task."""
@@ -193,6 +199,10 @@ class TaskFolder:
         """The agent's state folder in a container, which sees no other's."""
         return self.path / "state"
 
+    def state_of(self, image: str | None) -> Path:
+        """Return the state folder of the agent, which may run in a container."""
+        return self.own_state if image else self.fleet.state
+
     def result_file(self, attempt: int) -> Path:
         """Return the file that the agent of an attempt writes its result into."""
         return self.path / f"result-{attempt}.json"
@@ -205,11 +215,43 @@ class TaskFolder:
         return None
 
     def find_log(self) -> Path | None:
-        """Return the log of the session, None where there is none yet."""
+        """Return the log of the session, None where there is none yet. All projects are searched:
+        the ledger names the log too."""
         for state in (self.own_state, self.fleet.state):
-            for log in state.glob(f"projects/*/sessions/{self.session}/{LOG_NAME}"):
+            if log := logs_in(state).get(self.session):
                 return log
         return None
+
+
+def logs_in(state: Path) -> dict[str, Path]:
+    """Return the logs in a state folder, by the names of their sessions."""
+    found = dict[str, Path]()
+    with suppress(OSError), os.scandir(state / "projects") as projects:
+        for project in projects:
+            with suppress(OSError):
+                folder = f"{project.path}/sessions"
+                found |= {name: Path(folder, name, LOG_NAME) for name in os.listdir(folder)}  # noqa: PTH208
+    return found
+
+
+def find_logs(folder: FleetFolder, records: Iterable[TaskRecord]) -> dict[str, Path]:
+    """Return the logs of the newest sessions of tasks, by session, as far as they are there. All
+    projects are searched, once, only for logs that are not where the ledger says."""
+    found, missing = dict[str, Path](), list[TaskRecord]()
+    for record in records:
+        named = record.outcome.log if record.outcome else ""
+        log = named if Path(named).parent.name == record.session else record.log
+        if log and Path(log).exists():
+            found[record.session] = Path(log)
+        elif folder.task(record.id, record.session).stderr.exists():  # its agent was started
+            missing.append(record)
+    if missing:
+        there = logs_in(folder.state)
+        for record in missing:
+            own = folder.task(record.id, record.session).own_state
+            if path := there.get(record.session) or logs_in(own).get(record.session):
+                found[record.session] = path
+    return found
 
 
 class FleetLedger:
@@ -236,9 +278,10 @@ class FleetLedger:
             raise _unwritable(folder.ledger, error) from error
         self.records = read_records(folder)
 
-    def begin(self, id: str, digest: str, session: str, attempt: int) -> None:
-        """Record that an attempt begins. Raises RecordError, and then it must not begin."""
-        self._append("begun", task=id, digest=digest, session=session, attempt=attempt)
+    def begin(self, id: str, digest: str, session: str, attempt: int, log: str = "") -> None:
+        """Record that an attempt begins, and where the log of its session will be. Raises
+        RecordError, and then it must not begin."""
+        self._append("begun", task=id, digest=digest, session=session, attempt=attempt, log=log)
 
     def end(self, id: str, session: str, attempt: int, outcome: AttemptOutcome) -> None:
         """Record how an attempt ended. Raises RecordError."""
@@ -296,6 +339,7 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
             record = records[id] = TaskRecord(id, line["digest"], line["session"])
         record.digest, record.session = line["digest"], line["session"]
         record.attempt, record.state, record.outcome = line["attempt"], "running", None
+        record.log = line.get("log", "")
         record.starts += 1
         record.sums.setdefault(record.session, SessionSums())
     elif event == "ended":
@@ -310,14 +354,6 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
 def is_to_run(record: TaskRecord | None) -> bool:
     """Tell whether the next run starts a task, by what the ledger says of it."""
     return record is None or record.state in ("running", "stopped")
-
-
-def count_from_log(record: TaskRecord, folder: FleetFolder) -> None:
-    """Count what the session of a task that runs, or was cut, has used by its log: its end is not
-    in the ledger."""
-    if record.state == "running":
-        log = folder.task(record.id, record.session).find_log()
-        record.sums[record.session] = SessionSums.of_log(log)
 
 
 def has_reply(log: Path, start: int) -> bool:

@@ -6,7 +6,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import field, replace
+from pathlib import Path
 from typing import Protocol
 
 from ..errors import CtxagentError, RecordError
@@ -21,12 +23,13 @@ from .ledger import (
     AttemptOutcome,
     FleetLedger,
     bill,
-    count_from_log,
     has_reply,
     is_to_run,
 )
+from .log_sums import count_from_logs
 from .manifest import Manifest, TaskLine
 from .outages import DISK, EXECUTOR, WORDS, Breaker, OutageRules, Outages
+from .places import ExpectedPlaces
 
 LOOK_EVERY_S = 0.25  # whether a run was interrupted while it waits
 LOOK_AT_PROBE_EVERY_S = 1.0
@@ -121,6 +124,7 @@ class FleetRun:
         self._later: dict[str, float] = {}  # tasks that go on, and when
         self._failures: Counter[tuple[str, str]] = Counter()  # by task and kind
         self.outages = Outages(limits.outages, clock)
+        self._places = ExpectedPlaces(os.environ)
         self._probe_size = 0  # of the log of the probe when it was last read
         self._failed = 0
         self.interrupts = 0
@@ -131,8 +135,7 @@ class FleetRun:
         self.changed = [id for id in lines if id in known and known[id].digest != lines[id].digest]
         begun = [id for id in lines if id in known and is_to_run(known[id])]
         self._waiting = deque([*begun, *(id for id in lines if id not in known)])
-        for id in begun:
-            count_from_log(known[id], ledger.folder)
+        count_from_logs((known[id] for id in begun), ledger.folder)
         self.dollars = bill(known.values())  # of all sessions so far
         self._priced = sum(record.has_ended for record in known.values())
 
@@ -196,10 +199,8 @@ class FleetRun:
         """Close the breakers whose probe has got a reply, although its attempt goes on."""
         probes = {breaker.probe for breaker in self.outages.open if breaker.probe}
         for order, line in self._running.values() if probes else ():
-            if line.id in probes:
-                log = order.folder.find_log()
-                if log is not None and has_reply(log, self._probe_size):
-                    self._work(line)
+            if line.id in probes and has_reply(Path(order.log), self._probe_size):
+                self._work(line)
 
     def _work(self, line: TaskLine) -> None:
         """Record that all that an attempt needs has worked."""
@@ -247,8 +248,10 @@ class FleetRun:
         """Make a task the probe of what is out of order; return False where that cannot be had."""
         causes = self.outages.begin_probe(line.id, line.server)
         record = self._ledger.records.get(line.id)
-        log = self._ledger.folder.task(line.id, record.session).find_log() if record else None
-        self._probe_size = log.stat().st_size if causes and log else 0
+        self._probe_size = 0
+        if causes and record and record.log:
+            with suppress(OSError):
+                self._probe_size = Path(record.log).stat().st_size
         if EXECUTOR not in causes:
             return True
         try:
@@ -304,7 +307,7 @@ class FleetRun:
             session = record.session
             attempt = record.attempt + (record.state != "running")
         order = self._order(line, session, attempt, share)
-        self._record(lambda: self._ledger.begin(line.id, line.digest, session, attempt))
+        self._record(lambda: self._ledger.begin(line.id, line.digest, session, attempt, order.log))
         self._observer.started(order)
         self._running[self._engine.submit(order)] = order, line
 
@@ -314,8 +317,10 @@ class FleetRun:
         task, manifest = self._manifest.task(line.id), self._manifest
         directory = None if task.dir is None else str(manifest.directory(task))
         names = [*(name for name in os.environ if is_of_provider(name)), *task.env]
+        task = replace(task, dir=directory, git=manifest.source(task))
+        folder = self._ledger.folder.task(line.id, session)
         return AttemptOrder(
-            task=replace(task, dir=directory, git=manifest.source(task)),
+            task=task,
             fleet=self._ledger.folder,
             session=session,
             attempt=attempt,
@@ -323,6 +328,7 @@ class FleetRun:
             dollars=share,
             is_share=share != line.budget_usd,
             env={name: os.environ[name] for name in names},
+            log=str(self._places.log(task, folder) or ""),
         )
 
     def _record(self, write: Callable[[], None]) -> None:

@@ -191,6 +191,11 @@ def test_a_task_that_was_changed_is_told_and_begun_anew(fleet: Fleet) -> None:
 
 def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> None:
     first = git(fleet.place.project / "r0", "rev-parse", "HEAD")
+    below = fleet.place.project / "r2" / "below"
+    below.mkdir()
+    (below / "file").touch()
+    git(below, "add", ".")
+    git(below, "commit", "-qm", "below")
     (fleet.place.project / "r0" / "read.me").write_text("later\n")
     git(fleet.place.project / "r0", "commit", "-qam", "second")
     git(tmp_path, "clone", "-q", "--bare", str(fleet.place.project / "r0"), str(tmp_path / "b.git"))
@@ -204,6 +209,7 @@ def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> No
             {"id": "url", "prompt": "go", "git": (tmp_path / "b.git").as_uri()},
             {"id": "itself", "prompt": "go", "dir": "r1", "worktree": False},
             {"id": "plain", "prompt": "go", "dir": "plain", "worktree": False},
+            {"id": "below", "prompt": "go", "dir": "r2/below"},
             {"id": "no-repo", "prompt": "go", "dir": "plain"},
             {"id": "no-such", "prompt": "go", "git": "r1", "commit": "0123456789"},
             {"id": "empty", "prompt": "go", "git": "empty"},
@@ -222,6 +228,11 @@ def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> No
     assert (fleet.place.project / "r1" / "made.txt").exists()
     assert "?? made.txt" in git(fleet.place.project / "r1", "status", "--short")
     assert (Path(each["clone"]["folder"]) / "place" / "read.me").read_text() == "hello\n"
+    told = [json.loads(line) for line in fleet.folder.ledger.read_text().splitlines()]
+    expected = {line["task"]: line["log"] for line in told if line["event"] == "begun"}
+    for id in ("worktree", "clone", "url", "itself", "plain", "below"):
+        assert expected[id] == each[id]["log"], id
+        assert Path(expected[id]).exists(), id
     for id, why in (
         ("no-repo", "is no git repository with a commit. Make one there, or"),
         ("no-such", "has no commit 0123456789"),
@@ -514,6 +525,17 @@ def test_what_has_failed_is_told_shortly_with_what_to_do(fleet: Fleet) -> None:
         assert "to try again what has failed: `ctxagent fleet retry tasks.jsonl`, then" in said
         (line,) = (line for line in said.splitlines() if line.startswith("  failed"))
         assert "t0  usage: " in line
+
+
+def test_of_a_task_that_is_done_few_files_are_kept(fleet: Fleet) -> None:
+    fleet.tasks(2)
+    fleet.call("run", *scripted(fleet))
+    for task in fleet.status()["each"]:
+        project = Path(task["log"]).parents[2]
+        folders = [Path(task["folder"]), project]
+        files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+        assert len(files) <= 8, files
+        assert {"log.jsonl", "conversation.md", "patch.diff"} <= {path.name for path in files}
 
 
 def test_what_came_out_is_gathered_with_pages(fleet: Fleet, tmp_path: Path) -> None:
