@@ -9,15 +9,19 @@ and the sum of the logs in dollars, `cut` counts whole replies of the server tha
 
 The overhead is against `xargs -P 4 ctxagent -p` over the same repositories, with a worktree for
 each task and in the repositories themselves, on a server that answers at once: `x_wall` and `x_cpu`
-are ratios of time. `start_cpu_s` is what the command has used when the first task is in its ledger.
+are ratios of time. `start_cpu_s` is what the command has used when the first task is in its ledger,
+`stat_calls` how often `status` asks for the state of a file; 200 tasks of the long manifest run.
 """
 
 import json
 import shlex
+import shutil
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +29,8 @@ import measure
 
 from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetLedger
 from ctxagent.agent.fleet.manifest import Manifest
-from ctxagent.agent.session.entries import Assistant
-from ctxagent.agent.session.log import Entries
+from ctxagent.agent.session.entries import Assistant, Entry, ToolResult
+from ctxagent.agent.session.log import LOG_NAME, Entries, encode_line
 from ctxagent.tests.support import fleet as support
 from ctxagent.tests.support.server.faults import PASSING, Faults
 from ctxagent.tests.support.server.loopback import Server
@@ -37,6 +41,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"tasks": 1, "repositories": 1, "kills": 0, "runs": 1, "lines": 100, "parsl": False},
 }
 JOBS = 4
+AT = "2026-11-21T22:40:58.123Z"  # of all entries
+RUNNING = 200  # tasks of a long manifest that run, or were cut
 
 
 def main(
@@ -137,7 +143,8 @@ def long_manifest(lines: int) -> dict[str, dict[str, float]]:
         fleet.tasks(lines)
         rows = {"nothing done": started(fleet)}
         ledger = FleetLedger(fleet.folder)
-        for line in [*Manifest(fleet.place.project / "tasks.jsonl").lines.values()][JOBS:-JOBS]:
+        tasks = [*Manifest(fleet.place.project / "tasks.jsonl").lines.values()][JOBS:]
+        for line in tasks[:-RUNNING]:
             ledger.begin(line.id, line.digest, f"s-{line.id}", 1)
             ledger.end(
                 line.id,
@@ -145,9 +152,40 @@ def long_manifest(lines: int) -> dict[str, dict[str, float]]:
                 1,
                 AttemptOutcome(exit_code=0, cost_usd=0.01, calls=9, tokens=9_999),
             )
+        for line in tasks[-RUNNING:]:
+            log = running_log(fleet, line.id)
+            ledger.begin(line.id, line.digest, f"s-{line.id}", 1, str(log))
         ledger.close()
         rows["nearly all done"] = started(fleet)
         return rows
+
+
+def running_log(fleet: support.Fleet, id: str) -> Path:
+    """Make the log of a session that runs, with 30 calls."""
+    log = fleet.folder.state / "projects" / id / "sessions" / f"s-{id}" / LOG_NAME
+    log.parent.mkdir(parents=True)
+    usage = {"input": 9_000, "cache_read": 0, "cache_creation": 0, "output": 90}
+    call = {"type": "tool_use", "id": "c", "name": "Bash", "input": {"command": "true"}}
+    entries: list[Entry] = []
+    for _ in range(30):
+        entries.append(Assistant(content=[call], usage=usage, stop_reason="tool_use",
+                                 model="claude-sonnet-5-5", cost_usd=0.01))  # fmt: skip
+        entries.append(ToolResult(tool_use_id="c", content="word " * 400))
+    log.write_bytes(
+        b"".join(encode_line(replace(entry, seq=n, at=AT)) for n, entry in enumerate(entries, 1))
+    )
+    return log
+
+
+def stat_calls(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> dict[str, float]:
+    """Count how often a command asks for the state of a file, where strace is installed."""
+    if shutil.which("strace") is None:
+        return {}
+    with tempfile.NamedTemporaryFile("r") as out:
+        kinds = "trace=stat,lstat,newfstatat,statx"
+        subprocess.run(["strace", "-f", "-e", kinds, "-o", out.name, *command], env=env, cwd=cwd,
+                       check=True, capture_output=True)  # fmt: skip
+        return {"stat_calls": sum("stat" in line for line in out)}
 
 
 def started(fleet: support.Fleet) -> dict[str, float]:
@@ -163,9 +201,9 @@ def started(fleet: support.Fleet) -> dict[str, float]:
     assert support.comes(lambda: len(fleet.agents()) == JOBS)
     told = Path(f"/proc/{process.pid}/status").read_text().split()
     peak = int(told[told.index("VmHWM:") + 1]) / 1024
-    status = measure.whole(
-        [measure.COMMAND, "fleet", "status", "tasks.jsonl"], env=env, cwd=fleet.place.project
-    )
+    look = [measure.COMMAND, "fleet", "status", "tasks.jsonl"]
+    status = measure.whole(look, env=env, cwd=fleet.place.project)
+    counts = stat_calls(look, env, fleet.place.project)
     process.terminate()
     support.tail(process)
     return {
@@ -174,6 +212,7 @@ def started(fleet: support.Fleet) -> dict[str, float]:
         "status_cpu_s": status["cpu_s"],
         "status_s": status["wall_s"],
         "peak_MB": peak,
+        **counts,
     }
 
 

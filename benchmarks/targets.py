@@ -113,6 +113,7 @@ TARGETS = (
     Target("a fleet, CPU times xargs", "a fleet beside xargs", FLEET_ROW, "x_cpu", 1.1),
     Target("10,000 tasks, start, CPU s", MANIFEST, "", "start_cpu_s", 2.0),
     Target("10,000 tasks, status, CPU s", MANIFEST, "", "status_cpu_s", 1.0),
+    Target("10,000 tasks, status, stat calls", MANIFEST, "", "stat_calls", 2_000, count=True),
     Target("10,000 tasks, memory, MB", MANIFEST, "", "peak_MB", 150),
 )
 

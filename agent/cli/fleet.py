@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -15,8 +16,9 @@ import click
 
 from ...tools.system.descriptors import raise_limit
 from ...tools.system.plural import count_of
+from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences, cut_at_word
-from ..errors import NoCredentials, UsageError
+from ..errors import ModelError, NoCredentials, UsageError
 from .answers import read_answers
 from .options import check_finite, cwd_of, ends_process, load, say, setting_flags
 from .progress import Progress, in_words
@@ -25,10 +27,12 @@ if TYPE_CHECKING:
     from ..fleet.attempt import AttemptOrder
     from ..fleet.ledger import AttemptOutcome, FleetFolder
     from ..fleet.manifest import Manifest
-    from ..fleet.runner import FleetRun
+    from ..fleet.outages import Breaker
+    from ..fleet.runner import FleetRun, RunObserver
     from ..fleet.summary import FleetSummary, TaskStanding
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
+MIN_COLLECTED_BY_ONE = 16  # tasks for which another process is not worth its start
 MAX_LISTED = 20  # tasks of one state in a summary
 MAX_REASON_CHARS = 160  # of why a task has failed, in a list
 MAX_ANSWER_CHARS = 4_000  # that `show` prints
@@ -60,6 +64,15 @@ def fleet() -> None:
     help="For all tasks together, earlier runs included.",
 )  # fmt: skip
 @click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Then start no more.")
+@click.option(
+    "--retries", multiple=True, metavar="KIND=N",
+    help="Retry a task up to N times in a run after a failure of a kind, such as error=1.",
+)  # fmt: skip
+@click.option(
+    "--max-outage", type=click.FloatRange(min=0), default=3_600, show_default=True,
+    callback=check_finite, metavar="SECONDS",
+    help="How long to wait for a server, workers or a disk that fail for all tasks.",
+)  # fmt: skip
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all tasks.")
 @_as_json
 @click.pass_obj
@@ -72,9 +85,11 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     tasks, such as --model, --permission-mode, --allow and --max-turns.
     """
     from ..fleet.ledger import FleetFolder, FleetLedger
+    from ..fleet.outages import OutageRules
     from ..fleet.runner import FleetRun, RunLimits
 
     raise_limit()
+    retries = _retries(given["retries"])
     options = {**options, "settings": (*options["settings"], *given["settings"])}
     dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
     tasks, words = _checked(options, manifest, dollars)
@@ -85,17 +100,46 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
         for warning in ledger.warnings:
             say(f"warning: {warning}", err=True)
         with _engine(given["config"], jobs, ledger.folder) as engine, _Watcher(tasks) as watcher:
-            limits = RunLimits(jobs, dollars, given["max_failures"], is_local)
-            fleet_run = FleetRun(
-                tasks, ledger, engine, limits, options=words,
-                on_start=watcher.started, on_end=watcher.ended,
+            limits = RunLimits(
+                jobs, dollars, given["max_failures"], is_local, retries,
+                OutageRules(longest=given["max_outage"]),
             )  # fmt: skip
+            fleet_run = FleetRun(
+                tasks, ledger, engine, limits, options=words, observer=watcher.observer
+            )
             watcher.watch(fleet_run)
             with _interrupting(fleet_run):
                 fleet_run.run()
         return _conclude(tasks, ledger.folder, fleet_run, given["as_json"])
     finally:
         ledger.close()
+
+
+def _retries(given: Sequence[str]) -> dict[str, int]:
+    """Return how often a task is retried by the kind of its failure. Raises UsageError."""
+    from ..fleet.attempt import FAILURES
+
+    found = {}
+    for text in given:
+        kind, _, count = text.partition("=")
+        kind = _kind(kind)
+        if not count.isdecimal():
+            hint = f"Give KIND=N. Kinds: {', '.join(FAILURES)}."
+            raise UsageError(f"--retries {text}: N is to be a number", hint=hint)
+        found[kind] = int(count)
+    return found
+
+
+def _kind(text: str) -> str:
+    """Return a kind of failure. Raises UsageError for an unknown one."""
+    from ..fleet.attempt import FAILURES
+
+    kind = text.strip().replace("-", " ")
+    if kind not in FAILURES:
+        raise UsageError(
+            f"there is no kind of failure {text!r}", hint=f"Kinds: {', '.join(FAILURES)}."
+        )
+    return kind
 
 
 @contextmanager
@@ -184,6 +228,7 @@ class _Watcher:
         self._run: FleetRun | None = None
         self._began = time.monotonic()
         self._ended = self._failed = self._to_do = 0
+        self._why = ""  # of the outage that was told last
 
     def __enter__(self) -> "_Watcher":
         return self
@@ -204,19 +249,38 @@ class _Watcher:
         if self._to_do < self._all:
             say(f"note: {self._all - self._to_do:,} of {self._all:,} have ended before", err=True)
 
-    def started(self, order: "AttemptOrder") -> None:
-        """Show that an attempt has begun."""
+    @property
+    def observer(self) -> "RunObserver":
+        """What a run calls."""
+        from ..fleet.runner import RunObserver
+
+        return RunObserver(lambda order: self._show(), self._tell_end, self._tell_outage)
+
+    def _tell_end(self, order: "AttemptOrder", outcome: "AttemptOutcome", again: bool) -> None:
+        """Print how an attempt ended; one that goes on has not failed."""
+        self._ended += not again and outcome.state in ("done", "failed")
+        self._failed += not again and outcome.state == "failed"
+        if outcome.kind or not sys.stderr.isatty():
+            facts = _facts(outcome, outcome.calls, outcome.cost_usd)
+            self._say(f"{'retry' if again else outcome.state:<8}{order.task.id}  {facts}")
         self._show()
 
-    def ended(self, order: "AttemptOrder", outcome: "AttemptOutcome") -> None:
-        """Show that an attempt has ended."""
-        self._ended += outcome.state in ("done", "failed")
-        self._failed += outcome.state == "failed"
-        if outcome.kind or not sys.stderr.isatty():
-            self._progress.clear()
-            facts = _facts(outcome, outcome.calls, outcome.cost_usd)
-            say(f"{outcome.state:<8}{order.task.id}  {facts}", err=True)
+    def _tell_outage(self, breaker: "Breaker") -> None:
+        """Print that an outage has begun, goes on or is over."""
+        from ..fleet.outages import WORDS
+
+        if breaker.is_open:
+            why = cut_at_word(f": {as_sentences(breaker.why)}", MAX_REASON_CHARS)
+            why, self._why = "" if why == self._why else why, why
+            left = in_words(breaker.pause)
+            self._say(f"outage: {WORDS[breaker.cause]}{why} · tasks wait, next try in {left}")
+        else:
+            self._say(f"outage: over, {breaker.cause} works again")
         self._show()
+
+    def _say(self, line: str) -> None:
+        self._progress.clear()
+        say(line, err=True)
 
     def _show(self) -> None:
         fleet_run = self._run
@@ -227,7 +291,9 @@ class _Watcher:
             *([f"{self._failed:,} failed"] if self._failed else []),
             f"${fleet_run.dollars:.2f}",
         ]
-        if self._ended and not fleet_run.ended:
+        if fleet_run.outages.open:
+            parts.append("waiting for the " + ", ".join(b.cause for b in fleet_run.outages.open))
+        elif self._ended and not fleet_run.ended:
             each = (time.monotonic() - self._began) / self._ended
             parts.append(f"about {in_words(each * (self._to_do - self._ended))} left")
         self._progress.show(" · ".join(parts))
@@ -251,6 +317,7 @@ def _conclude(
 ) -> int:
     """Print how a run has ended, and return its exit code."""
     from ..fleet.ledger import REFUSED, read_records
+    from ..fleet.outages import WORDS
     from ..fleet.summary import FleetSummary
 
     summary = FleetSummary.of(manifest, read_records(folder), folder, is_running=False)
@@ -261,6 +328,12 @@ def _conclude(
     if ended in LIMITS:
         say(f"{LIMITS[ended]}: the same command with a higher limit goes on", err=True)
         return 4
+    if ended == "outage":
+        found = {f"{WORDS[b.cause]}: {as_sentences(b.why)}" for b in fleet_run.outages.open}
+        say(f"ctxagent: {'; '.join(sorted(found))}", err=True)
+        say("no more tasks were started: the same command goes on, also with a longer"
+            " --max-outage", err=True)  # fmt: skip
+        return ModelError.exit_code
     if ended == REFUSED:
         say(f"ctxagent: {fleet_run.refusal}", err=True)
         say("no more tasks were started: mend this, and the same command goes on", err=True)
@@ -390,8 +463,12 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
 @fleet.command()
 @_manifest
 @click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option(
+    "--failed-by", "kinds", multiple=True, metavar="KIND",
+    help="Only those that failed by this, such as unreachable.",
+)  # fmt: skip
 @ends_process
-def retry(manifest: Path, ids: tuple[str, ...]) -> int:
+def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...]) -> int:
     """Have tasks that failed tried again at the next run; without IDs all of them.
 
     A task goes on in its session; one whose prompt or place was changed begins anew, also where it
@@ -401,12 +478,15 @@ def retry(manifest: Path, ids: tuple[str, ...]) -> int:
     from ..fleet.manifest import Manifest
     from ..fleet.summary import FleetSummary
 
+    wanted = {_kind(kind) for kind in kinds}
     tasks, ledger = Manifest(manifest), FleetLedger(FleetFolder.of(manifest))
     try:
         summary = FleetSummary.of(tasks, ledger.records, ledger.folder, is_running=False)
         chosen = [_task(summary, manifest, id) for id in ids] or [
             task for task in summary.tasks if task.state == "failed"
         ]
+        if wanted:
+            chosen = [task for task in chosen if task.outcome and task.outcome.kind in wanted]
         for task in chosen:
             if task.state == "done" and not task.is_changed:
                 hint = (
@@ -419,7 +499,8 @@ def retry(manifest: Path, ids: tuple[str, ...]) -> int:
     finally:
         ledger.close()
     if not chosen:
-        say("no task has failed")
+        say(f"no task has failed by {' or '.join(sorted(wanted))}" if wanted
+            else "no task has failed")  # fmt: skip
     else:
         say(f"{count_of(len(chosen), 'task')} to be tried again: {_again('run', manifest)}")
     return 0
@@ -428,12 +509,15 @@ def retry(manifest: Path, ids: tuple[str, ...]) -> int:
 @fleet.command()
 @_manifest
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
+@click.option("--part", type=int, nargs=2, hidden=True)  # tasks N, N + OF, …, without the page
 @click.pass_obj
 @ends_process
-def collect(options: dict[str, Any], manifest: Path, folder: Path) -> int:
+def collect(
+    options: dict[str, Any], manifest: Path, folder: Path, part: tuple[int, int] | None
+) -> int:
     """Gather what came out in DIR: a page of all, and of each task its result, patch and session.
 
-    DIR/index.html needs no network and leads to the pages of the sessions.
+    DIR/index.html needs no network and leads to the pages of the sessions. It is written first.
     """
     from ..fleet.report import Collection
     from .sessions import exported
@@ -441,10 +525,46 @@ def collect(options: dict[str, Any], manifest: Path, folder: Path) -> int:
     loaded = load(options)
     _, kept, summary = _standing(manifest)
     collection = Collection(kept, folder, lambda log: exported(log, "html", loaded))
-    with Progress("collecting") as progress:
-        for done, task in enumerate(summary.tasks):
-            progress.tell(done, len(summary.tasks), done / len(summary.tasks))
+    if part is not None:
+        for task in summary.tasks[part[0] :: part[1]]:
             collection.add(task)
-    collection.finish(manifest.name, summary)
+        return 0
+    collection.begin(manifest.name, summary)
+    workers = min(len(os.sched_getaffinity(0)), 1 + len(summary.tasks) // MIN_COLLECTED_BY_ONE)
+    with (
+        _collecting(options, manifest, folder, workers),
+        Progress("collecting") as progress,
+    ):
+        own = summary.tasks[::workers]
+        for done, task in enumerate(own):
+            progress.tell(done * workers, len(summary.tasks), done / len(own))
+            collection.add(task)
+    rows = [collection.add(task) for task in summary.tasks]  # what is there is not made again
+    collection.finish(manifest.name, summary, rows)
     say(f"{folder / 'index.html'}")
     return 0
+
+
+@contextmanager
+def _collecting(
+    options: dict[str, Any], manifest: Path, folder: Path, workers: int
+) -> Iterator[None]:
+    """Have other processes add their parts of the tasks, and wait for them. What they cannot add
+    is left to this one."""
+    flags = [word for flag in setting_flags(options) for word in ("-c", flag)]
+    command = [*isolated_python(), "-m", "ctxagent", *flags, "fleet", "collect", "--part"]
+    others = [
+        subprocess.Popen(
+            [*command, str(number), str(workers), "--", str(manifest), str(folder)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        for number in range(1, workers)
+    ]  # fmt: skip
+    try:
+        yield
+        for other in others:
+            other.wait()
+    finally:
+        for other in others:
+            other.terminate()
+            other.wait()

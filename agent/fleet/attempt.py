@@ -6,6 +6,7 @@ a file, and the lock of the task's folder is held as long as the agent runs, who
 So whoever comes next waits for the end of an agent that was left, and takes its result.
 """
 
+import errno
 import fcntl
 import os
 import select
@@ -30,13 +31,18 @@ from ..models.factory import is_of_provider
 from . import places
 from .ledger import FLEET_BUDGET, REFUSED, AttemptOutcome, FleetFolder, SessionSums, TaskFolder
 from .manifest import Task
+from .outages import DISK, KEY, SERVER
 
 LOOK_EVERY_S = 0.25  # whether an attempt is to stop, or a lock has come free
 INTERRUPT_GRACE_S = 30.0  # for an agent to end well before it is killed
-MAX_NAME_CHARS = 57  # of a task's id in the name of its worktree
 MAX_MESSAGE_CHARS = 400  # of a failure, in the ledger
-KINDS = {1: "error", 2: "usage", 3: "denied", 4: "limit", 5: "unreachable", 130: "interrupted"}
-KEY_ERRORS = ("NoCredentials", "KeyRefused")  # that another task would meet too
+KINDS = {1: "error", 2: "usage", 3: "denied", 4: "limit", 5: "rejected", 130: "interrupted"}
+# The kinds of failures after which a task stays failed.
+FAILURES = ("error", "usage", "denied", "limit", "rejected", "unreachable", "time limit", "place",
+            "container", "killed")  # fmt: skip
+# The causes of errors that other tasks would meet too.
+CAUSES = {"NoCredentials": KEY, "KeyRefused": KEY, "ModelUnavailable": SERVER, "RecordError": DISK}
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 LOST = "lost"  # of an attempt whose agent or worker was killed: nobody knows how it ended
 ENGINES = ("docker", "podman")
 ENGINE_CODES = (125, 126, 127)  # of an engine that could not run the command
@@ -54,6 +60,7 @@ class AttemptOrder:
     dollars: float | None = None  # what it may cost
     is_share: bool = False  # whether that is what is left for the fleet, not the task's own budget
     env: Mapping[str, str] = field(default_factory=dict)  # beside that of the worker
+    log: str = ""  # of the session, where it is expected; "" where that is not known
 
     @property
     def folder(self) -> TaskFolder:
@@ -62,7 +69,13 @@ class AttemptOrder:
     @property
     def state(self) -> Path:
         """The state folder of the agent."""
-        return self.folder.own_state if self.task.image else self.fleet.state
+        return self.folder.state_of(self.task.image)
+
+    def find_log(self) -> Path | None:
+        """Return the log of the session, None where there is none yet."""
+        if self.log and Path(self.log).exists():
+            return Path(self.log)
+        return self.folder.find_log() if self.folder.stderr.exists() else None
 
 
 def run_attempt(order: AttemptOrder) -> AttemptOutcome:
@@ -79,9 +92,11 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
                 outcome = _run(order, lock)
     except (CtxagentError, OSError) as error:
         kind = "place" if isinstance(error, places.PlaceError) else "error"
-        outcome = outcome_of_log(order, kind, str(error))
+        outcome = replace(outcome_of_log(order, kind, str(error)), cause=_cause_of(error))
     if outcome is None:
         outcome = outcome_of_log(order, "interrupted", "before it began")
+    if not outcome.kind and outcome.log:
+        places.remove_caches(Path(outcome.log))
     seconds = round(time.monotonic() - began, 3)
     return replace(outcome, seconds=seconds, host=socket.gethostname())
 
@@ -193,7 +208,7 @@ def _too_late(order: AttemptOrder, outcome: AttemptOutcome) -> AttemptOutcome:
     if not outcome.kind:
         return outcome
     message = f"more than {order.task.time_limit:g} s"
-    return replace(outcome, kind="time limit", message=message)
+    return replace(outcome, kind="time limit", message=message, cause="")
 
 
 def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[str]:
@@ -206,7 +221,7 @@ def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[s
         "--cwd", str(place), *order.options, *(part for flag in flags for part in ("-c", flag)),
     ]  # fmt: skip
     if task.dir is not None and task.worktree and task.image is None:
-        words += ["--worktree", f"{task.id[:MAX_NAME_CHARS]}-{order.session[-6:]}"]
+        words += ["--worktree", places.worktree_name(order.folder)]
     if order.dollars is not None:
         words += ["--max-budget-usd", f"{order.dollars:.6f}"]
     if task.image is None:
@@ -277,8 +292,11 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
     kind = "" if code == 0 else KINDS.get(code, "error")
     if kind == "limit" and order.is_share and "budget" in str(error.get("message")):
         kind = FLEET_BUDGET
-    if error.get("type") in KEY_ERRORS and not order.task.has_own_model:
-        kind = REFUSED
+    cause = CAUSES.get(str(error.get("type")), "")
+    if cause == SERVER:
+        kind = "unreachable"
+    elif cause == KEY:
+        kind, cause = ("rejected", "") if order.task.has_own_model else (REFUSED, cause)
     worktree = result.get("worktree") or {}
     place = Path(worktree.get("path") or order.task.dir or order.folder.place)
     if order.folder.place.exists():
@@ -293,6 +311,7 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
         exit_code=code,
         kind=kind,
         message=_reason(str(error.get("message") or "")),
+        cause=cause,
         cost_usd=result.get("cost_usd"),
         calls=result.get("calls") or 0,
         tool_calls=result.get("tool_calls") or 0,
@@ -308,6 +327,13 @@ def _reason(text: str) -> str:
     return cut_at_word(as_sentences(text), MAX_MESSAGE_CHARS)
 
 
+def _cause_of(error: Exception) -> str:
+    """Return the cause of an error that kept an attempt from its beginning, if others share it."""
+    is_disk = isinstance(error, OSError) and error.errno in DISK_ERRORS
+    is_disk = is_disk or os.strerror(errno.ENOSPC) in str(error)  # in the words of git
+    return DISK if is_disk else ""
+
+
 def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
     """Return how an agent ended that has left no result."""
     if order.task.image:
@@ -316,7 +342,8 @@ def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
     if order.task.image and code in ENGINE_CODES:
         return outcome_of_log(order, "container", said, code)
     if code >= 0:
-        return outcome_of_log(order, KINDS.get(code, "error"), said, code)
+        outcome = outcome_of_log(order, KINDS.get(code, "error"), said, code)
+        return replace(outcome, cause=_cause_of(OSError(said)))
     return outcome_of_log(order, LOST, f"the agent was ended by signal {-code}")
 
 
@@ -324,7 +351,7 @@ def outcome_of_log(
     order: AttemptOrder, kind: str, message: str, code: int | None = None
 ) -> AttemptOutcome:
     """Return an outcome whose sums are those of the session's log."""
-    log = order.folder.find_log()
+    log = order.find_log()
     return AttemptOutcome(
         exit_code=code,
         kind=kind,

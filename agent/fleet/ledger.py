@@ -27,6 +27,7 @@ PATCH_NAME = "patch.diff"
 FLEET_BUDGET = "fleet budget"  # the task's share of what is left for all was spent
 REFUSED = "refused"  # the key or its account, by the server: the same for every task
 # Ways to end without an answer after which a task goes on by itself at the next run.
+FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk that is full
 STOPPED_KINDS = ("interrupted", FLEET_BUDGET, REFUSED)
 
 
@@ -47,6 +48,11 @@ class SessionSums:
         with suppress(CtxagentError):
             for entry in Entries(log) if log else ():
                 totals.add(entry)
+        return cls.of(totals)
+
+    @classmethod
+    def of(cls, totals: Totals) -> "SessionSums":
+        """Return the sums of a log."""
         found = totals.all
         return cls(
             found.cost_usd,
@@ -64,6 +70,7 @@ class AttemptOutcome(SessionSums):
     exit_code: int | None  # None where the agent came to no end of its own
     kind: str = ""  # of a failure: a word or two; "" for none
     message: str = ""
+    cause: str = ""  # of a failure that other tasks may share (outages.py); "" for its own
     seconds: float = 0.0  # of this attempt
     host: str = ""
     patch_bytes: int | None = None  # None where there is no repository
@@ -77,7 +84,7 @@ class AttemptOutcome(SessionSums):
     @property
     def state(self) -> TaskState:
         """The state of a task whose last attempt ended so."""
-        if self.kind in STOPPED_KINDS:
+        if self.kind in STOPPED_KINDS or self.cause:
             return "stopped"
         return "failed" if self.kind else "done"
 
@@ -95,6 +102,7 @@ class TaskRecord:
     outcome: AttemptOutcome | None = None  # of the newest attempt, once that has ended
     has_ended: bool = False  # any attempt
     sums: dict[str, SessionSums] = field(default_factory=dict)  # of each session
+    log: str = ""  # of the newest session, where it is expected; "" in older ledgers
 
     def total(self, name: str) -> int:
         """Return a count over all sessions of the task."""
@@ -191,6 +199,10 @@ class TaskFolder:
         """The agent's state folder in a container, which sees no other's."""
         return self.path / "state"
 
+    def state_of(self, image: str | None) -> Path:
+        """Return the state folder of the agent, which may run in a container."""
+        return self.own_state if image else self.fleet.state
+
     def result_file(self, attempt: int) -> Path:
         """Return the file that the agent of an attempt writes its result into."""
         return self.path / f"result-{attempt}.json"
@@ -203,11 +215,43 @@ class TaskFolder:
         return None
 
     def find_log(self) -> Path | None:
-        """Return the log of the session, None where there is none yet."""
+        """Return the log of the session, None where there is none yet. All projects are searched:
+        the ledger names the log too."""
         for state in (self.own_state, self.fleet.state):
-            for log in state.glob(f"projects/*/sessions/{self.session}/{LOG_NAME}"):
+            if log := logs_in(state).get(self.session):
                 return log
         return None
+
+
+def logs_in(state: Path) -> dict[str, Path]:
+    """Return the logs in a state folder, by the names of their sessions."""
+    found = dict[str, Path]()
+    with suppress(OSError), os.scandir(state / "projects") as projects:
+        for project in projects:
+            with suppress(OSError):
+                folder = f"{project.path}/sessions"
+                found |= {name: Path(folder, name, LOG_NAME) for name in os.listdir(folder)}  # noqa: PTH208
+    return found
+
+
+def find_logs(folder: FleetFolder, records: Iterable[TaskRecord]) -> dict[str, Path]:
+    """Return the logs of the newest sessions of tasks, by session, as far as they are there. All
+    projects are searched, once, only for logs that are not where the ledger says."""
+    found, missing = dict[str, Path](), list[TaskRecord]()
+    for record in records:
+        named = record.outcome.log if record.outcome else ""
+        log = named if Path(named).parent.name == record.session else record.log
+        if log and Path(log).exists():
+            found[record.session] = Path(log)
+        elif folder.task(record.id, record.session).stderr.exists():  # its agent was started
+            missing.append(record)
+    if missing:
+        there = logs_in(folder.state)
+        for record in missing:
+            own = folder.task(record.id, record.session).own_state
+            if path := there.get(record.session) or logs_in(own).get(record.session):
+                found[record.session] = path
+    return found
 
 
 class FleetLedger:
@@ -234,9 +278,10 @@ class FleetLedger:
             raise _unwritable(folder.ledger, error) from error
         self.records = read_records(folder)
 
-    def begin(self, id: str, digest: str, session: str, attempt: int) -> None:
-        """Record that an attempt begins. Raises RecordError, and then it must not begin."""
-        self._append("begun", task=id, digest=digest, session=session, attempt=attempt)
+    def begin(self, id: str, digest: str, session: str, attempt: int, log: str = "") -> None:
+        """Record that an attempt begins, and where the log of its session will be. Raises
+        RecordError, and then it must not begin."""
+        self._append("begun", task=id, digest=digest, session=session, attempt=attempt, log=log)
 
     def end(self, id: str, session: str, attempt: int, outcome: AttemptOutcome) -> None:
         """Record how an attempt ended. Raises RecordError."""
@@ -249,10 +294,15 @@ class FleetLedger:
     def _append(self, event: str, **more: Any) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"event": event, "at": at, **more}
+        data = json.dumps(line, ensure_ascii=False).encode() + b"\n"
+        size = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+            if self._file.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(self._file.fileno())
         except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(size)  # or the next line would be glued to a part of this one
             raise _unwritable(self.folder.ledger, error) from error
         _fold(self.records, line)
 
@@ -289,6 +339,7 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
             record = records[id] = TaskRecord(id, line["digest"], line["session"])
         record.digest, record.session = line["digest"], line["session"]
         record.attempt, record.state, record.outcome = line["attempt"], "running", None
+        record.log = line.get("log", "")
         record.starts += 1
         record.sums.setdefault(record.session, SessionSums())
     elif event == "ended":
@@ -305,12 +356,13 @@ def is_to_run(record: TaskRecord | None) -> bool:
     return record is None or record.state in ("running", "stopped")
 
 
-def count_from_log(record: TaskRecord, folder: FleetFolder) -> None:
-    """Count what the session of a task that runs, or was cut, has used by its log: its end is not
-    in the ledger."""
-    if record.state == "running":
-        log = folder.task(record.id, record.session).find_log()
-        record.sums[record.session] = SessionSums.of_log(log)
+def has_reply(log: Path, start: int) -> bool:
+    """Return True if a log has a reply of the model behind its first `start` bytes."""
+    with suppress(OSError), open_kept(log) as file:
+        file.seek(start)
+        return any(b'"kind": "assistant"' in line and b'"purpose": "attempt"' not in line
+                   for line in file if line.endswith(b"\n"))  # fmt: skip
+    return False
 
 
 def bill(records: Iterable[TaskRecord]) -> float:
@@ -319,7 +371,7 @@ def bill(records: Iterable[TaskRecord]) -> float:
 
 
 def _unwritable(path: Path, error: OSError) -> RecordError:
-    why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+    why = "the disk is full" if error.errno in FULL else error.strerror
     return RecordError(
         f"cannot write {path}: {why}", hint="Nothing more is started until it can be written."
     )

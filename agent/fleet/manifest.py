@@ -52,6 +52,12 @@ class Task:
         return any(f"model.{name}" in self.settings for name in ("id", "base_url"))
 
     @property
+    def server(self) -> str:
+        """The model and the server of its own; "" where it uses those of all tasks."""
+        names = ("model.id", "model.base_url")
+        return json.dumps([self.settings.get(n) for n in names]) if self.has_own_model else ""
+
+    @property
     def digest(self) -> str:
         """A digest of what the task is about: its prompt and its place. Another one makes it
         another task, while limits and settings may change in the middle of it."""
@@ -70,6 +76,7 @@ class TaskLine:
     cores: int
     memory_mb: int
     budget_usd: float | None
+    server: str = ""  # the model and the server of its own
 
 
 def _is_text(value: Any) -> bool:
@@ -189,6 +196,7 @@ class Manifest:
             task.cores,
             task.memory_mb,
             task.budget_usd,
+            task.server,
         )
         check(self, task)
 

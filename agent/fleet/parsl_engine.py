@@ -5,6 +5,7 @@ import os
 import runpy
 import sys
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ _LEASH = (
     "os.environ.pop('PYTHONPATH', None);"
     "os.execvp(sys.argv[1], sys.argv[1:])"
 )
+_RENEWAL = "-renewed-"  # in the label of an executor that replaces another one
 # What the person's own code may raise.
 _FAULTS = (
     ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, OSError,
@@ -40,15 +42,13 @@ class ParslEngine:
         except ImportError:
             hint = "Install it: pip install 'ctxagent[fleet]'"
             raise UsageError("--config needs Parsl", hint=hint) from None
+        self._path, self._renewals = path, 0
         config = _read_config(path)
         config.retries = 0  # a task that is tried again goes on, and that is decided here
         if config.run_dir == "runinfo":
             config.run_dir = str(run_dir)
         # Parsl starts its programs by their names.
         os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
-        for executor in config.executors:
-            if command := getattr(executor, "interchange_launch_cmd", None):
-                executor.interchange_launch_cmd = [*isolated_python(), "-c", _LEASH, *command]
         self._kernel: Any = parsl.load(config)
         self._app = parsl.python_app(run_attempt, data_flow_kernel=self._kernel)
 
@@ -56,6 +56,32 @@ class ParslEngine:
         """Have a worker make an attempt. The future raises where the worker is lost."""
         future: Future[AttemptOutcome] = self._app(order)
         return future
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Return True for all errors of Parsl but the loss of the one worker that had the task:
+        its task may have killed it."""
+        from parsl.executors.high_throughput.errors import WorkerLost
+
+        return not isinstance(error, WorkerLost)
+
+    def renew(self) -> None:
+        """Replace the executors that Parsl has given up, which it never uses again, by new ones
+        from the configuration. Raises UsageError."""
+        kernel = self._kernel
+        bad = [each for each in kernel.executors.values() if getattr(each, "bad_state_is_set", 0)]
+        if not bad:
+            return
+        self._renewals += 1
+        lost = {executor.label.partition(_RENEWAL)[0] for executor in bad}
+        new = [each for each in _read_config(self._path).executors if each.label in lost]
+        for executor in bad:
+            with suppress(ValueError):
+                kernel.job_status_poller._executors.remove(executor)
+            del kernel.executors[executor.label]
+            executor.shutdown()
+        for executor in new:
+            executor.label += f"{_RENEWAL}{self._renewals}"
+        kernel.add_executors(new)
 
     def close(self) -> None:
         """End the workers and let go of Parsl."""
@@ -66,11 +92,15 @@ class ParslEngine:
 
 
 def _read_config(path: Path) -> Any:
+    """Return the configuration in a file, with its programs on a leash. Raises UsageError."""
     hint = "It is a Python file with `config = parsl.config.Config(…)`: docs/guide/fleet.md."
     try:
-        found = runpy.run_path(str(path)).get("config")
+        found: Any = runpy.run_path(str(path)).get("config")
     except _FAULTS as error:
         raise UsageError(f"--config {path}: {type(error).__name__}: {error}", hint=hint) from error
     if not hasattr(found, "executors"):
         raise UsageError(f"--config {path} has no configuration called config", hint=hint)
+    for executor in found.executors:
+        if command := getattr(executor, "interchange_launch_cmd", None):
+            executor.interchange_launch_cmd = [*isolated_python(), "-c", _LEASH, *command]
     return found

@@ -5,14 +5,22 @@ itself, or a clone; a container sees such a place, or an empty one, as its own.
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ...tools.system.environment import child_environment
 from ...tools.system.files import copy_private, write_private
 from ..errors import CtxagentError
+from ..session.store import Project
 from ..worktree.git import GitRunner
+from ..worktree.linked import worktree_holder
 from .ledger import TaskFolder
 from .manifest import Task
+
+PROJECT_CACHES = ("worktree.git", "worktree", "touched", "index.db", "index.db-wal",
+                  "index.db-shm", "index.lock", "sessions.json")  # fmt: skip
+SESSION_CACHES = ("worktree.index", "resume.json", "resume.stat")
+MAX_NAME_CHARS = 57  # of a task's id in the name of its worktree
 
 
 class PlaceError(CtxagentError):
@@ -45,6 +53,41 @@ def prepare(task: Task, folder: TaskFolder, environ: Mapping[str, str]) -> Path:
     return place
 
 
+def worktree_name(folder: TaskFolder) -> str:
+    """Return the name of the worktree of a task."""
+    return f"{folder.id[:MAX_NAME_CHARS]}-{folder.session[-6:]}"
+
+
+class ExpectedPlaces:
+    """Where the sessions of tasks will be. Git is asked once for each directory."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        self._holders: dict[str, tuple[Path, Path] | None] = {}
+
+    def log(self, task: Task, folder: TaskFolder) -> Path | None:
+        """Return where the log of a task's session will be, None where that is not known."""
+        cwd: Path | None = folder.place
+        if task.image is None and task.dir is not None:
+            cwd = self._worktree(task.dir, folder) if task.worktree else Path(task.dir)
+        elif task.dir is not None and not task.worktree:
+            cwd = Path(task.dir)  # which the container sees
+        if cwd is None:
+            return None
+        return Project(folder.state_of(task.image), cwd).log_for_task(folder.session)
+
+    def _worktree(self, directory: str, folder: TaskFolder) -> Path | None:
+        if directory not in self._holders:
+            self._holders[directory] = None
+            with suppress(CtxagentError):
+                env = child_environment(self._environ)
+                self._holders[directory] = worktree_holder(Path(directory), env)
+        if (found := self._holders[directory]) is None:
+            return None
+        holder, below = found
+        return holder / worktree_name(folder) / below
+
+
 def write_patch(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> int | None:
     """Write what the files of a place differ by from the commit that its task began at, files that
     git does not know included, and return its size; None outside of a repository. The index of the
@@ -66,6 +109,23 @@ def write_patch(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> 
                         "--no-color", base)  # fmt: skip
     write_private(folder.patch, patch)
     return len(patch)
+
+
+def remove_caches(log: Path) -> None:
+    """Remove what a session that is done has beside its log and its conversation, in a project of
+    its own: caches, locks, and the snapshots of files, which the place and the patch stand for."""
+    project = log.parents[2]
+    with suppress(OSError):
+        if [path.name for path in log.parents[1].iterdir()] != [log.parent.name]:
+            return  # tasks may share a directory
+        for name in PROJECT_CACHES:
+            path = project / name
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        for name in SESSION_CACHES:
+            (log.parent / name).unlink(missing_ok=True)
 
 
 def _clone(source: str, commit: str | None, place: Path, environ: Mapping[str, str]) -> None:

@@ -4,7 +4,7 @@
 page of its session. This module makes pages, so jinja2 is loaded with it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ...tools.system.files import copy_private, make_private_folder, write_private
@@ -22,7 +22,7 @@ HINT = "Give a new or an empty directory, or the one that this fleet was collect
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class TaskRow:
     """A task on the page; the links are "" where there is nothing to lead to."""
 
     task: TaskStanding
@@ -60,7 +60,6 @@ class Collection:
         """`make_page` returns the page of the session of a log, and raises SessionError. Raises
         UsageError for a folder that is another's, RecordError where it cannot be written."""
         self._kept, self._target, self._make_page = kept, target, make_page
-        self._rows: list[_Row] = []
         self._take()
 
     def _take(self) -> None:
@@ -81,8 +80,12 @@ class Collection:
         except OSError as error:
             raise _unwritable(self._target, error) from error
 
-    def add(self, task: TaskStanding) -> None:
-        """Add the files of a task. Raises RecordError."""
+    def begin(self, name: str, summary: FleetSummary) -> None:
+        """Write the page of all tasks before their files are there. Raises RecordError."""
+        self.finish(name, summary, [_expected_row(task) for task in summary.tasks])
+
+    def add(self, task: TaskStanding) -> TaskRow:
+        """Add the files of a task, and return its row on the page. Raises RecordError."""
         page = patch = ""
         if task.record is not None:
             kept, target = self._kept.task(task.id, task.record.session), self._target / task.id
@@ -96,9 +99,9 @@ class Collection:
                     page = f"{task.id}/{PAGE_NAME}"
             except OSError as error:
                 raise _unwritable(target, error) from error
-        self._rows.append(_Row(task, page, patch))
+        return TaskRow(task, page, patch)
 
-    def finish(self, name: str, summary: FleetSummary) -> None:
+    def finish(self, name: str, summary: FleetSummary, rows: Sequence[TaskRow]) -> None:
         """Write the page of all tasks. Raises RecordError."""
         html = render(
             "fleet/page.html.j2",
@@ -109,7 +112,7 @@ class Collection:
             counts=[(state, summary.counts[state]) for state in STATES if summary.counts[state]],
             bars=list(_bars(summary)),
             kinds=summary.kinds,
-            rows=self._rows,
+            rows=rows,
         )
         try:
             make_private_folder(self._target)
@@ -137,6 +140,15 @@ class Collection:
             self._copy(log, target / LOG_NAME)
             write_private(page, text.encode("utf-8", "replace"))
         return True
+
+
+def _expected_row(task: TaskStanding) -> TaskRow:
+    """Return the row of a task by what the ledger says of it."""
+    record, outcome = task.record, task.outcome
+    has_log = record is not None and bool(record.log or (outcome and outcome.log))
+    has_patch = outcome is not None and bool(outcome.patch_bytes)
+    page, patch = (f"{task.id}/{name}" for name in (PAGE_NAME, PATCH_NAME))
+    return TaskRow(task, page if has_log else "", patch if has_patch else "")
 
 
 def _is_newer(target: Path, source: Path) -> bool:

@@ -1,29 +1,42 @@
 """The run of a fleet: which task starts when, what each may cost, and when no more start."""
 
 import os
-from collections import deque
-from collections.abc import Callable, Sequence
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import field, replace
+from pathlib import Path
 from typing import Protocol
 
-from ..errors import CtxagentError
+from ..errors import CtxagentError, RecordError
 from ..lazy import dataclass
 from ..models.factory import is_of_provider
 from ..session.store import new_session_id
 from .attempt import LOST, AttemptOrder, outcome_of_log, run_attempt
 from .ledger import (
     FLEET_BUDGET,
+    FULL,
     REFUSED,
     AttemptOutcome,
     FleetLedger,
     bill,
-    count_from_log,
+    has_reply,
     is_to_run,
 )
+from .log_sums import count_from_logs
 from .manifest import Manifest, TaskLine
+from .outages import DISK, EXECUTOR, WORDS, Breaker, OutageRules, Outages
+from .places import ExpectedPlaces
 
-MAX_LOSSES = 5  # of a task's agents or workers in one run, before it counts as failed
+LOOK_EVERY_S = 0.25  # whether a run was interrupted while it waits
+LOOK_AT_PROBE_EVERY_S = 1.0
+# How often in one run a task goes on after a failure of a kind before it counts as failed.
+RETRIES = {"killed": 4, "unreachable": 2}
+ANSWERED = ("denied", "limit", FLEET_BUDGET)  # kinds of failure after the server had answered
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before a task goes on after a failure
 MEMORY_SHARE = 0.9  # of the machine's memory that tasks which say what they need may have
 
 
@@ -31,6 +44,15 @@ class AttemptEngine(Protocol):
     """What makes attempts: here, or on other machines."""
 
     def submit(self, order: AttemptOrder) -> "Future[AttemptOutcome]": ...
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Return True if an exception of a future says nothing about the task: its executor is
+        lost."""
+        ...
+
+    def renew(self) -> None:
+        """Build lost executors again. Raises CtxagentError."""
+        ...
 
     def close(self) -> None: ...
 
@@ -45,6 +67,13 @@ class LocalEngine:
         """Make an attempt."""
         return self._pool.submit(run_attempt, order)
 
+    def is_lost(self, error: BaseException) -> bool:
+        """Return False: this process runs all attempts."""
+        return False
+
+    def renew(self) -> None:
+        """Do nothing: threads are not lost."""
+
     def close(self) -> None:
         """Wait for the end of all threads."""
         self._pool.shutdown()
@@ -58,10 +87,22 @@ class RunLimits:
     dollars: float | None = None  # of all sessions in the ledger
     failures: int | None = None  # after which no more tasks start
     is_local: bool = True  # whether the cores and the memory are those of this machine
+    retries: Mapping[str, int] = field(default_factory=dict)  # by kind of failure; see RETRIES
+    outages: OutageRules = OutageRules()
+
+
+@dataclass(slots=True)
+class RunObserver:
+    """What is called as a run goes on."""
+
+    started: Callable[[AttemptOrder], None] = lambda order: None
+    # With whether the task goes on in this run.
+    ended: Callable[[AttemptOrder, AttemptOutcome, bool], None] = lambda order, outcome, again: None
+    outage: Callable[[Breaker], None] = lambda breaker: None  # it opened, closed or has to wait
 
 
 class FleetRun:
-    """One run over a manifest. `on_start` and `on_end` are told of each attempt."""
+    """One run over a manifest."""
 
     def __init__(
         self,
@@ -71,14 +112,20 @@ class FleetRun:
         limits: RunLimits,
         *,
         options: Sequence[str] = (),
-        on_start: Callable[[AttemptOrder], None] = lambda order: None,
-        on_end: Callable[[AttemptOrder, AttemptOutcome], None] = lambda order, outcome: None,
+        observer: RunObserver | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._manifest, self._ledger, self._engine = manifest, ledger, engine
         self._limits, self._options = limits, tuple(options)
-        self._on_start, self._on_end = on_start, on_end
+        self._observer = observer or RunObserver()
+        self._clock, self._sleep = clock, sleep
         self._running: dict[Future[AttemptOutcome], tuple[AttemptOrder, TaskLine]] = {}
-        self._losses: dict[str, int] = {}
+        self._later: dict[str, float] = {}  # tasks that go on, and when
+        self._failures: Counter[tuple[str, str]] = Counter()  # by task and kind
+        self.outages = Outages(limits.outages, clock)
+        self._places = ExpectedPlaces(os.environ)
+        self._probe_size = 0  # of the log of the probe when it was last read
         self._failed = 0
         self.interrupts = 0
         self._error: CtxagentError | None = None
@@ -88,15 +135,14 @@ class FleetRun:
         self.changed = [id for id in lines if id in known and known[id].digest != lines[id].digest]
         begun = [id for id in lines if id in known and is_to_run(known[id])]
         self._waiting = deque([*begun, *(id for id in lines if id not in known)])
-        for id in begun:
-            count_from_log(known[id], ledger.folder)
+        count_from_logs((known[id] for id in begun), ledger.folder)
         self.dollars = bill(known.values())  # of all sessions so far
         self._priced = sum(record.has_ended for record in known.values())
 
     @property
     def waiting(self) -> int:
         """How many tasks wait to be started."""
-        return len(self._waiting)
+        return len(self._waiting) + len(self._later)
 
     def is_waiting(self, id: str) -> bool:
         """Tell whether a task waits to be started."""
@@ -116,15 +162,51 @@ class FleetRun:
                 self._start_all()
             except CtxagentError as error:
                 self._error, self.ended = error, "error"
-            if not self._running:
+            if not self._running and (self.ended or not self.waiting):
                 break
-            for future in wait(self._running, return_when=FIRST_COMPLETED).done:
+            for future in self._ended_attempts():
                 try:
                     self._hear(future)
                 except CtxagentError as error:
                     self._error, self.ended = error, "error"
         if self._error is not None:
             raise self._error
+
+    def _ended_attempts(self) -> Sequence["Future[AttemptOutcome]"]:
+        """Wait until an attempt ends or something else is to be done; return the attempts that
+        ended."""
+        seconds = self._seconds_left()
+        if self._running:
+            done = wait(self._running, timeout=seconds, return_when=FIRST_COMPLETED).done
+            self._look_at_probes()
+            return [*done]
+        self._sleep(LOOK_EVERY_S if seconds is None else min(seconds, LOOK_EVERY_S))
+        return ()
+
+    def _seconds_left(self) -> float | None:
+        """Return in how many seconds something is to be done if no attempt ends; None for
+        nothing."""
+        if self.ended:
+            return None
+        times = [at - self._clock() for at in self._later.values()]
+        if self._waiting and (left := self.outages.seconds_left) is not None:
+            times.append(left)
+        if any(breaker.probe is not None for breaker in self.outages.open):
+            times.append(LOOK_AT_PROBE_EVERY_S)
+        return max(0.01, min(times)) if times else None
+
+    def _look_at_probes(self) -> None:
+        """Close the breakers whose probe has got a reply, although its attempt goes on."""
+        probes = {breaker.probe for breaker in self.outages.open if breaker.probe}
+        for order, line in self._running.values() if probes else ():
+            if line.id in probes and has_reply(Path(order.log), self._probe_size):
+                self._work(line)
+
+    def _work(self, line: TaskLine) -> None:
+        """Record that all that an attempt needs has worked."""
+        for breaker in self.outages.needed(line.server):
+            if breaker.work(line.id):
+                self._observer.outage(breaker)
 
     def interrupt(self) -> None:
         """Start no more tasks; the second time, end those that run."""
@@ -136,16 +218,62 @@ class FleetRun:
     def _start_all(self) -> None:
         """Start tasks as long as there is room for the next one. Where money will not do for it
         even when nothing runs, no more tasks start. Raises RecordError and UsageError."""
+        now = self._clock()
+        for id in [id for id, at in self._later.items() if at <= now]:
+            del self._later[id]
+            self._waiting.appendleft(id)
         while self._waiting and not self.ended and len(self._running) < self._limits.jobs:
-            line = self._manifest.lines[self._waiting[0]]
-            if not self._has_room(line):
+            line = self._next_line()
+            if line is None or not self._has_room(line):
                 return
             share = self._share(line)
             if share == 0.0:
                 self.ended = self.ended if self._running else "budget"
                 return
-            self._waiting.popleft()
-            self._start(line, share)
+            self._waiting.remove(line.id)
+            if self._has_all(line):
+                self._start(line, share)
+
+    def _next_line(self) -> TaskLine | None:
+        """Return the first waiting task that an outage does not keep from starting. Where one has
+        lasted too long and nothing runs, no more tasks start."""
+        lines = (self._manifest.lines[id] for id in self._waiting)
+        found = next((line for line in lines if self.outages.allow_start(line.server)), None)
+        if found is None and not self._running:
+            lasting = [breaker for breaker in self.outages.open if breaker.lasts_too_long]
+            self.ended = "outage" if lasting else self.ended
+        return found
+
+    def _has_all(self, line: TaskLine) -> bool:
+        """Make a task the probe of what is out of order; return False where that cannot be had."""
+        causes = self.outages.begin_probe(line.id, line.server)
+        record = self._ledger.records.get(line.id)
+        self._probe_size = 0
+        if causes and record and record.log:
+            with suppress(OSError):
+                self._probe_size = Path(record.log).stat().st_size
+        if EXECUTOR not in causes:
+            return True
+        try:
+            self._engine.renew()
+        except CtxagentError as error:
+            self._fail(EXECUTOR, line, str(error), 0)
+            self._go_on_later(line.id, FIRST_PAUSE_S)
+            return False
+        return True
+
+    def _fail(self, cause: str, line: TaskLine, why: str, progress: int) -> int:
+        """Record that a task failed by a cause; return how often in a row the failure was its
+        own."""
+        breaker = self.outages.breaker(cause, line.server)
+        was_open, pause = breaker.is_open, breaker.probe_at
+        own = breaker.fail(line.id, why, progress)
+        if breaker.is_open and (not was_open or breaker.probe_at != pause):
+            self._observer.outage(breaker)
+        return own
+
+    def _go_on_later(self, id: str, seconds: float) -> None:
+        self._later[id] = self._clock() + seconds * random.uniform(0.5, 1.5)
 
     def _has_room(self, line: TaskLine) -> bool:
         """Tell whether the machine has what a task needs beside those that run; one alone always
@@ -179,8 +307,8 @@ class FleetRun:
             session = record.session
             attempt = record.attempt + (record.state != "running")
         order = self._order(line, session, attempt, share)
-        self._ledger.begin(line.id, line.digest, session, attempt)
-        self._on_start(order)
+        self._record(lambda: self._ledger.begin(line.id, line.digest, session, attempt, order.log))
+        self._observer.started(order)
         self._running[self._engine.submit(order)] = order, line
 
     def _order(
@@ -189,8 +317,10 @@ class FleetRun:
         task, manifest = self._manifest.task(line.id), self._manifest
         directory = None if task.dir is None else str(manifest.directory(task))
         names = [*(name for name in os.environ if is_of_provider(name)), *task.env]
+        task = replace(task, dir=directory, git=manifest.source(task))
+        folder = self._ledger.folder.task(line.id, session)
         return AttemptOrder(
-            task=replace(task, dir=directory, git=manifest.source(task)),
+            task=task,
             fleet=self._ledger.folder,
             session=session,
             attempt=attempt,
@@ -198,34 +328,85 @@ class FleetRun:
             dollars=share,
             is_share=share != line.budget_usd,
             env={name: os.environ[name] for name in names},
+            log=str(self._places.log(task, folder) or ""),
         )
 
-    def _hear(self, future: "Future[AttemptOutcome]") -> None:
-        """Record how an attempt ended, and have the task go on where its agent was only lost or its
-        share of the money was too small. Raises RecordError."""
-        order, line = self._running.pop(future)
-        error = future.exception()
-        outcome = outcome_of_log(order, LOST, str(error)) if error else future.result()
-        if outcome.kind == LOST:
-            losses = self._losses[line.id] = self._losses.get(line.id, 0) + 1
-            if losses < MAX_LOSSES:
-                self._waiting.appendleft(line.id)
-                self._on_end(order, outcome)
+    def _record(self, write: Callable[[], None]) -> None:
+        """Write to the ledger. While its disk is full, wait as for any disk. Raises RecordError."""
+        breaker, has_waited = self.outages.breaker(DISK, ""), False
+        while True:
+            try:
+                write()
+            except RecordError as error:
+                is_full = isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL
+                if not is_full or self.ended or breaker.lasts_too_long:
+                    raise
+                breaker.stay_open(error.message)
+                self._observer.outage(breaker)
+                has_waited = True
+                while self._clock() < breaker.probe_at and not self.ended:
+                    self._sleep(LOOK_EVERY_S)
+            else:
+                if has_waited and breaker.work(""):
+                    self._observer.outage(breaker)
                 return
-            outcome = replace(outcome, kind="killed")
+
+    def _hear(self, future: "Future[AttemptOutcome]") -> None:
+        """Record how an attempt ended, and have the task go on where its agent was only lost, its
+        share of the money was too small, or the failure is tried again. Raises RecordError."""
+        order, line = self._running.pop(future)
+        if error := future.exception():
+            outcome = outcome_of_log(order, LOST, str(error))
+            if self._engine.is_lost(error):
+                outcome = replace(outcome, cause=EXECUTOR)
+        else:
+            outcome = future.result()
+        outcome, pause = self._judged(line, outcome)
         record = self._ledger.records[line.id]
         before, was_priced = record.cost_usd, record.has_ended
-        self._ledger.end(line.id, order.session, order.attempt, outcome)
+        record.sums[order.session] = outcome.sums
         self.dollars += record.cost_usd - before
-        self._priced += not was_priced
-        self._on_end(order, outcome)
+        if outcome.kind != LOST:
+            self._record(lambda: self._ledger.end(line.id, order.session, order.attempt, outcome))
+            self._priced += not was_priced
+            if pause is not None and outcome.state == "failed":
+                self._record(lambda: self._ledger.retry(line.id))
+        if pause is not None:
+            self._go_on_later(line.id, pause)
+        self._observer.ended(order, outcome, pause is not None)
         if outcome.kind == FLEET_BUDGET:
             self._waiting.append(line.id)
         if outcome.kind == REFUSED:
             self.ended, self.refusal = self.ended or REFUSED, outcome.message
-        self._failed += outcome.state == "failed"
+        self._failed += pause is None and outcome.state == "failed"
         if self._limits.failures is not None and self._failed >= self._limits.failures:
             self.ended = self.ended or "failures"
+
+    def _judged(
+        self, line: TaskLine, outcome: AttemptOutcome
+    ) -> tuple[AttemptOutcome, float | None]:
+        """Return an outcome as the ledger gets it, and after how many seconds the task goes on in
+        this run, None if it does not."""
+        kind, retries = outcome.kind, {**RETRIES, **self._limits.retries}
+        if outcome.cause in WORDS:
+            own = self._fail(outcome.cause, line, outcome.message, outcome.tool_calls)
+            if own <= retries.get(kind, 0):
+                return outcome, FIRST_PAUSE_S
+            return replace(outcome, cause=""), None
+        if not kind or kind in ANSWERED:
+            self._work(line)
+        for breaker in self.outages.needed(line.server):
+            breaker.leave(line.id)
+        if outcome.state != "failed":
+            return outcome, None
+        kind = "killed" if kind == LOST else kind
+        self._failures[line.id, kind] += 1
+        failures = self._failures[line.id, kind]
+        if failures > retries.get(kind, 0):
+            return replace(outcome, kind=kind), None
+        doublings = failures - (2 if kind == "killed" else 1)  # the first kill costs no pause
+        pause = 0.0 if doublings < 0 else min(FIRST_PAUSE_S * 2**doublings, LONGEST_PAUSE_S)
+        return outcome, pause
 
 
 def machine_memory_mb() -> float:

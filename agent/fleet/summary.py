@@ -11,7 +11,8 @@ from ..errors import CtxagentError
 from ..lazy import dataclass
 from ..session.entries import Session
 from ..session.log import Entries
-from .ledger import AttemptOutcome, FleetFolder, TaskRecord, TaskState, count_from_log
+from .ledger import AttemptOutcome, FleetFolder, TaskRecord, TaskState, find_logs
+from .log_sums import count_from_logs
 from .manifest import Manifest
 
 STATES: tuple[TaskState, ...] = ("done", "failed", "stopped", "running", "waiting")
@@ -36,10 +37,7 @@ class TaskStanding:
         """Return the log of its newest session, None where there is none."""
         if self.record is None:
             return None
-        log = Path(self.outcome.log) if self.outcome else None
-        if log and log.parent.name == self.record.session and log.exists():
-            return log
-        return folder.task(self.id, self.record.session).find_log()
+        return find_logs(folder, [self.record]).get(self.record.session)
 
     def to_json(self, folder: FleetFolder) -> dict[str, Any]:
         """Return it as programs get it."""
@@ -87,8 +85,7 @@ class FleetSummary:
     ) -> "FleetSummary":
         """Return how tasks stand. What was begun and has not ended runs only while a run does, and
         its sums are those of its log."""
-        for record in records.values():
-            count_from_log(record, folder)
+        count_from_logs(records.values(), folder)
 
         def standings() -> Iterator[TaskStanding]:
             for line in manifest.lines.values():

@@ -54,13 +54,21 @@ def open_worktree(
     if git.find("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
         hint = "Make the first one: git commit."
         raise UsageError("--worktree: the repository has no commit to begin from", hint=hint)
-    checkout = Path(git.output("rev-parse", "--show-toplevel"))
-    main = git.main_checkout(checkout)
-    path = main.parent / f"{main.name}-worktrees" / name
+    checkout, holder, inner = git.places(cwd)
+    path = holder / name
     lock(path)
     is_new = git.prepare(path, BRANCH_PREFIX + name)
-    below = path / Path(os.path.realpath(cwd)).relative_to(os.path.realpath(checkout))
+    below = path / inner
     return LinkedWorktree(path, below if below.is_dir() else path, checkout, is_new)
+
+
+def worktree_holder(cwd: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
+    """Return the folder of the worktrees of the repository that `cwd` is in, and where in such a
+    worktree a session that starts in `cwd` works. Raises UsageError."""
+    git = _Git(cwd, env)
+    _, holder, inner = git.places(cwd)
+    is_kept = git.find("rev-parse", "--verify", "--quiet", "HEAD:./") is not None
+    return holder, inner if is_kept else Path()
 
 
 class _Git(GitRunner):
@@ -79,6 +87,14 @@ class _Git(GitRunner):
         except OSError as error:
             why = f"git {arguments[0]} failed: {error.strerror}"
             raise UsageError(f"--worktree: {why}") from None
+
+    def places(self, cwd: Path) -> tuple[Path, Path, Path]:
+        """Return the top folder of the checkout that `cwd` is in, the folder that holds worktrees
+        of it, and where `cwd` is in the checkout. Raises UsageError."""
+        checkout = Path(self.output("rev-parse", "--show-toplevel"))
+        main = self.main_checkout(checkout)
+        inner = Path(os.path.realpath(cwd)).relative_to(os.path.realpath(checkout))
+        return checkout, main.parent / f"{main.name}-worktrees", inner
 
     def main_checkout(self, checkout: Path) -> Path:
         """Return the folder that the repository began in, where `checkout` is a worktree of it."""

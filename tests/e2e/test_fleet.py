@@ -191,6 +191,11 @@ def test_a_task_that_was_changed_is_told_and_begun_anew(fleet: Fleet) -> None:
 
 def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> None:
     first = git(fleet.place.project / "r0", "rev-parse", "HEAD")
+    below = fleet.place.project / "r2" / "below"
+    below.mkdir()
+    (below / "file").touch()
+    git(below, "add", ".")
+    git(below, "commit", "-qm", "below")
     (fleet.place.project / "r0" / "read.me").write_text("later\n")
     git(fleet.place.project / "r0", "commit", "-qam", "second")
     git(tmp_path, "clone", "-q", "--bare", str(fleet.place.project / "r0"), str(tmp_path / "b.git"))
@@ -204,6 +209,7 @@ def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> No
             {"id": "url", "prompt": "go", "git": (tmp_path / "b.git").as_uri()},
             {"id": "itself", "prompt": "go", "dir": "r1", "worktree": False},
             {"id": "plain", "prompt": "go", "dir": "plain", "worktree": False},
+            {"id": "below", "prompt": "go", "dir": "r2/below"},
             {"id": "no-repo", "prompt": "go", "dir": "plain"},
             {"id": "no-such", "prompt": "go", "git": "r1", "commit": "0123456789"},
             {"id": "empty", "prompt": "go", "git": "empty"},
@@ -222,6 +228,11 @@ def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> No
     assert (fleet.place.project / "r1" / "made.txt").exists()
     assert "?? made.txt" in git(fleet.place.project / "r1", "status", "--short")
     assert (Path(each["clone"]["folder"]) / "place" / "read.me").read_text() == "hello\n"
+    told = [json.loads(line) for line in fleet.folder.ledger.read_text().splitlines()]
+    expected = {line["task"]: line["log"] for line in told if line["event"] == "begun"}
+    for id in ("worktree", "clone", "url", "itself", "plain", "below"):
+        assert expected[id] == each[id]["log"], id
+        assert Path(expected[id]).exists(), id
     for id, why in (
         ("no-repo", "is no git repository with a commit. Make one there, or"),
         ("no-such", "has no commit 0123456789"),
@@ -399,6 +410,68 @@ def test_places_that_are_not_there_are_told_together_before_anything_starts(flee
     assert fleet.call("run").returncode == 0, "what is done needs neither its place nor a key"
 
 
+def test_a_server_that_is_down_in_the_middle_costs_no_task_an_attempt(fleet: Fleet) -> None:
+    fleet.tasks(8)
+    asked = list[int]()
+
+    def step(body: dict[str, Any]) -> Step:
+        asked.append(1)
+        return Fail(529, "Overloaded") if 5 < len(asked) <= 10 else work(body)
+
+    with Server(step) as server:
+        env = fleet.place.server(server.url)
+        words = ("--jobs", "3", "-c", "model.overload_wait=0")
+        done = fleet.call("run", *words, env=env)
+        assert done.returncode == 0, done.stderr
+        assert "outage: the server does not answer: the model is overloaded" in done.stderr
+        assert "outage: over, server works again" in done.stderr
+        assert "failed" not in done.stderr
+        assert list(paid_twice(fleet, server)) == []
+    status = fleet.status()
+    assert (status["done"], status["failed"]) == (8, 0)
+    assert len(server.requests) == 8 * (CALLS + 1) + 5
+
+
+def test_a_server_that_stays_down_ends_the_run_and_no_task_has_failed(fleet: Fleet) -> None:
+    fleet.tasks(4)
+    is_down = [True]
+
+    def step(body: dict[str, Any]) -> Step:
+        return Fail(529, "Overloaded") if is_down[0] else Say("Done.")
+
+    with Server(step) as server:
+        env = fleet.place.server(server.url)
+        words = ("--jobs", "2", "-c", "model.overload_wait=0")
+        ended = fleet.call("run", *words, "--max-outage", "3", env=env)
+        assert ended.returncode == 5, ended.stderr
+        assert "ctxagent: the server does not answer: the model is overloaded" in ended.stderr
+        assert "the same command goes on, also with a longer --max-outage" in ended.stderr
+        status = fleet.status()
+        assert status["failed"] == 0
+        assert status["stopped"] + status["waiting"] == 4
+        assert {task.get("cause") for task in status["each"]} <= {"server", None}
+        is_down[0] = False
+        assert fleet.call("run", *words, env=env).returncode == 0
+
+
+def test_failures_are_retried_and_chosen_by_their_kind(fleet: Fleet) -> None:
+    fleet.tasks(2)
+    options = scripted(fleet, {"steps": []})
+    done = fleet.call("run", *options, "--retries", "rejected=1")
+    assert done.returncode == 1
+    assert done.stderr.count("retry   t0  rejected: ") == 1
+    assert [task["attempt"] for task in fleet.status()["each"]] == [2, 2]
+    none = fleet.call("retry", "--failed-by", "time-limit")
+    assert none.stdout == "no task has failed by time limit\n"
+    assert "2 tasks to be tried again" in fleet.call("retry", "--failed-by", "rejected").stdout
+    wrong = fleet.call("run", *options, "--retries", "eror=1")
+    assert (wrong.returncode, "no kind of failure 'eror'\nKinds: error, " in wrong.stderr) == (
+        2,
+        True,
+    )
+    assert fleet.call("run", "--retries", "error=x").returncode == 2
+
+
 def test_a_key_that_is_refused_ends_the_run_and_no_task_has_failed(fleet: Fleet) -> None:
     fleet.tasks(4)
     with Server([Fail(401, "bad key"), *[Say("Done.")] * 4]) as server:
@@ -452,6 +525,17 @@ def test_what_has_failed_is_told_shortly_with_what_to_do(fleet: Fleet) -> None:
         assert "to try again what has failed: `ctxagent fleet retry tasks.jsonl`, then" in said
         (line,) = (line for line in said.splitlines() if line.startswith("  failed"))
         assert "t0  usage: " in line
+
+
+def test_of_a_task_that_is_done_few_files_are_kept(fleet: Fleet) -> None:
+    fleet.tasks(2)
+    fleet.call("run", *scripted(fleet))
+    for task in fleet.status()["each"]:
+        project = Path(task["log"]).parents[2]
+        folders = [Path(task["folder"]), project]
+        files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+        assert len(files) <= 8, files
+        assert {"log.jsonl", "conversation.md", "patch.diff"} <= {path.name for path in files}
 
 
 def test_what_came_out_is_gathered_with_pages(fleet: Fleet, tmp_path: Path) -> None:

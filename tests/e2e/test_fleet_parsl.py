@@ -48,6 +48,21 @@ def test_a_worker_that_is_killed_costs_nothing_twice(fleet: Fleet) -> None:
     assert (fleet.folder.path / "parsl").is_dir()
 
 
+def test_the_only_block_may_be_lost_again_and_again(fleet: Fleet) -> None:
+    fleet.tasks(6)
+    with Server(work) as server:
+        env = fleet.place.server(server.url)
+        words = ("--config", "parsl.py")
+        code, said = run_with_kills(fleet, server, ["block"] * 2, *words, env=env)
+        assert code == 0, said
+        assert "outage: the workers are lost" in said
+        assert "outage: over, executor works again" in said
+        assert "\nfailed " not in said
+        assert list(paid_twice(fleet, server)) == []
+    status = fleet.status()
+    assert (status["done"], {task["attempt"] for task in status["each"]}) == (6, {1})
+
+
 def test_a_configuration_that_is_none_is_named(fleet: Fleet) -> None:
     fleet.tasks(1)
     env = fleet.place.environ({"ANTHROPIC_API_KEY": "test-key-1"})

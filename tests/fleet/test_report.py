@@ -41,9 +41,10 @@ def page(tmp_path: Path) -> Path:
     ledger.close()
     summary = FleetSummary.of(tasks, ledger.records, ledger.folder, is_running=False)
     collection = Collection(ledger.folder, tmp_path / "out", lambda log: "<!doctype html>")
-    for task in summary.tasks:
-        collection.add(task)
-    collection.finish("tasks.jsonl", summary)
+    collection.begin("tasks.jsonl", summary)
+    assert "9 tasks: 5 done" in (tmp_path / "out" / "index.html").read_text()
+    rows = [collection.add(task) for task in summary.tasks]
+    collection.finish("tasks.jsonl", summary, rows)
     return tmp_path / "out" / "index.html"
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,28 @@ from ctxagent.agent.fleet import runner
 from ctxagent.agent.fleet.attempt import LOST, AttemptOrder
 from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
 from ctxagent.agent.fleet.manifest import Manifest
-from ctxagent.agent.fleet.runner import MAX_LOSSES, FleetRun, RunLimits
+from ctxagent.agent.fleet.outages import DISK, SERVER, OutageRules
+from ctxagent.agent.fleet.runner import RETRIES, FleetRun, RunLimits, RunObserver
 
 End = Callable[[AttemptOrder], AttemptOutcome | Exception]
+LOSSES = RETRIES["killed"] + 1
+
+
+class Clock:
+    """A clock that sleeping sets forward."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class ExecutorLost(Exception):
+    """As Parsl raises it for all tasks of an executor."""
 
 
 class Engine:
@@ -25,6 +45,8 @@ class Engine:
         self.end, self.orders = end, list[AttemptOrder]()
         self.most = 0  # at once
         self.open: list[tuple[AttemptOrder, Future[AttemptOutcome]]] = []
+        self.renewed: list[bool] = []  # whether the executor could be built again
+        self.clock = Clock()
 
     def submit(self, order: AttemptOrder) -> "Future[AttemptOutcome]":
         future = _Waited(self)
@@ -32,6 +54,12 @@ class Engine:
         self.open.append((order, future))
         self.most = max(self.most, len(self.open))
         return future
+
+    def is_lost(self, error: BaseException) -> bool:
+        return isinstance(error, ExecutorLost)
+
+    def renew(self) -> None:
+        self.renewed.append(True)
 
     def close(self) -> None:
         pass
@@ -70,7 +98,14 @@ def made(tmp_path: Path, engine: Engine, limits: RunLimits, *tasks: dict[str, An
     lines = [{"id": f"t{n}", "prompt": "x", "dir": "r", **task} for n, task in enumerate(tasks)]
     path = tmp_path / "tasks.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return FleetRun(Manifest(path), FleetLedger(FleetFolder.of(path)), engine, limits)
+    return FleetRun(
+        Manifest(path),
+        FleetLedger(FleetFolder.of(path)),
+        engine,
+        limits,
+        clock=engine.clock,
+        sleep=engine.clock.sleep,
+    )
 
 
 def costing(dollars: float) -> End:
@@ -148,7 +183,7 @@ def test_what_was_lost_goes_on_in_its_session_but_not_for_ever(
     engine = Engine(lambda order: lost)
     fleet_run = made(tmp_path / "b", engine, RunLimits(1), {}, {})
     fleet_run.run()
-    assert len(engine.orders) == 2 * MAX_LOSSES
+    assert len(engine.orders) == 2 * LOSSES
     records = fleet_run._ledger.records.values()
     assert [record.state for record in records] == ["failed", "failed"]
     assert {record.outcome.kind for record in records if record.outcome} == {"killed"}
@@ -197,3 +232,131 @@ def test_a_manifest_that_changes_under_way_stops_it_when_all_have_ended(tmp_path
         fleet_run.run()
     states = [record.state for record in fleet_run._ledger.records.values()]
     assert states == ["done", "done"]
+
+
+def states(fleet_run: FleetRun) -> dict[str, str]:
+    return {id: record.state for id, record in fleet_run._ledger.records.items()}
+
+
+def down(cause: str, **more: Any) -> AttemptOutcome:
+    return AttemptOutcome(exit_code=5, kind="unreachable", cause=cause, message="down", **more)
+
+
+@pytest.mark.parametrize("cause", [SERVER, DISK])
+def test_an_outage_in_the_middle_costs_no_task_an_attempt(tmp_path: Path, cause: str) -> None:
+    seen = list[bool]()
+    engine = Engine(
+        lambda order: (
+            down(cause)
+            if len(engine.orders) > 3 and engine.clock.now < 180
+            else AttemptOutcome(exit_code=0)
+        )
+    )
+    fleet_run = made(tmp_path, engine, RunLimits(4), *[{}] * 30)
+    fleet_run._observer = RunObserver(outage=lambda breaker: seen.append(breaker.is_open))
+    fleet_run.run()
+    assert set(states(fleet_run).values()) == {"done"}
+    assert len(states(fleet_run)) == 30
+    assert 180 < engine.clock.now < 400
+    tries = len(engine.orders) - 30
+    assert tries < 20, "a few probes, not every task again and again"
+    assert seen[-1] is False
+    assert seen[:-1] == [True] * (len(seen) - 1)
+
+
+def test_while_a_cause_fails_one_probe_runs_at_a_time_with_growing_pauses(tmp_path: Path) -> None:
+    began = list[float]()
+
+    def end(order: AttemptOrder) -> AttemptOutcome:
+        began.append(engine.clock.now)
+        return down(SERVER)
+
+    engine = Engine(end)
+    fleet_run = made(tmp_path, engine, RunLimits(8, outages=OutageRules(longest=2_000)), *[{}] * 9)
+    fleet_run.run()
+    assert fleet_run.ended == "outage"
+    times = list(dict.fromkeys(began))
+    assert began.count(0.0) == 9, "those that ran, and one before the second failure"
+    pauses = [round(after - before) for before, after in pairwise(times)]
+    assert pauses[:8] == [2, 4, 8, 16, 32, 64, 128, 256]
+    assert max(pauses) == 300
+    assert set(states(fleet_run).values()) == {"stopped"}
+    assert fleet_run._failed == 0
+
+
+def test_a_failure_that_others_do_not_share_is_tried_again_and_then_counts(tmp_path: Path) -> None:
+    engine = Engine(
+        lambda order: down(SERVER) if order.task.id == "t1" else AttemptOutcome(exit_code=0)
+    )
+    limits = RunLimits(2, retries={"unreachable": 3})
+    fleet_run = made(tmp_path, engine, limits, *[{}] * 40)
+    observed = fleet_run._observer = RunObserver()
+    observed.ended = lambda order, outcome, again: engine.clock.sleep(1)
+    fleet_run.run()
+    found = states(fleet_run)
+    assert (found.pop("t1"), set(found.values())) == ("failed", {"done"})
+    assert sum(order.task.id == "t1" for order in engine.orders) == 1 + 1 + 3
+    outcome = fleet_run._ledger.records["t1"].outcome
+    assert outcome is not None
+    assert (outcome.kind, outcome.cause) == ("unreachable", "")
+
+
+def test_a_lost_executor_is_built_again_and_no_loss_counts(tmp_path: Path) -> None:
+    losses = list[int]()
+
+    def end(order: AttemptOrder) -> AttemptOutcome | Exception:
+        if len(losses) < 6 * 8 and engine.clock.now < 40:
+            losses.append(1)
+            return ExecutorLost("the block is gone")
+        return AttemptOutcome(exit_code=0)
+
+    engine = Engine(end)
+    fleet_run = made(tmp_path, engine, RunLimits(8), *[{}] * 60)
+    fleet_run.run()
+    assert len(losses) >= 8
+    assert engine.renewed
+    assert list(states(fleet_run).values()) == ["done"] * 60
+    assert {record.attempt for record in fleet_run._ledger.records.values()} == {1}
+
+
+def test_the_servers_of_tasks_fail_apart(tmp_path: Path) -> None:
+    own = {"settings": {"model.base_url": "http://127.0.0.1:1"}}
+    tasks = [own if n % 3 == 0 else {} for n in range(12)]
+    engine = Engine(
+        lambda order: down(SERVER) if order.task.has_own_model else AttemptOutcome(exit_code=0)
+    )
+    limits = RunLimits(3, outages=OutageRules(longest=60))
+    fleet_run = made(tmp_path, engine, limits, *tasks)
+    fleet_run.run()
+    found = states(fleet_run)
+    assert fleet_run.ended == "outage"
+    assert sum(state == "done" for state in found.values()) == 8
+    assert "failed" not in found.values()
+
+
+def test_a_failure_is_retried_as_often_as_its_kind_may_be(tmp_path: Path) -> None:
+    failed = AttemptOutcome(exit_code=1, kind="error", message="why")
+    engine = Engine(lambda order: failed)
+    fleet_run = made(tmp_path, engine, RunLimits(1, retries={"error": 2}), {})
+    fleet_run.run()
+    assert [order.attempt for order in engine.orders] == [1, 2, 3]
+    assert states(fleet_run) == {"t0": "failed"}
+    assert engine.clock.now >= 1.5, "with pauses"
+    fleet_run._ledger.close()
+    ends = iter([failed, AttemptOutcome(exit_code=0)])
+    (tmp_path / "b").mkdir()
+    engine = Engine(lambda order: next(ends))
+    fleet_run = made(tmp_path / "b", engine, RunLimits(1, retries={"error": 2}), {})
+    fleet_run.run()
+    assert states(fleet_run) == {"t0": "done"}
+    assert fleet_run._failed == 0
+
+
+def test_money_that_a_killed_agent_has_spent_counts_before_its_task_goes_on(
+    tmp_path: Path,
+) -> None:
+    lost = AttemptOutcome(exit_code=None, kind=LOST, cost_usd=0.4)
+    losses = iter([lost] * 2)
+    engine = Engine(lambda order: next(losses, AttemptOutcome(exit_code=0, cost_usd=0.4)))
+    made(tmp_path, engine, RunLimits(1, dollars=1.0), {}).run()
+    assert [order.dollars for order in engine.orders] == pytest.approx([1.0, 0.6, 0.6])

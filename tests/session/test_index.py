@@ -24,7 +24,7 @@ from ctxagent.agent.session.entries import (
     User,
 )
 from ctxagent.agent.session.log import Log, find_entry, lines_backwards, read_log
-from ctxagent.agent.session.search import INDEX_NAME, Hit, SearchIndex
+from ctxagent.agent.session.search import INDEX_NAME, Hit, SearchIndex, index
 from ctxagent.agent.session.search.query import find_hits
 from ctxagent.agent.session.search.rows import OVERLAP_CHARS, PIECE_CHARS
 from ctxagent.agent.session.store import full_text
@@ -257,6 +257,21 @@ def test_a_torn_line_is_not_there_until_it_is_whole(archive: Archive) -> None:
     again = whole.replace(b"pelican", b"penguin").replace(b'"seq": 2', b'"seq": 4')
     log.path.write_bytes(whole + again)
     assert [hit.seq for hit in archive.hits("penguin")] == [4]
+
+
+def test_all_logs_are_listed_twice_however_many_there_are(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(30):
+        archive.result(archive.log(f"s{n}"), "a heron")
+    listed, paths = list[Path](), index._paths
+    monkeypatch.setattr(index, "_paths", lambda folder: listed.append(folder) or paths(folder))
+    monkeypatch.setattr(index, "_BATCH_S", 0.0)  # a transaction for each log
+    found = archive.index.search("heron", patience=None)
+    assert found.hits
+    assert found.indexed == found.size
+    tops = [folder for folder in listed if folder == archive.index.sessions]
+    assert len(tops) == 3, "to begin, to see that nothing came meanwhile, and to search"
 
 
 @pytest.mark.slow

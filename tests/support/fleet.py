@@ -164,10 +164,10 @@ def tail(process: "subprocess.Popen[str]") -> str:
     return out + err
 
 
-def worker_of(agent: int) -> int | None:
-    """The process that has started an agent."""
+def parent_of(process: int) -> int | None:
+    """The process that has started another, such as the worker that has started an agent."""
     try:
-        return int(Path(f"/proc/{agent}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        return int(Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[1])
     except OSError:
         return None
 
@@ -181,8 +181,8 @@ def run_with_kills(
     seed: int = 1,
 ) -> tuple[int, str]:
     """Run a fleet to its end, and kill meanwhile what the aims say, each once the server has been
-    asked a little more: "fleet", which is started again, "agent", or "worker" of Parsl. Return the
-    exit code and what was said last."""
+    asked a little more: "fleet", which is started again, "agent", or the "worker" or the "block" of
+    Parsl that has started it. Return the exit code and what was said last."""
     chance = random.Random(seed)
     process = fleet.start(*words, env=env)
 
@@ -200,8 +200,8 @@ def run_with_kills(
         while not (agents := fleet.agents()) and process.poll() is None:
             time.sleep(0.01)
         victim = chance.choice(agents) if agents else None
-        if victim is not None and aim == "worker":
-            victim = worker_of(victim)
+        for _ in range({"worker": 1, "block": 2}.get(aim, 0)):
+            victim = parent_of(victim) if victim is not None else None
         if victim is not None and victim not in (1, process.pid):
             with suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)

@@ -83,6 +83,11 @@ class _IndexedLog:
     first: int = 0  # the bytes from `first` to `done` are indexed
     done: int = 0
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the log has more than is indexed."""
+        return self.first > 0 or self.done < self.size
+
 
 class SearchIndex:
     """The index of one project; may be used from any thread."""
@@ -181,16 +186,21 @@ class SearchIndex:
 
     def _catch_up(self, db: sqlite3.Connection, patience: float | None, session: str | None) -> int:
         ends = float("inf") if patience is None else time.monotonic() + patience
-        total, read = 0, 1
-        while read and self._behind(db, session):
+        total, read, left = 0, 1, list[_IndexedLog]()
+        # All logs are listed once, and again when those of the list have been read.
+        while left or (read and (left := self._behind(db, session)[::-1])):
             try:
                 db.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
                 break  # another process writes, or none may: what there is must do
             batch = min(ends, time.monotonic() + _BATCH_S)
             read = 0
-            for log in self._behind(db, session):
-                read += _index(db, log, batch)
+            while left:
+                log = _with_state(db, left[-1])  # another process may have gone on with it
+                gained = _index(db, log, batch) if log.is_behind else 0
+                read += gained
+                if not gained or not _with_state(db, log).is_behind:
+                    left.pop()
                 if time.monotonic() >= batch:
                     break
             db.execute("COMMIT")
@@ -212,8 +222,7 @@ class SearchIndex:
             # Its id stays taken, because rows of the index begin with it.
             db.executemany("UPDATE logs SET name = NULL WHERE id = ?", [(id,) for id in gone])
             logs = self._logs(db)
-        behind = [log for log in logs if log.first > 0 or log.done < log.size]
-        wanted = [log for log in behind if _belongs(log.name, session)]
+        wanted = [log for log in logs if log.is_behind and _belongs(log.name, session)]
         return sorted(wanted, key=lambda log: log.changed, reverse=True)
 
     def _logs(self, db: sqlite3.Connection) -> list[_IndexedLog]:
@@ -244,6 +253,13 @@ def _connect(path: Path) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _with_state(db: sqlite3.Connection, log: _IndexedLog) -> _IndexedLog:
+    """Return a log with what the index knows of it now."""
+    query = "SELECT id, first, done FROM logs WHERE name = ? AND inode = ?"
+    id, first, done = db.execute(query, (log.name, log.inode)).fetchone() or (0, 0, 0)
+    return replace(log, id=id, first=first, done=done)
 
 
 def _is_on_disk(db: sqlite3.Connection) -> bool:

@@ -1,0 +1,89 @@
+"""The breakers of a fleet: when they open and close, and which failures are a task's own."""
+
+from ctxagent.agent.fleet.outages import EXECUTOR, SERVER, Breaker, OutageRules, Outages
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_breaker_closes_with_the_first_attempt_that_works() -> None:
+    clock = Clock()
+    breaker = Breaker(EXECUTOR, OutageRules(), clock)
+    breaker.fail("a", "gone", 0)
+    assert breaker.is_open
+    assert not breaker.allows_start()
+    clock.sleep(2)
+    assert breaker.allows_start()
+    breaker.probe = "b"
+    assert not breaker.allows_start(), "one at a time"
+    breaker.leave("b")
+    assert breaker.allows_start()
+    assert breaker.work("c")
+    assert not breaker.work("c")
+    assert breaker.allows_start()
+
+
+def test_failures_far_apart_are_no_outage() -> None:
+    clock = Clock()
+    breaker = Breaker(SERVER, OutageRules(), clock)
+    for _ in range(3):
+        breaker.fail("a", "down", 0)
+        assert not breaker.is_open
+        clock.sleep(121)
+    breaker.fail("a", "down", 0)
+    clock.sleep(60)
+    breaker.fail("b", "down", 0)
+    assert breaker.is_open
+    assert not breaker.lasts_too_long
+    clock.sleep(3_600)
+    assert breaker.lasts_too_long
+
+
+def test_a_failure_is_the_tasks_own_when_others_work_and_it_gets_no_further() -> None:
+    clock = Clock()
+    breaker = Breaker(SERVER, OutageRules(), clock)
+    found = []
+    for progress in (0, 0, 0, 5, 5):
+        found.append(breaker.fail("a", "down", progress))
+        clock.sleep(1)
+        breaker.work("b")
+        clock.sleep(1)
+    assert found == [0, 1, 2, 0, 1]
+    breaker.work("a")
+    assert breaker.fail("a", "down", 5) == 0
+
+
+def test_the_loss_of_an_executor_is_never_the_tasks_own() -> None:
+    clock = Clock()
+    breaker = Breaker(EXECUTOR, OutageRules(), clock)
+    for _ in range(5):
+        assert breaker.fail("a", "gone", 0) == 0
+        clock.sleep(1)
+        assert breaker.work("b")
+        clock.sleep(1)
+
+
+def test_an_attempt_needs_its_own_server_and_what_all_share() -> None:
+    clock = Clock()
+    outages = Outages(OutageRules(), clock)
+    for id in ("a", "b"):
+        outages.breaker(SERVER, "own").fail(id, "down", 0)
+    assert not outages.allow_start("own")
+    assert outages.allow_start("")
+    assert outages.seconds_left == 2
+    outages.breaker(EXECUTOR, "own").fail("a", "gone", 0)
+    assert not outages.allow_start("")
+    clock.sleep(2)
+    assert outages.begin_probe("c", "own") == [SERVER, EXECUTOR]
+    assert outages.seconds_left is None
+    assert not outages.allow_start("")
