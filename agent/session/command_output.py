@@ -6,6 +6,7 @@ an output is split into lines only when it is asked for.
 
 from collections.abc import Sequence
 from dataclasses import field
+from itertools import islice
 
 from ..lazy import dataclass, regex
 from .entries import ToolResult
@@ -58,15 +59,13 @@ class CommandOutput:
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
     """Return the last lines that speak of an error, verbatim; if none does, the last line."""
-    last, telling, signs = "", list[str](), _signs_in("\n".join(lines).lower(), _SIGNS)
-    for line in reversed(lines):
-        if len(telling) == MAX_ERROR_LINES or (last and not signs):
-            break
-        if line.strip():
-            last = last or line
-            telling += [line] if _has_sign(line.lower(), signs) else []
-    telling = telling[::-1] or [last]
-    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling if line)
+    signs = _signs_in("\n".join(lines).lower(), _SIGNS)
+    lowered = [line.lower() for line in lines] if signs else []
+    may_tell = {n for sign in signs for n, line in enumerate(lowered) if sign in line}
+    told = (n for n in sorted(may_tell, reverse=True) if _has_sign(lowered[n], signs))
+    telling = [lines[n] for n in islice(told, MAX_ERROR_LINES)][::-1]
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling or [last] if line)
 
 
 def speaks_of_error(text: str) -> bool:

@@ -7,7 +7,7 @@ doubt it stays so.
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
 from ..lazy import dataclass, regex
@@ -22,17 +22,23 @@ MAX_OUTPUT_LINES = 20_000  # the last ones of an output, which are looked at
 class _Sign:
     """A pattern, and texts one of which is in all that it matches.
 
-    Looking for the texts first is much faster than the pattern, and most outputs have none.
+    Looking for the texts first is much faster than the pattern, and most lines have none.
     """
 
     texts: tuple[str, ...]
     pattern: re.Pattern[str]
 
-    def may_be_in(self, text: str) -> bool:
-        return any(each in text for each in self.texts)
+    def lines_in(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield where each line begins and ends that the pattern can match in."""
+        for each in self.texts:
+            end = -1
+            while (place := text.find(each, end + 1)) >= 0:
+                end = text.find("\n", place)
+                end = len(text) if end < 0 else end
+                yield text.rfind("\n", 0, place) + 1, end
 
     def is_in(self, text: str) -> bool:
-        return self.may_be_in(text) and bool(self.pattern.search(text))
+        return any(self.pattern.search(text, *line) for line in self.lines_in(text))
 
 
 def _sign(*texts: str, matches: str, flags: int = 0) -> _Sign:
@@ -74,8 +80,10 @@ _SAYS_SOME_PASSED = {
 }
 _SUCCESS = _sign(
     " pass", "OK", "0 failures", "Result: PASS", "ok ", "ok\t", "Passed!", "Failures: 0",
-    matches="|".join(
-        rf"^(?P<{name}>{said})$" for name, said in (_SAYS_ALL_PASSED | _SAYS_SOME_PASSED).items()
+    matches="^(?:{})$".format(
+        "|".join(
+            rf"(?P<{name}>{said})" for name, said in (_SAYS_ALL_PASSED | _SAYS_SOME_PASSED).items()
+        )
     ),
     flags=re.MULTILINE,
 )  # fmt: skip
@@ -133,16 +141,16 @@ class TestReport:
 
 
 def read_report(output: str) -> TestReport:
-    """Read what an output says about tests."""
-    lines = [line.rstrip() for line in output.split("\n")[-MAX_OUTPUT_LINES:]]
-    lines = [line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines]
-    text = "\n".join(lines)
+    """Read what an output, whose lines end without blanks, says about tests."""
+    lines = output.split("\n")[-MAX_OUTPUT_LINES:]
+    text = "\n".join([line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines])
     dots = _FAILED_JEST_LINES if _IS_JEST.is_in(output) else _DOT_WITH_SUITE
-    failed = _test_names(text, lines, (*_FAILED_LINES, dots))
-    failed = failed or _test_names(text, lines, _FAILED_SHORT_LINES)
-    passed = set(_test_names(text, lines, _PASSED_LINES)) - set(failed)
+    failed = _test_names(text, (*_FAILED_LINES, dots))
+    failed = failed or _test_names(text, _FAILED_SHORT_LINES)
+    passed = set(_test_names(text, _PASSED_LINES)) - set(failed)
     clean = not failed and not _STILL_FAILING.is_in(output)
-    successes = _SUCCESS.pattern.finditer(text) if clean and _SUCCESS.may_be_in(text) else ()
+    may_succeed = clean and any(_SUCCESS.lines_in(text))
+    successes = _SUCCESS.pattern.finditer(text) if may_succeed else ()
     says = frozenset(str(found.lastgroup) for found in successes)
     return TestReport(failed, frozenset(passed), says, clean, _LEFT_OUT.is_in(text))
 
@@ -297,14 +305,15 @@ def _is_its(now: _EndedCommand, failed: _EndedCommand, name: str, *, named: bool
     return same or (named and ".py::" in name)
 
 
-def _test_names(text: str, lines: Sequence[str], signs: Iterable[_Sign]) -> tuple[str, ...]:
+def _test_names(text: str, signs: Sequence[_Sign]) -> tuple[str, ...]:
     """Return the names in the lines of a text that a pattern matches as a whole, each once."""
-    there = [sign for sign in signs if sign.may_be_in(text)]
+    lines = sorted(
+        {(start, n, end) for n, sign in enumerate(signs) for start, end in sign.lines_in(text)}
+    )
     names = (
         _test_name(*found.groups())[:MAX_TEST_NAME_CHARS]
-        for line in (lines if there else ())
-        for sign in there
-        if sign.may_be_in(line) and (found := sign.pattern.fullmatch(line))
+        for start, n, end in lines
+        if (found := signs[n].pattern.fullmatch(text, start, end))
     )
     return tuple(dict.fromkeys(names))
 
