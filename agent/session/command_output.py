@@ -59,11 +59,10 @@ class CommandOutput:
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
     """Return the last lines that speak of an error, verbatim; if none does, the last line."""
-    signs = _signs_in("\n".join(lines).lower(), _SIGNS)
-    lowered = [line.lower() for line in lines] if signs else []
-    may_tell = {n for sign in signs for n, line in enumerate(lowered) if sign in line}
-    told = (n for n in sorted(may_tell, reverse=True) if _has_sign(lowered[n], signs))
-    telling = [lines[n] for n in islice(told, MAX_ERROR_LINES)][::-1]
+    text = "\n".join(lines).lower()
+    signs = [sign for sign in _SIGNS if sign in text]
+    told = (line for line in reversed(lines if signs else ()) if _has_sign(line.lower(), signs))
+    telling = [*islice(told, MAX_ERROR_LINES)][::-1]
     last = next((line for line in reversed(lines) if line.strip()), "")
     return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling or [last] if line)
 
@@ -74,16 +73,12 @@ def speaks_of_error(text: str) -> bool:
 
 
 def _has_sign(text: str, signs: Sequence[str]) -> bool:
-    found = _signs_in(text, signs)
-    return any(sign in _ERROR_SIGNS for sign in found) or (
-        bool(found) and bool(_ERROR_WORD.search(text))
-    )
-
-
-def _signs_in(text: str, signs: Sequence[str]) -> list[str]:
-    """Return which signs are in a text. The search for each of them takes a tenth of the time of
-    one regular expression with all of them."""
-    return [sign for sign in signs if sign in text]
+    """Return whether one of these signs is in a text. The search for each of them takes a tenth of
+    the time of one regular expression with all of them."""
+    for sign in signs:
+        if sign in text and (sign in _ERROR_SIGNS or _ERROR_WORD.search(text)):
+            return True
+    return False
 
 
 def _lines_of(result: ToolResult) -> list[str]:

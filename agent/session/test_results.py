@@ -79,7 +79,7 @@ _SAYS_SOME_PASSED = {
     "tap": r"# pass +[1-9]\d*",
 }
 _SUCCESS = _sign(
-    " pass", "OK", "0 failures", "Result: PASS", "ok ", "ok\t", "Passed!", "Failures: 0",
+    " pass", "Ran ", "OK (", "0 failures", "Result: PASS", "ok ", "ok\t", "Passed!", "Failures: 0",
     matches="^(?:{})$".format(
         "|".join(
             rf"(?P<{name}>{said})" for name, said in (_SAYS_ALL_PASSED | _SAYS_SOME_PASSED).items()
@@ -149,10 +149,17 @@ def read_report(output: str) -> TestReport:
     failed = failed or _test_names(text, _FAILED_SHORT_LINES)
     passed = set(_test_names(text, _PASSED_LINES)) - set(failed)
     clean = not failed and not _STILL_FAILING.is_in(output)
-    may_succeed = clean and any(_SUCCESS.lines_in(text))
-    successes = _SUCCESS.pattern.finditer(text) if may_succeed else ()
-    says = frozenset(str(found.lastgroup) for found in successes)
+    says = frozenset(_successes(text)) if clean else frozenset[str]()
     return TestReport(failed, frozenset(passed), says, clean, _LEFT_OUT.is_in(text))
+
+
+def _successes(text: str) -> Iterator[str]:
+    """Yield the runners that say in a text that tests passed."""
+    end = 0
+    for start, _ in sorted(_SUCCESS.lines_in(text)):
+        if start >= end and (found := _SUCCESS.pattern.match(text, start)):
+            end = found.end()
+            yield str(found.lastgroup)
 
 
 @dataclass(frozen=True, slots=True)
