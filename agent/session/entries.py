@@ -428,7 +428,7 @@ def _usage_counts(data: Mapping[str, Any]) -> list[int]:
     """Return the counts of a usage in order. Raises ValueError for one that is no whole number."""
     counts = [data.get(key, 0) for key in _USAGE_COUNTS]
     for key, count in zip(_USAGE_COUNTS, counts, strict=True):
-        if not _fits(count, _NUMBER):
+        if type(count) is not int or not 0 <= count < _MAX_NUMBER:
             raise ValueError(f"usage.{key} is not a count")
     return counts
 
