@@ -32,7 +32,7 @@ def test_what_a_pattern_matches_has_a_text_of_its_sign(pattern: str) -> None:
     @given(st.from_regex(pattern.replace("(?>", "(?:")))
     def holds(text: str) -> None:
         if sign.pattern.search(text):
-            assert any(sign.lines_in(text))
+            assert any(sign.lines_in(results._Lines(text)))
 
     holds()
 
@@ -45,7 +45,7 @@ def test_a_sign_is_where_its_pattern_matches(sign: results._Sign) -> None:
     def holds(parts: list[str]) -> None:
         for between in ("", "\n", " "):
             text = between.join(parts)
-            assert sign.is_in(text) == bool(sign.pattern.search(text))
+            assert sign.is_in(results._Lines(text)) == bool(sign.pattern.search(text))
 
     holds()
 
