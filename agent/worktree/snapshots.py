@@ -144,8 +144,18 @@ class WorkTree:
             if len(files) >= MAX_NAMED_FILES:
                 why = f"only the first {MAX_NAMED_FILES:,} files in it are saved"
                 left_out.append(SavedFile(named, why=why))
-        held = self.held(look.tree, paths) if look.tree else set()
+        held = self._held_by_look(look.tree, paths) if look.tree and paths else set()
         return UnkeptFiles([path for path in paths if path not in held], left_out)
+
+    def _held_by_look(self, tree: str, paths: Iterable[str]) -> set[str]:
+        """Return what `held` does, of the tree of a look, without git where its folders are known
+        already."""
+        top = len(self.root) + 1
+        names = {path[top:] for path in paths if self.is_inside(path)}
+        with self._lock, suppress(GitFailed):
+            if self._staging is not None:
+                return {f"{self.root}/{name}" for name in self._staging.files_in(tree, names)}
+        return self.held(tree, paths)
 
     def _never_kept(self, paths: Collection[str]) -> set[str]:
         """Return which absolute paths below the root are ignored or in another repository."""
