@@ -30,6 +30,9 @@ from .security.sandbox import agent_paths, make_sandbox, sandbox_warnings
 from .session.search import SearchIndex
 from .session.store import Project, locate_log
 
+# A search catches up by itself. So a session that ends soon leaves the index alone.
+INDEX_DELAY_S = 3.0
+
 
 def open_agent(
     launch: LaunchOptions, choice: SessionChoice, *, emit: Emit, ask: Ask | None
@@ -74,7 +77,7 @@ def open_agent(
         agent = assemble(launch, parts, emit, ask, _open_subagent)
         _confine(agent, launch)
         report_problems(launch.mcp, emit)
-        SearchIndex(locate_log(log.path)[0]).catch_up_in_background()
+        SearchIndex(locate_log(log.path)[0]).catch_up_in_background(INDEX_DELAY_S)
         log.warn = lambda text: emit(Notice("warning", text))
         emit(SessionOpened(log.path.parent.name, str(log.path), model.id, state.entries))
         warnings += sandbox_warnings(agent.context.sandbox, agent.approval)

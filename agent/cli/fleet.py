@@ -420,8 +420,8 @@ def status(manifest: Path, as_json: bool) -> int:
 @ends_process
 def show(manifest: Path, id: str, as_json: bool) -> int:
     """Tell all of one task: its answer, its place, its patch, its session."""
+    from ...tools.system.git_head import current_branch
     from ..fleet.summary import find_place
-    from ..worktree.git import current_branch
 
     _, folder, summary = _standing(manifest)
     task = _task(summary, manifest, id)

@@ -29,6 +29,7 @@ _IMAGE_TOKENS = (
 
 
 RESULT_FRAME = 8  # tokens of a result beside its content
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it is asked for each call
 
 _count: Callable[[str], int] = count_word_classes
 
@@ -60,6 +61,8 @@ def use_vocabulary() -> bool:
 def estimate(text: str) -> int:
     """Return about how many tokens a text has. Of a text above 256 KiB three samples stand for the
     whole, so that the cost is bounded."""
+    if len(text) <= _SAMPLE_CHARS:
+        return _count(text)
     if len(text) <= 4 * _SAMPLE_CHARS:
         return sum(
             _count(text[at : at + _SAMPLE_CHARS]) for at in range(0, len(text), _SAMPLE_CHARS)
@@ -119,6 +122,6 @@ def _estimate_found(content: Any) -> int:
 
 def _estimate_json(value: Any) -> int:
     try:
-        return estimate(json.dumps(value, ensure_ascii=False))
+        return estimate(_to_json(value))
     except RecursionError:  # such a value is not sent either
         return 0

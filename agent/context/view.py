@@ -270,7 +270,7 @@ class View:
         return self._positions.get(seq)
 
     def _append(self, seq: int, role: Literal["user", "assistant"], blocks: list[Block]) -> Item:
-        item = Item(seq, role, blocks, sum(tokens.estimate_block(b) for b in blocks))
+        item = Item(seq, role, blocks, sum(map(tokens.estimate_block, blocks)))
         self._positions[seq] = len(self.items)
         self.items.append(item)
         self.size += item.size
@@ -514,7 +514,7 @@ class Folding:
     def add(self, entry: Entry) -> bool:
         """Fold one more entry, if it changes nothing that was folded before it. Returns False for
         one that does: then `start_folding` must go through the log."""
-        act = isinstance(entry, Mask | Summary)
+        act = isinstance(entry, (Mask, Summary))
         if isinstance(entry, Revert) or (act and entry.seq in self.reverted):
             return False
         self.dropping_reinserted = self.dropping_reinserted and _is_reinserted(entry)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from ...tools.base import Tool
+from ...tools.system.git_head import current_branch
 from ..context.view import View
 from ..lazy import dataclass
 from ..models.base import Model
 from ..session.entries import BOUND, FREE, Session
 from ..version import __version__
-from ..worktree.git import current_branch
 
 
 @dataclass(frozen=True, slots=True)

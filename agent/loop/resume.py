@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field, replace
@@ -29,7 +29,7 @@ from ..errors import RecordError, SessionError
 from ..lazy import dataclass
 from ..session.checkpoints import PointCounter
 from ..session.codec import from_json, signature, to_json
-from ..session.conversation import conversation_text
+from ..session.conversation import conversation_text, new_conversation
 from ..session.entries import End, Entry, Session, Summary, ToolResult, User
 from ..session.ledger import Ledger
 from ..session.log import Entries, Log, parse_entry, skipped_line_warning
@@ -80,13 +80,14 @@ class SessionState:
         since = self.summary.seq if self.summary else 0
         return sum(end > since for end in self.ends)
 
-    def add(self, entry: Entry) -> None:
-        """Fold one more entry."""
+    def add(self, entry: Entry) -> bytes:
+        """Fold one more entry. Return what it adds to `conversation.md`."""
         self.behind = self.behind or not self.folding.add(entry)
         for fold_of in (self.ledger.add, self.totals.add, self.numbering.add):
             fold_of(entry)
         update_unheard(self.untold, entry)
-        self.conversation_bytes += len(conversation_text(entry))
+        text = conversation_text(entry)
+        self.conversation_bytes += len(text)
         self.entries += 1
         self.newest, self.highest = entry.seq, max(self.highest, entry.seq)
         if isinstance(entry, Session):
@@ -94,10 +95,11 @@ class SessionState:
             self.session = entry.id
             self.own_prompt = entry.own_prompt or self.own_prompt
             self.origins.add(entry.id)
-        elif isinstance(entry, ToolResult | User):
+        elif isinstance(entry, (ToolResult, User)):
             self._add_known(entry.details)
         elif isinstance(entry, End):
             self.ends = [*self.ends, entry.seq][-WATCHED_TURNS:]
+        return text
 
     def catch_up(self, entries: Iterable[Entry]) -> None:
         """Fold the view again, from all entries."""
@@ -144,19 +146,20 @@ class CachedState:
         more = [f"{log}: {self.more_errors:,} more lines skipped"] if self.more_errors else []
         return shown + more
 
-    def follow(self, log: Path) -> None:
-        """Continue to the end of the log. The view may be outdated then (`behind`).
+    def follow(self, log: Path, write: Callable[[bytes], None] = lambda text: None) -> None:
+        """Continue to the end of the log, and give its conversation to `write`. The view may be
+        outdated then (`behind`).
 
         Raises SessionError when the log cannot be read.
         """
         try:
             with open_kept(log) as file:
                 file.seek(self.offset)
-                self._read(file)
+                self._read(file, write)
         except OSError as error:
             raise SessionError(f"cannot read the log {log}: {error.strerror}") from error
 
-    def _read(self, file: BinaryIO) -> None:
+    def _read(self, file: BinaryIO, write: Callable[[bytes], None]) -> None:
         digest, begun = hashlib.sha256(), self.offset
         for line in file:
             if not line.endswith(b"\n"):
@@ -165,7 +168,7 @@ class CachedState:
             self.offset += len(line)
             self.lines += 1
             try:
-                self.standing.add(parse_entry(line))
+                write(self.standing.add(parse_entry(line)))
             except ValueError as error:
                 self._skip(str(error))
             if self.offset - begun >= SEGMENT_BYTES:
@@ -192,8 +195,9 @@ class ResumeCache:
         self._behind = False  # whether an entry since needs all of the log to be read
         self._thread: threading.Thread | None = None
 
-    def read(self) -> CachedState:
-        """Return the state of the session, from the cache and the log after it.
+    def read(self, *, writes: bool = False) -> CachedState:
+        """Return the state of the session, from the cache and the log after it. `writes`: write the
+        conversation, if there is neither that nor a cache.
 
         Raises SessionError when the log cannot be read.
         """
@@ -206,7 +210,11 @@ class ResumeCache:
         if kept is None:
             kept, self._size = CachedState(), 0
         self.reached = kept.offset
-        kept.follow(self._log)
+        if writes and not kept.offset:
+            with new_conversation(self._log.parent) as write:
+                kept.follow(self._log, write)
+        else:
+            kept.follow(self._log)
         if kept.standing.behind:
             kept.standing.catch_up(Entries(self._log))
             self.reached = 0  # so that it is kept: to read all of it once is enough
@@ -344,7 +352,7 @@ def resume_session(path: Path, *, read_only: bool = False) -> OpenedLog:
 
     def read(log: Log) -> tuple[int, list[str]]:
         nonlocal kept
-        kept = resumption.read()
+        kept = resumption.read(writes=not read_only)
         if not read_only:
             resumption.keep(kept)
         return kept.standing.highest, kept.warnings(path)

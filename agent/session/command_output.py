@@ -6,6 +6,7 @@ an output is split into lines only when it is asked for.
 
 from collections.abc import Sequence
 from dataclasses import field
+from itertools import islice
 
 from ..lazy import dataclass, regex
 from .entries import ToolResult
@@ -58,15 +59,12 @@ class CommandOutput:
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
     """Return the last lines that speak of an error, verbatim; if none does, the last line."""
-    last, telling, signs = "", list[str](), _signs_in("\n".join(lines).lower(), _SIGNS)
-    for line in reversed(lines):
-        if len(telling) == MAX_ERROR_LINES or (last and not signs):
-            break
-        if line.strip():
-            last = last or line
-            telling += [line] if _has_sign(line.lower(), signs) else []
-    telling = telling[::-1] or [last]
-    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling if line)
+    text = "\n".join(lines).lower()
+    signs = [sign for sign in _SIGNS if sign in text]
+    told = (line for line in reversed(lines if signs else ()) if _has_sign(line.lower(), signs))
+    telling = [*islice(told, MAX_ERROR_LINES)][::-1]
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return tuple(line[:MAX_ERROR_LINE_CHARS] for line in telling or [last] if line)
 
 
 def speaks_of_error(text: str) -> bool:
@@ -75,16 +73,12 @@ def speaks_of_error(text: str) -> bool:
 
 
 def _has_sign(text: str, signs: Sequence[str]) -> bool:
-    found = _signs_in(text, signs)
-    return any(sign in _ERROR_SIGNS for sign in found) or (
-        bool(found) and bool(_ERROR_WORD.search(text))
-    )
-
-
-def _signs_in(text: str, signs: Sequence[str]) -> list[str]:
-    """Return which signs are in a text. The search for each of them takes a tenth of the time of
-    one regular expression with all of them."""
-    return [sign for sign in signs if sign in text]
+    """Return whether one of these signs is in a text. The search for each of them takes a tenth of
+    the time of one regular expression with all of them."""
+    for sign in signs:
+        if sign in text and (sign in _ERROR_SIGNS or _ERROR_WORD.search(text)):
+            return True
+    return False
 
 
 def _lines_of(result: ToolResult) -> list[str]:

@@ -7,10 +7,10 @@ that is not the beginning of the conversation is written anew.
 """
 
 import json
-from collections.abc import Iterable, Reversible, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Reversible, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ...tools.system.files import open_kept, private_opener, replacing, sync_file
 from ..errors import RecordError, SessionError
@@ -131,6 +131,29 @@ def write_conversation(folder: Path, entries: Iterable[Entry]) -> None:
     path = folder / CONVERSATION_NAME
     with replacing(path, part_name=f"{path.name}.part") as file:
         file.writelines(map(conversation_text, entries))
+
+
+@contextmanager
+def new_conversation(folder: Path) -> Iterator[Callable[[bytes], None]]:
+    """Yield a function that takes the texts of a log in order, while that is read, and writes them
+    for a session without the file. Where a text cannot be written, it ends before."""
+    path = folder / CONVERSATION_NAME
+    with suppress(OSError), ExitStack() as stack:
+        file: BinaryIO | None = None
+        with suppress(OSError):
+            if not path.exists():
+                part = replacing(path, part_name=f"{path.name}.part", durable=False)
+                file = stack.enter_context(part)
+
+        def write(text: bytes) -> None:
+            nonlocal file
+            if file is not None:
+                try:
+                    file.write(text)
+                except OSError:
+                    file = None
+
+        yield write
 
 
 def _size(path: Path) -> int:

@@ -378,6 +378,7 @@ def reverted_seqs(entries: Iterable[Entry]) -> set[int]:
 
 
 _COMMON = ("kind", "seq", "at", "extra")
+_HEAD = ("v", "seq", "at", "kind")  # that every line has
 _OWN_FIELDS = {cls: frozenset(f.name for f in fields(cls)) - {*_COMMON} for cls in KINDS.values()}
 _TEXT, _NUMBER, _NONE = (str,), (int,), type(None)
 _NUMBERS = (int, float)  # types whose values have a range; a bool has none
@@ -431,7 +432,7 @@ def _usage_counts(data: Mapping[str, Any]) -> list[int]:
     """Return the counts of a usage in order. Raises ValueError for one that is no whole number."""
     counts = [data.get(key, 0) for key in _USAGE_COUNTS]
     for key, count in zip(_USAGE_COUNTS, counts, strict=True):
-        if not _fits(count, _NUMBER):
+        if type(count) is not int or not 0 <= count < _MAX_NUMBER:
             raise ValueError(f"usage.{key} is not a count")
     return counts
 
@@ -482,19 +483,24 @@ def decode(line: Mapping[str, Any]) -> Entry:
         raise ValueError("seq is not a number from 1")
     if not isinstance(kind, str) or not isinstance(at, str):
         raise ValueError("no kind")
-    rest = {k: v for k, v in line.items() if k not in ("v", "seq", "at", "kind")}
     cls = KINDS.get(kind)
     if cls is None:
+        rest = {k: v for k, v in line.items() if k not in _HEAD}
         return Unknown(seq=seq, at=at, name=kind, extra=rest)
-    known = _OWN_FIELDS[cls]
-    body = {k: v for k, v in rest.items() if k in known}
-    if cls is Assistant and not isinstance(body.get("request", {}), dict):
-        body["request"] = {}  # it only says how a reply came about, and no reply is lost for it
-    for name, value in body.items():
-        if not _fits(value, _SHAPES[name]):
-            raise ValueError(f"{kind}.{name} is a {type(value).__name__} that cannot stand there")
-        if isinstance(value, list) and not all(_fits(item, _ITEMS[name]) for item in value):
+    known, body, extra = _OWN_FIELDS[cls], dict[str, Any](), dict[str, Any]()
+    for name, value in line.items():
+        if name not in known:
+            if name not in _HEAD:
+                extra[name] = value
+            continue
+        shape = type(value)
+        if shape not in _SHAPES[name] or (shape in _NUMBERS and not 0 <= value < _MAX_NUMBER):
+            if name != "request":
+                raise ValueError(f"{kind}.{name} is a {shape.__name__} that cannot stand there")
+            value = {}  # it only says how a reply came about, and no reply is lost for it
+        elif shape is list and not all(_fits(item, _ITEMS[name]) for item in value):
             raise ValueError(f"{kind}.{name} has an item that cannot stand there")
+        body[name] = value
     if cls is Assistant and not isinstance(body.get("content"), list):
         raise ValueError("assistant.content is not a list of blocks")
     if len(body.get("covers", (1, 1))) != 2:
@@ -503,6 +509,6 @@ def decode(line: Mapping[str, Any]) -> Entry:
     if "usage" in body:
         _usage_counts(body["usage"])
     try:
-        return cls(seq=seq, at=at, extra={k: v for k, v in rest.items() if k not in known}, **body)
+        return cls(seq=seq, at=at, extra=extra, **body)
     except TypeError as error:
         raise ValueError(f"{kind}: {error}") from error

@@ -51,12 +51,13 @@ def lines_backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
 
 def end_of_whole_lines(file: BinaryIO, size: int) -> int:
     """Return where the last whole line of a file of that size ends."""
+    block = _FIRST_BLOCK_BYTES
     while size > 0:
-        begin = max(0, size - _MAX_BLOCK_BYTES)
+        begin = max(0, size - block)
         file.seek(begin)
         if found := file.read(size - begin).rfind(b"\n") + 1:
             return begin + found
-        size = begin
+        size, block = begin, min(2 * block, _MAX_BLOCK_BYTES)
     return 0
 
 

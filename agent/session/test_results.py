@@ -7,7 +7,7 @@ doubt it stays so.
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 
 from ..lazy import dataclass, regex
@@ -18,21 +18,45 @@ MAX_TEST_NAME_CHARS = 300
 MAX_OUTPUT_LINES = 20_000  # the last ones of an output, which are looked at
 
 
+@dataclass(slots=True)
+class _Lines:
+    """The lines of a text, which is searched for each text of a sign once."""
+
+    text: str
+    _found: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def having(self, part: str) -> list[tuple[int, int]]:
+        """Return where each line with `part` begins and ends."""
+        if part not in self._found:
+            self._found[part] = [*self._search(part)]
+        return self._found[part]
+
+    def _search(self, part: str) -> Iterator[tuple[int, int]]:
+        text, end = self.text, -1
+        while (place := text.find(part, end + 1)) >= 0:
+            end = text.find("\n", place)
+            end = len(text) if end < 0 else end
+            yield text.rfind("\n", 0, place) + 1, end
+
+
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """A pattern, and texts one of which is in all that it matches.
+    """A pattern, and texts one of which is in each line that it matches, or begins to match in.
 
-    Looking for the texts first is much faster than the pattern, and most outputs have none.
+    Looking for the texts first is much faster than the pattern, and most lines have none. Signs
+    share texts, as each of them takes a search.
     """
 
     texts: tuple[str, ...]
     pattern: re.Pattern[str]
 
-    def may_be_in(self, text: str) -> bool:
-        return any(each in text for each in self.texts)
+    def lines_in(self, lines: _Lines) -> Iterator[tuple[int, int]]:
+        """Yield where each line begins and ends that the pattern can match in."""
+        for each in self.texts:
+            yield from lines.having(each)
 
-    def is_in(self, text: str) -> bool:
-        return self.may_be_in(text) and bool(self.pattern.search(text))
+    def is_in(self, lines: _Lines) -> bool:
+        return any(self.pattern.search(lines.text, *line) for line in self.lines_in(lines))
 
 
 def _sign(*texts: str, matches: str, flags: int = 0) -> _Sign:
@@ -40,7 +64,7 @@ def _sign(*texts: str, matches: str, flags: int = 0) -> _Sign:
 
 
 _STILL_FAILING = _sign(
-    " fail", " error", "FAIL", "not ok ",
+    " fail", " error", "FAIL", "ok ",
     matches=r"\b[1-9]\d* (?:failed|failures?|errors?|failing)\b|^(?:FAILED|FAIL)\b|^not ok ",
     flags=re.MULTILINE,
 )  # fmt: skip
@@ -73,9 +97,11 @@ _SAYS_SOME_PASSED = {
     "tap": r"# pass +[1-9]\d*",
 }
 _SUCCESS = _sign(
-    " pass", "OK", "0 failures", "Result: PASS", "ok ", "ok\t", "Passed!", "Failures: 0",
-    matches="|".join(
-        rf"^(?P<{name}>{said})$" for name, said in (_SAYS_ALL_PASSED | _SAYS_SOME_PASSED).items()
+    " pass", "Ran ", "OK (", "0 failures", "PASS", "ok ", "ok\t", "Passed!", "Failures: 0",
+    matches="^(?:{})$".format(
+        "|".join(
+            rf"(?P<{name}>{said})" for name, said in (_SAYS_ALL_PASSED | _SAYS_SOME_PASSED).items()
+        )
     ),
     flags=re.MULTILINE,
 )  # fmt: skip
@@ -87,16 +113,16 @@ _WORKER = r"(?:\[gw\d+\] \[ *\d+%\] )?"
 _FAILED_LINES = (
     # pytest: the summary, then the lines of -v
     _sign(
-        "FAILED ", "ERROR ",
+        "FAIL", "ERROR",
         matches=rf"{_WORKER}(?:FAILED|ERROR) ((?>\S*?::)[^\[]+?(?:\[.*?\])?|\S*\.py)(?: - .*)?",
     ),
-    _sign(" FAILED", " ERROR", matches=r"(?=\S+?::)(.+) (?:FAILED|ERROR)(?:\s+\[ *\d+%\])?"),
+    _sign("FAIL", "ERROR", matches=r"(?=\S+?::)(.+) (?:FAILED|ERROR)(?:\s+\[ *\d+%\])?"),
     # unittest
-    _sign("FAIL: ", "ERROR: ", matches=r"(?:FAIL|ERROR): (\w+) \(([\w.]+)\)"),
+    _sign("FAIL", "ERROR", matches=r"(?:FAIL|ERROR): (\w+) \(([\w.]+)\)"),
     # go, cargo, TAP, rspec
-    _sign("--- FAIL: ", matches=r"\s*--- FAIL: (\S+)(?: \([\d.]+s\))?"),
-    _sign(" ... FAILED", matches=r"test (\S+) \.\.\. FAILED"),
-    _sign("not ok ", matches=r"\s*not ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)"),
+    _sign("FAIL", matches=r"\s*--- FAIL: (\S+)(?: \([\d.]+s\))?"),
+    _sign("FAIL", matches=r"test (\S+) \.\.\. FAILED"),
+    _sign("ok ", matches=r"\s*not ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)"),
     _sign("rspec ./", matches=r"rspec (\./\S+)(?: # .*)?"),
     # vitest and jest: the whole name, with that of the suite
     _sign("FAIL", matches=r"\s*FAIL\s+(\S+ > .+?)(?: \d+ ?m?s)?"),
@@ -112,11 +138,11 @@ _FAILED_JEST_LINES = _sign(
 _DOT_WITH_SUITE = _sign("● ", matches=r"\s*● (.+ › .+)")
 _FAILED_SHORT_LINES = (_sign("✕ ", "× ", "✗ ", matches=r"\s*[✕×✗] (.+?)(?: \(?[\d.]+ ?m?s\)?)?"),)
 _PASSED_LINES = (
-    _sign(" PASSED", matches=r"(?=\S+?::)(.+) PASSED(?:\s+\[ *\d+%\])?"),
-    _sign("PASSED ", matches=rf"{_WORKER}PASSED (\S+?::.+)"),
-    _sign(") ... ok", matches=r"(\w+) \(([\w.]+)\) \.\.\. ok"),
-    _sign("--- PASS: ", matches=r"\s*--- PASS: (\S+)(?: \([\d.]+s\))?"),
-    _sign(" ... ok", matches=r"test (\S+) \.\.\. ok"),
+    _sign("PASS", matches=r"(?=\S+?::)(.+) PASSED(?:\s+\[ *\d+%\])?"),
+    _sign("PASS", matches=rf"{_WORKER}PASSED (\S+?::.+)"),
+    _sign("... ok", matches=r"(\w+) \(([\w.]+)\) \.\.\. ok"),
+    _sign("PASS", matches=r"\s*--- PASS: (\S+)(?: \([\d.]+s\))?"),
+    _sign("... ok", matches=r"test (\S+) \.\.\. ok"),
     _sign("ok ", matches=r"\s*ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)"),
 )
 
@@ -133,18 +159,27 @@ class TestReport:
 
 
 def read_report(output: str) -> TestReport:
-    """Read what an output says about tests."""
-    lines = [line.rstrip() for line in output.split("\n")[-MAX_OUTPUT_LINES:]]
-    lines = [line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines]
-    text = "\n".join(lines)
-    dots = _FAILED_JEST_LINES if _IS_JEST.is_in(output) else _DOT_WITH_SUITE
-    failed = _test_names(text, lines, (*_FAILED_LINES, dots))
-    failed = failed or _test_names(text, lines, _FAILED_SHORT_LINES)
-    passed = set(_test_names(text, lines, _PASSED_LINES)) - set(failed)
-    clean = not failed and not _STILL_FAILING.is_in(output)
-    successes = _SUCCESS.pattern.finditer(text) if clean and _SUCCESS.may_be_in(text) else ()
-    says = frozenset(str(found.lastgroup) for found in successes)
-    return TestReport(failed, frozenset(passed), says, clean, _LEFT_OUT.is_in(text))
+    """Read what an output, whose lines end without blanks, says about tests."""
+    lines = output.split("\n")[-MAX_OUTPUT_LINES:]
+    text = "\n".join([line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines])
+    looked = _Lines(text)
+    whole = looked if text == output else _Lines(output)
+    dots = _FAILED_JEST_LINES if _IS_JEST.is_in(whole) else _DOT_WITH_SUITE
+    failed = _test_names(looked, (*_FAILED_LINES, dots))
+    failed = failed or _test_names(looked, _FAILED_SHORT_LINES)
+    passed = set(_test_names(looked, _PASSED_LINES)) - set(failed)
+    clean = not failed and not _STILL_FAILING.is_in(whole)
+    says = frozenset(_successes(looked)) if clean else frozenset[str]()
+    return TestReport(failed, frozenset(passed), says, clean, _LEFT_OUT.is_in(looked))
+
+
+def _successes(lines: _Lines) -> Iterator[str]:
+    """Yield the runners that say in a text that tests passed."""
+    end = 0
+    for start, _ in sorted(_SUCCESS.lines_in(lines)):
+        if start >= end and (found := _SUCCESS.pattern.match(lines.text, start)):
+            end = found.end()
+            yield str(found.lastgroup)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,14 +332,15 @@ def _is_its(now: _EndedCommand, failed: _EndedCommand, name: str, *, named: bool
     return same or (named and ".py::" in name)
 
 
-def _test_names(text: str, lines: Sequence[str], signs: Iterable[_Sign]) -> tuple[str, ...]:
+def _test_names(lines: _Lines, signs: Sequence[_Sign]) -> tuple[str, ...]:
     """Return the names in the lines of a text that a pattern matches as a whole, each once."""
-    there = [sign for sign in signs if sign.may_be_in(text)]
+    may_match = {
+        (start, n, end) for n, sign in enumerate(signs) for start, end in sign.lines_in(lines)
+    }
     names = (
         _test_name(*found.groups())[:MAX_TEST_NAME_CHARS]
-        for line in (lines if there else ())
-        for sign in there
-        if sign.may_be_in(line) and (found := sign.pattern.fullmatch(line))
+        for start, n, end in sorted(may_match)
+        if (found := signs[n].pattern.fullmatch(lines.text, start, end))
     )
     return tuple(dict.fromkeys(names))
 

@@ -109,7 +109,7 @@ class Totals:
         elif isinstance(entry, Summary):
             own.compaction["summaries"] += 1
             own.compaction["tokens_saved"] += entry.tokens_before - entry.tokens_after
-        if isinstance(entry, ToolResult | User) and entry.offloaded:
+        if isinstance(entry, (ToolResult, User)) and entry.offloaded:
             own.compaction["demoted"] += 1
             own.compaction["tokens_saved"] += _count(entry.details, "tokens_saved")
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...tools.system.environment import git_variables
-from ...tools.system.files import open_kept
 from ...tools.system.git_links import leads_astray
 from ...tools.system.programs import own_environment, program
 
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from git import Git, Repo
 
 NOT_INSTALLED = "Git: not installed"
-MAX_HEAD_BYTES = 8_192
 MAX_CHANGED_FILES = 40  # that are named
 RUN_TIMEOUT_S = 1_800  # for a command that may copy a whole repository
 MAX_SAID_CHARS = 500  # of what git says when it fails
@@ -55,28 +53,6 @@ def git_program(env: Mapping[str, str]) -> str:
             else:
                 os.environ[_PROGRAM_VARIABLE] = before
     return path
-
-
-def current_branch(cwd: Path) -> str:
-    """Return the branch checked out at `cwd`, or its commit; "" outside a repository."""
-    for folder in (cwd, *cwd.parents):
-        git = folder / ".git"
-        try:
-            if git.is_file():  # a worktree: the file names the directory
-                named = read_start(git).partition("gitdir:")[2]
-                git = folder / named.strip()
-            head = read_start(git / "HEAD").strip()
-        except (OSError, ValueError):  # anyone may have written what is named there
-            continue
-        return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
-    return ""
-
-
-def read_start(path: Path, most: int = MAX_HEAD_BYTES) -> str:
-    """Read the start of a regular file. Raises OSError, also for a link, which may lead to
-    anything."""
-    with open_kept(path) as file:
-        return file.read(most).decode("utf-8", "replace")
 
 
 def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from ...tools.system.git_head import current_branch
 from ..errors import UsageError
 from ..lazy import dataclass, regex
-from .git import GitRunner, current_branch
+from .git import GitRunner
 
 BRANCH_PREFIX = "ctxagent/"
 NAME_HINT = "Give up to 64 letters, digits, dots, - and _, beginning with a letter or digit."

@@ -25,10 +25,11 @@ from ...tools.system.files import (
     replacing,
     write_private,
 )
+from ...tools.system.git_head import read_start
 from ...tools.system.git_links import leads_astray, read_text
 from ...tools.system.programs import own_environment
 from ..lazy import dataclass
-from .git import git_program, read_start
+from .git import git_program
 from .running_git import RunningGit
 
 if TYPE_CHECKING:

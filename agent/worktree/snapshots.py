@@ -84,6 +84,9 @@ class WorkTree:
         self._last: tuple[str, Mapping[str, FileSignature]] | None = None
         self._stamps: tuple[object, object] = (None, None)
         self._ignore_files: list[str] = []  # those outside of the folders
+        # Whether an ignore file names a file that is not there, as far as git was asked since the
+        # last look at all files: such a look follows each change of an ignore file.
+        self._ignored: dict[str, bool] = {}
 
     @property
     def limits(self) -> str:
@@ -144,16 +147,29 @@ class WorkTree:
             if len(files) >= MAX_NAMED_FILES:
                 why = f"only the first {MAX_NAMED_FILES:,} files in it are saved"
                 left_out.append(SavedFile(named, why=why))
-        held = self.held(look.tree, paths) if look.tree else set()
+        held = self._held_by_look(look.tree, paths) if look.tree and paths else set()
         return UnkeptFiles([path for path in paths if path not in held], left_out)
+
+    def _held_by_look(self, tree: str, paths: Iterable[str]) -> set[str]:
+        """Return what `held` does, of the tree of a look, without git where its folders are known
+        already."""
+        top = len(self.root) + 1
+        names = {path[top:] for path in paths if self.is_inside(path)}
+        with self._lock, suppress(GitFailed):
+            if self._staging is not None:
+                return {f"{self.root}/{name}" for name in self._staging.files_in(tree, names)}
+        return self.held(tree, paths)
 
     def _never_kept(self, paths: Collection[str]) -> set[str]:
         """Return which absolute paths below the root are ignored or in another repository."""
         top = len(self.root) + 1
         names = {path[top:] for path in paths if path.startswith(f"{self.root}/")}
         found = {name for name in names if is_in_repository(self.root, name)}
-        if self._staging is not None:
-            found |= self._staging.ignored_names(names - found)
+        with self._lock:
+            if self._staging is not None and (asked := names - found - self._ignored.keys()):
+                ignored = self._staging.ignored_names(asked)
+                self._ignored |= {name: name in ignored for name in asked}
+        found |= {name for name in names - found if self._ignored.get(name)}
         return {f"{self.root}/{name}" for name in found}
 
     def held(self, tree: str, paths: Iterable[str]) -> set[str]:
@@ -403,7 +419,7 @@ class WorkTree:
                 self._watch.begin_anew()
             self._watch.renew()
         tree, stats = self._current_tree()
-        self._last = None
+        self._last, self._ignored = None, {}
         if tree is None or self._staging is None:
             return tree, scan_folder(self.root, MAX_WATCHED_FILES)
         if self._watch is None:

@@ -128,6 +128,12 @@ class StagingArea:
         self.taken += sum(sizes.values())
         return True
 
+    def files_in(self, tree: str, names: Set[str]) -> set[str]:
+        """Return which of these names a tree has a file at. Raises GitFailed."""
+        folders = {folder for name in names for folder in folders_above(name)}
+        listings = self._trees.listings(tree, folders)
+        return {name for name in names if (found := _listed_in(listings, name)) and found.is_file}
+
     def _not_ignored(self, names: Set[str]) -> Set[str]:
         """Return which files no ignore file names, or the index has in spite of that."""
         if not names:

@@ -21,10 +21,10 @@ from ctxagent.agent.permissions.shell.git import program_git_runs
 from ctxagent.agent.session.entries import ToolResult, User
 from ctxagent.agent.session.search.recall import text_of_ref
 from ctxagent.agent.worktree import WorkTree
-from ctxagent.agent.worktree.git import current_branch
 from ctxagent.tools.base import Context
 from ctxagent.tools.grep import GrepParams, GrepTool
 from ctxagent.tools.system.environment import child_environment
+from ctxagent.tools.system.git_head import current_branch
 from ctxagent.tools.system.project_files import left_out, survey
 
 from ..permissions.test_approval import judge

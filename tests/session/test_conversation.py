@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +173,45 @@ def test_who_only_reads_leaves_it_alone(log: Log) -> None:
     before = path.read_bytes()
     resume_session(log.path, read_only=True)[0].close()
     assert path.read_bytes() == before
+
+
+@pytest.fixture
+def long_log(log: Log) -> Path:
+    """More text than is written anew at open, without a file for it."""
+    said = User(content="word " * (1 << 18))
+    while log.append(said).seq <= len(SAID) + (MAX_BYTES_AT_OPEN >> 20):
+        pass
+    log.close()
+    log.path.with_name(CONVERSATION_NAME).unlink()
+    return log.path
+
+
+def test_of_a_long_log_it_is_written_while_that_is_read(long_log: Path) -> None:
+    resume_session(long_log)[0].close()
+    assert conversation(long_log) == of_log(long_log)
+    assert long_log.with_name(CONVERSATION_NAME).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("limit", ["no file", "a short file"])
+def test_a_long_log_is_read_where_the_conversation_cannot_be_written(
+    long_log: Path, limit: str
+) -> None:
+    part = long_log.with_name(f"{CONVERSATION_NAME}.part")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit == "no file":
+        part.mkdir()
+    else:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3 << 20, before[1]))
+    try:
+        log, state, _ = resume_session(long_log)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert state.entries == log.last_seq == len([*Entries(long_log)])
+    if part.exists():
+        part.rmdir()
+    log.append(SAID[0])
+    log.close()
+    assert conversation(long_log) == of_log(long_log)
 
 
 @pytest.mark.slow

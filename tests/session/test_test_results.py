@@ -32,7 +32,20 @@ def test_what_a_pattern_matches_has_a_text_of_its_sign(pattern: str) -> None:
     @given(st.from_regex(pattern.replace("(?>", "(?:")))
     def holds(text: str) -> None:
         if sign.pattern.search(text):
-            assert sign.is_in(text)
+            assert any(sign.lines_in(results._Lines(text)))
+
+    holds()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sign", [results._IS_JEST, results._STILL_FAILING, results._LEFT_OUT])
+def test_a_sign_is_where_its_pattern_matches(sign: results._Sign) -> None:
+    @settings(max_examples=100)
+    @given(st.lists(st.one_of(st.from_regex(sign.pattern.pattern), st.sampled_from(sign.texts))))
+    def holds(parts: list[str]) -> None:
+        for between in ("", "\n", " "):
+            text = between.join(parts)
+            assert sign.is_in(results._Lines(text)) == bool(sign.pattern.search(text))
 
     holds()
 

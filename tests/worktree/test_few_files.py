@@ -257,3 +257,30 @@ def test_the_trees_in_use_are_recorded_whatever_becomes_of_the_record(
     garbage.sweep(tree._staging.store, young=-60)
     assert all(tree.is_whole(each) for each in found[-4:] if each)
     assert not tree.is_whole(found[0] or "")
+
+
+def unkept(tree: WorkTree, project: Path) -> list[str]:
+    named = [str(project / name) for name in ("a.txt", "forced.log", "new", "new.log", "src/x")]
+    return sorted(tree.unkept_files(tree.observe(named, anew=False)).paths)
+
+
+def test_what_is_not_kept_is_known_without_git(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = watched(project)
+    (project / "src" / "x").write_text("x")
+    before = unkept(tree, project)
+    assert before == [str(project / "new.log")]
+    (project / "a.txt").write_text("other\n")
+    monkeypatch.setattr(object_store, "_run", None)
+    assert unkept(tree, project) == before
+
+
+@pytest.mark.parametrize("path", [".gitignore", "src/.gitignore"])
+def test_what_an_ignore_file_names_later_is_not_kept(project: Path, path: str) -> None:
+    tree = watched(project)
+    before = unkept(tree, project)
+    (project / path).write_text("new\nx\n")
+    after = unkept(tree, project)
+    assert after != before
+    assert after == unkept(tree_of(project, state="fresh"), project)

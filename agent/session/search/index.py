@@ -127,10 +127,12 @@ class SearchIndex:
         """Index what the logs have gained, and return the bytes read; 0 if no file can be kept."""
         return self._with_database(lambda db: self._catch_up(db, patience, None), lambda _: 0)
 
-    def catch_up_in_background(self) -> threading.Thread:
-        """Catch up in a thread, in short steps, so that a search gets its turn."""
+    def catch_up_in_background(self, delay: float = 0.0) -> threading.Thread:
+        """Catch up in a thread, in short steps, so that a search gets its turn. It begins after
+        `delay` seconds."""
 
         def run() -> None:
+            time.sleep(delay)
             while self.catch_up(_BATCH_S):
                 time.sleep(_PAUSE_S)
 

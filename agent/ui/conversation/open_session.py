@@ -8,11 +8,10 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ....tools.system.git_head import current_branch
 from ...errors import CtxagentError, SessionBusy
 from ...events import Ask, Emit
 from ...loop import permission_mode
-from ...session.listing import last_answer
-from ...worktree.git import current_branch
 from .. import status
 from ..tasks import SessionTask, background_tasks
 from .services import ConversationServices
@@ -107,6 +106,8 @@ class Conversation:
             self._services.set_model(opened, self._model)
         if not opened.log.last_seq or fork:
             return None
+        from ...session.listing import last_answer
+
         since, said = opened.ledger.words[-1] if opened.ledger.words else (0, "")
         reading = asyncio.to_thread(last_answer, opened.log.entries(), since)
         try:

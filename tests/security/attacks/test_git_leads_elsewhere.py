@@ -13,8 +13,9 @@ import pytest
 from ctxagent.agent.features.prompt import environment_text
 from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.worktree import WorkTree
-from ctxagent.agent.worktree.git import current_branch, safe_git_environment
+from ctxagent.agent.worktree.git import safe_git_environment
 from ctxagent.tools.system.environment import child_environment
+from ctxagent.tools.system.git_head import current_branch
 from ctxagent.tools.system.git_links import leads, leads_astray
 from ctxagent.tools.system.project_files import survey
 
