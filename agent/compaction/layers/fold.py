@@ -25,8 +25,8 @@ from .truncate import CHANGING_TOOLS, KEPT_TOOLS
 
 MIN_AGE = 20  # replies that came after an exchange
 MAX_RESULT_TOKENS = 150  # a longer result is cleared before its exchange is folded, or with it
-MAX_ARGUMENT_CHARS = 160  # of the main argument of a call
-MAX_RESULT_CHARS = 160  # of a short result
+MAX_ARGUMENT_CHARS = 240  # of the main argument of a call
+MAX_RESULT_CHARS = 240  # of a short result
 HEADER = "[Earlier calls, a line each. #N is the entry that has the whole result]"
 
 
