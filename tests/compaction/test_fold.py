@@ -21,7 +21,7 @@ POLICY = replace(DEFAULT, clear_keep=0)
 
 
 def folds(view: View, due: list[DueMask] | None = None) -> list[DueMask]:
-    planned = fold.plan(view, due if due is not None else [], {})
+    planned = fold.plan(view, due or [], fold.ExchangeCache())
     return [each for each in planned if each.layer == "fold"]
 
 
@@ -160,7 +160,7 @@ def test_the_smaller_masks_of_an_exchange_are_parts_of_its_fold() -> None:
     age(history)
     view = history.view()
     due = microcompact.plan(view, POLICY)
-    (whole,) = fold.plan(view, due, {})
+    (whole,) = fold.plan(view, due, fold.ExchangeCache())
     assert whole.parts == tuple(due)
     assert whole.saved > due[0].saved > 0
     assert whole.saved_alone == whole.saved - due[0].saved

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.compaction.layers.fold import HEADER
-from ctxagent.agent.context.view import fold
 from ctxagent.agent.session.entries import Mask
 from ctxagent.agent.session.log import read_log
 

@@ -40,7 +40,7 @@ class LayerRunner:
     next_edit_seq: int | None = None  # where the next edit would begin, as it looks now
     due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
     _stubs: microcompact.StubCache = field(default_factory=dict)
-    _exchanges: fold.ExchangeCache = field(default_factory=dict)
+    _exchanges: fold.ExchangeCache = field(default_factory=fold.ExchangeCache)
     _found_at: int = -1  # the newest entry when `due` was all that may be masked
 
     def demote_together(self) -> None:

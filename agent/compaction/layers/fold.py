@@ -7,18 +7,17 @@ several of one tool, with what it was given, how it ended and its entry. The use
 where they stood. `plan` looks at a view and changes nothing; `break_even` says when it is done.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
-from ...context.view import THINKING, Call, Item, View, ViewResult
+from ...context.view import THINKING, Item, View, ViewResult
 from ...lazy import dataclass
-from ...session.entries import ATTACHMENT
 from .break_even import DueMask
-from .later_calls import ended_in_error, input_ages, input_curve
+from .later_calls import ended_in_error, input_curve
 from .microcompact import error_lines, outcome
 from .need_chances import CURVES
 from .truncate import CHANGING_TOOLS, KEPT_TOOLS
@@ -42,41 +41,60 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A reply with calls, each with its result, that may be folded."""
+    """A reply with calls, each with its result, that may be folded once its results are masked or
+    short."""
 
-    reply: Item
+    target: Mapping[str, Any]  # of what is due
     results: tuple[ViewResult, ...]
     said: tuple[str, ...]
     lines: tuple[_Line, ...]
-    size: int  # in unscaled tokens, of what stands for it
+    long: frozenset[str] = frozenset()  # the calls whose results must go with it
+    size: int = 0  # in unscaled tokens, of what stands for it
+    masked_at: int = 0  # as `_masked_at` was when this was made
 
 
-# By the seq of the reply, and whether each of its results is masked.
-ExchangeCache = dict[tuple[int, tuple[bool, ...]], Exchange | None]
+@dataclass(slots=True)
+class ExchangeCache:
+    """The exchanges of a view by the seq of the reply; None for one that stays. They hold until
+    one of their results is masked, or the view is built anew."""
+
+    view: View | None = None
+    exchanges: dict[int, Exchange | None] = field(default_factory=dict)
+
+    def find(self, view: View, reply: Item) -> Exchange | None:
+        """Return the exchange of a reply as it stands in the view."""
+        if self.view is not view:
+            self.view, self.exchanges = view, {}
+        found = self.exchanges.get(reply.seq, _NOT_MADE)
+        if found is not None and found.masked_at != _masked_at(found.results):
+            found = self.exchanges[reply.seq] = _made(view, reply)
+        return found
 
 
 def plan(view: View, due: Sequence[DueMask], known: ExchangeCache) -> list[DueMask]:
     """Return what is due with the exchanges that may be folded: what else is due of an exchange
     are the parts of its fold. `known` keeps exchanges from call to call."""
-    results = {result.call.id: result for result in view.results()}
     cleared = {each.target["tool_use_id"]: each for each in due if each.layer == "microcompact"}
     shorter = {each.target["tool_use_id"]: each for each in due if each.layer == "truncate"}
-    ages, folds, included = input_ages(view), [], set[str]()
-    for reply, calls in _old_replies(view):
-        found = _exchange(view, reply, calls, results, set(cleared), known)
-        if found is None:
+    folds, included = list[DueMask](), set[str]()
+    replies = [item for item in view.items if item.role == "assistant"]
+    for age, reply in zip(range(len(replies) - 1, MIN_AGE - 1, -1), replies, strict=False):
+        found = None if reply.folded is not None else known.find(view, reply)
+        if found is None or not found.long <= cleared.keys():
             continue
-        before = reply.size + sum(result.size for result in found.results)
+        calls = found.target["calls"]
+        if not view.unmasked_calls.isdisjoint(calls):
+            continue
+        before = reply.size + sum(result.item.size for result in found.results)
         saved = view.scaled(before - found.size)
         if saved <= 0:
             continue
         stays = 1.0
         for result, line in zip(found.results, found.lines, strict=True):
-            stays *= 1 - _need_chance(result, line, cleared, ages)
-        parts = [each[c.id] for c in calls for each in (shorter, cleared) if c.id in each]
+            stays *= 1 - _need_chance(result, line, cleared, age)
+        parts = [each[id] for id in calls for each in (shorter, cleared) if id in each]
         included.update(part.id for part in parts)
-        target = {"seq": reply.seq, "tool_use_id": calls[0].id, "calls": [c.id for c in calls]}
-        folds.append(DueMask("fold", target, saved, 1 - stays, tuple(parts)))
+        folds.append(DueMask("fold", found.target, saved, 1 - stays, tuple(parts)))
     rest = [each for each in due if each.id not in included]
     return sorted([*rest, *folds], key=lambda each: each.seq) if folds else rest
 
@@ -84,24 +102,24 @@ def plan(view: View, due: Sequence[DueMask], known: ExchangeCache) -> list[DueMa
 def targets(view: View, due: Sequence[DueMask], known: ExchangeCache) -> list[dict[str, Any]]:
     """Return a mask's targets for the folds that are due: one for each call. The last one of a run
     of neighbours has the digest, the others nothing."""
-    results = {result.call.id: result for result in view.results()}
     out: list[dict[str, Any]] = []
     run: list[Exchange] = []
     end = -1
     for each in sorted(due, key=lambda fold: fold.seq):
         place = view.position(each.seq)
-        ids = each.target["calls"]
-        if place is None:
+        found = None if place is None else known.find(view, view.items[place])
+        if place is None or found is None:
             continue
         if run and place != end:
             out[-1]["fold"] = digest(run)
             run = []
-        found = known[each.seq, tuple(results[id].masked for id in ids)]
-        assert found is not None
         run.append(found)
-        end = place + 1 + len(ids)
-        more = {k: v for k, v in each.target.items() if k not in ("seq", "tool_use_id", "calls")}
-        out += [{"seq": results[id].item.seq, "tool_use_id": id, "fold": "", **more} for id in ids]
+        end = place + 1 + len(found.results)
+        account = {k: v for k, v in each.target.items() if k not in found.target}
+        out += [
+            {"seq": r.item.seq, "tool_use_id": r.call.id, "fold": "", **account}
+            for r in found.results
+        ]
     if run:
         out[-1]["fold"] = digest(run)
     return out
@@ -124,58 +142,43 @@ def digest(run: Sequence[Exchange]) -> str:
     return "\n".join(lines)
 
 
-def _old_replies(view: View) -> Iterator[tuple[Item, list[Call]]]:
-    """Yield the replies with calls that are old enough, with their calls, oldest first."""
-    replies = [item for item in view.items if item.role == "assistant"]
-    for reply in replies[:-MIN_AGE]:
-        if reply.folded is not None:
-            continue
-        kinds = {block.get("type") for block in reply.blocks}
-        ids = [str(b.get("id")) for b in reply.blocks if b.get("type") == "tool_use"]
-        calls = [view.calls[id] for id in ids if id in view.calls]
-        if not ids or len(calls) < len(ids) or not kinds <= {"text", "tool_use", *THINKING}:
-            continue
-        if any(c.name in KEPT_TOOLS or c.id in view.unmasked_calls for c in calls):
-            continue
-        yield reply, calls
+_NOT_MADE = Exchange({}, (), (), (), masked_at=-1)
 
 
-def _exchange(
-    view: View,
-    reply: Item,
-    calls: Sequence[Call],
-    results: Mapping[str, ViewResult],
-    due: set[str],
-    known: ExchangeCache,
-) -> Exchange | None:
-    """Return the exchange of a reply; None where something of it must stay. The ids in `due` are
-    those of results that may be cleared now."""
-    its = [results[call.id] for call in calls if call.id in results]
-    if len(its) < len(calls) or not all(
-        r.masked or r.size <= MAX_RESULT_TOKENS or r.call.id in due for r in its
-    ):
-        return None
-    key = reply.seq, tuple(result.masked for result in its)
-    if key not in known:
-        known[key] = _made(view, reply, its)
-    return known[key]
+def _masked_at(results: Sequence[ViewResult]) -> int:
+    """Return a number that is another one once a further result is masked."""
+    return sum(result.item.masked_at for result in results)
 
 
-def _made(view: View, reply: Item, results: list[ViewResult]) -> Exchange | None:
+def _made(view: View, reply: Item) -> Exchange | None:
+    """Return the exchange of a reply; None where something of it must stay, or stands between."""
+    kinds = {block.get("type") for block in reply.blocks}
+    ids = [str(b.get("id")) for b in reply.blocks if b.get("type") == "tool_use"]
+    calls = [view.calls[id] for id in ids if id in view.calls]
     place = view.position(reply.seq)
-    behind = [] if place is None else view.items[place + 1 : place + 1 + len(results)]
-    if {item.seq for item in behind} != {result.item.seq for result in results}:
-        return None  # something else stands between
-    if any((r.images and not r.masked) or r.item.source == ATTACHMENT for r in results):
+    if place is None or not ids or len(calls) < len(ids):
         return None
+    if not kinds <= {"text", "tool_use", *THINKING} or any(c.name in KEPT_TOOLS for c in calls):
+        return None
+    behind = {item.seq for item in view.items[place + 1 : place + 1 + len(ids)]}
+    by_call = {r.call.id: r for r in view.results() if r.item.seq in behind}
+    if by_call.keys() != set(ids):
+        return None
+    results = tuple(by_call[id] for id in ids)
     said = tuple(
         text
         for block in reply.blocks
         if block.get("type") == "text" and (text := str(block.get("text", "")).strip())
     )
-    lines = tuple(map(_line, results))
-    whole = Exchange(reply, tuple(results), said, lines, 0)
-    return replace(whole, size=tokens.estimate(digest([whole]).removeprefix(HEADER)))
+    target = {"seq": reply.seq, "tool_use_id": ids[0], "calls": ids}
+    long = frozenset(
+        result.call.id
+        for result in results
+        if not result.masked and (result.images or result.item.size > MAX_RESULT_TOKENS)
+    )
+    found = Exchange(target, results, said, tuple(map(_line, results)), long)
+    size = tokens.estimate(digest([found]).removeprefix(HEADER))
+    return replace(found, size=size, masked_at=_masked_at(results))
 
 
 def _line(result: ViewResult) -> _Line:
@@ -202,11 +205,9 @@ def _line(result: ViewResult) -> _Line:
     return _Line(call.name, line, tuple(map(replace_unprintable, more)), is_whole)
 
 
-def _need_chance(
-    result: ViewResult, line: _Line, due: Mapping[str, DueMask], ages: Mapping[str, int]
-) -> float:
+def _need_chance(result: ViewResult, line: _Line, due: Mapping[str, DueMask], age: int) -> float:
     """Return the chance that what a line leaves out of a call and its result is needed again."""
-    call, age = result.call, ages[result.call.id]
+    call = result.call
     given = 0.0 if line.is_whole else input_curve(call).at(age)
     if call.id in due:
         gave = due[call.id].need_chance
