@@ -82,7 +82,7 @@ class FolderInstructionsFeature(Feature):
             self.handle.warn_once(problem)
         for entry, text in new:
             self.handle.record(entry)
-            self.handle.notify("info", text)
+            self.handle.notify("info", text.removeprefix(f"{self.handle.context.cwd}/"))
         for touch in touched:
             self._touched.pop(touch, None)
 

@@ -126,6 +126,11 @@ def is_scripted(id: str) -> bool:
     return id.startswith("scripted")
 
 
+def path_within(path: Path, cwd: Path) -> str:
+    """Return a path relative to `cwd` if it is inside, else as `short_path` does."""
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else short_path(path)
+
+
 def short_path(path: Path) -> str:
     """Return a path as people write it, with `~`."""
     try:

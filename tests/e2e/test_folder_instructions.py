@@ -14,6 +14,7 @@ from ctxagent.agent.context import tokens
 from ..support.command import Place
 from ..support.server.loopback import Body, Say, Server
 from ..support.server.loopback import Step as Reply
+from ..support.terminal.screen import Terminal
 from .test_compact import KEEP_LITTLE, RECORD
 from .test_instruction_files import asked, told
 
@@ -321,3 +322,34 @@ def test_packages_of_third_parties_give_no_instructions(place: Place) -> None:
     with Server([reads("node_modules/evil"), Say("Done.")]) as server:
         asked(place, server, words="go")
     assert standing(server.requests[-1]) == {"root", "docs/style"}
+
+
+def test_context_and_memory_list_them_in_their_order(place: Place) -> None:
+    write(place.project / ".claude/rules/web.md", f"---\npaths: web/**\n---\n{rule('web')}")
+    editor = place.root / "editor"
+    editor.write_text(f"#!/bin/sh\necho '{rule('edited')}' >> \"$1\"\n")
+    editor.chmod(0o755)
+    with Server([reads("packages/p6"), Say("One."), Say("Two.")]) as server:
+        env = {**place.server(server.url), "EDITOR": str(editor), "VISUAL": ""}
+        terminal = Terminal(cwd=place.project, env=env)
+        terminal.see("❯")
+        terminal.type("look\r")
+        terminal.see("One.")
+        terminal.rest()
+        terminal.type("/context\r")
+        terminal.see("next compaction")
+        terminal.rest()
+        order = ("docs/style.md", "AGENTS.md", "packages/AGENTS.md", "packages/p6/AGENTS.md")
+        listed = terminal.text().partition("instruction files: ")[2]
+        assert re.findall(r"^ +(\S+\.md) +\d+", listed, re.MULTILINE) == [*order]
+        terminal.type("/memory\r")
+        terminal.see("not in the context: ")
+        terminal.type("p6")
+        terminal.see("❯ packages/p6/AGENTS.md")
+        terminal.type("\r")
+        terminal.see("is saved")
+        terminal.type("go on\r")
+        terminal.see("Two.")
+        terminal.press("ctrl-d")
+        assert terminal.leave() == 0
+    assert told(server.requests[-1]).count(rule("edited")) == 1

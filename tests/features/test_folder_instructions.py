@@ -80,8 +80,8 @@ def test_a_session_that_goes_on_is_given_what_was_missed(
     call(handle, "Read", {"path": str(folder / "a.py")})
     assert given(feature(handle)) == ["Feed the walrus."]
     assert given(feature(handle)) == []
-    about = f"{folder}/AGENTS.md, for work in its folder: the model gets its text now"
-    assert events == [Notice("info", about)]
+    told = "in/AGENTS.md, for work in its folder: the model gets its text now"
+    assert events == [Notice("info", told)]
 
 
 def test_after_a_summary_only_what_is_touched_again(handle: SessionHandle, folder: Path) -> None:

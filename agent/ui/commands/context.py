@@ -10,7 +10,7 @@ from ...errors import CompactionFailed, CtxagentError, UsageError
 from ...lazy import regex
 from ...session.layer_words import LAYER_NAMES
 from ..question import BACK
-from ..status import short_path
+from ..status import path_within
 from . import completions
 from .command_context import CommandContext
 from .registry import command
@@ -245,13 +245,11 @@ def _instruction_files(view: "View", size: int, cwd: Path) -> "list[RenderableTy
     from ...features.instructions import BUDGET_SHARE, told_rows
     from ..render import render
 
-    rows = [
-        (short_path(Path(path.removeprefix(f"{cwd}/"))), f"{tokens:,}", note)
-        for path, tokens, note in told_rows(view)
-    ]
-    most = f"at most {int(BUDGET_SHARE * size):,} tokens in all"
-    head = ("instruction files", "tokens", most)
-    return ["", render.table(rows, head=head, wrap=False)] if rows else []
+    told = [*told_rows(view)]
+    rows = [(path_within(Path(path), cwd), f"{tokens:,}", note) for path, tokens, note in told]
+    line = f"instruction files: {sum(tokens for _, tokens, _ in told):,} tokens in this order"
+    most = f"at most {int(BUDGET_SHARE * size):,} ({BUDGET_SHARE:.0%} of the window)"
+    return ["", render.dim(f"{line} · {most}"), render.table(rows, wrap=False)] if rows else []
 
 
 def _largest_items(filled: "Breakdown") -> "list[RenderableType]":

@@ -8,7 +8,7 @@ from ....tools.system.files import replacing
 from ....tools.system.plural import count_of
 from ...errors import CtxagentError, UsageError
 from ..menu import Menu, Option
-from ..status import short_path
+from ..status import path_within, short_path
 from .command_context import CommandContext
 from .registry import command
 
@@ -25,7 +25,12 @@ async def _memory(repl: CommandContext, argument: str) -> None:
         raise UsageError("the model gets no instruction files", hint="See features.off.")
     found = await asyncio.to_thread(feature.instruction_states)
     rows = [
-        (short_path(each.path), count_of(each.tokens, "token"), each.origin, each.state)
+        (
+            path_within(each.path, repl.services.cwd),
+            count_of(each.tokens, "token"),
+            each.origin,
+            each.state,
+        )
         for each in found
     ]
     new = repl.services.cwd / NEW_FILE
