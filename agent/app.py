@@ -12,6 +12,7 @@ from .features.crash_recovery import unknown_outcomes
 from .features.from_outside import extensions_of, model_of
 from .features.instruction_places import instruction_warnings
 from .features.mcp import report_problems, servers_of_session
+from .features.other_agents import line_about_others
 from .features.skills import SkillsFeature, SkillSource, find_skills
 from .features.subagent_types import types_of_conversation
 from .features.subagents import SubagentSpec
@@ -86,6 +87,8 @@ def open_agent(
             warnings += unknown_outcomes(log.path, agent.handle.tools)
         for warning in [*log.warnings, *warnings]:
             emit(Notice("warning", warning))
+        if ask is not None and (line := line_about_others(launch)):
+            emit(Notice("info", line))
     return agent
 
 

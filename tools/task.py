@@ -52,8 +52,11 @@ class TaskTool(Tool[TaskParams]):
         self._types, self._spawn = types, spawn
 
     def subject(self, params: TaskParams) -> str:
-        """Return the type; a resumed subagent has it in its id, and nothing else counts."""
-        return params.resume.rpartition("-")[0] if params.resume else params.type or ""
+        """Return the type without the plugin it is from; a resumed subagent has it in its id, and
+        nothing else counts."""
+        if params.resume:
+            return params.resume.rpartition("-")[0]
+        return (params.type or "").rpartition(":")[2]
 
     def title(self, params: TaskParams) -> str:
         line = " ".join(params.description.split())

@@ -23,6 +23,7 @@ from ..extensions import python_extensions
 from ..extensions.hook_files import HookFiles
 from ..extensions.plugins import InstalledPlugins, check_plugins
 from ..features.skills import skills_of
+from ..features.subagent_types import BUILT_IN, types_of
 from ..launch import LaunchOptions
 from ..library.command_files import command_files_of
 from ..library.launching import launch_options
@@ -174,6 +175,7 @@ def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
         yield Finding("commands", f"{count_of(len(commands), 'file')}{more}", note=bool(untrusted))
     for warning in warnings:
         yield Finding("commands", warning, note=True)
+    yield from _subagents(launch)
     skills, warnings = skills_of(launch)
     if skills:
         yield Finding("skills", ", ".join(sorted(skills)))
@@ -189,6 +191,19 @@ def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
     if launch.installed and launch.hook_files:
         yield from _hooks(loaded.settings.hooks, launch.hook_files, launch.installed)
     yield from _servers(launch)
+
+
+def _subagents(launch: LaunchOptions) -> Iterator[Finding]:
+    """Yield the types of subagents in files, and what in the files is ignored."""
+    types, warnings = types_of(launch)
+    if found := [each for each in types if each.source != BUILT_IN]:
+        yield Finding("subagents", ", ".join(sorted(each.name for each in found)))
+    for each in found:
+        if each.ignored:
+            what = f"{each.source}: ignored, since nothing here has it: {', '.join(each.ignored)}"
+            yield Finding("subagents", what, note=True)
+    for warning in warnings:
+        yield Finding("subagents", warning, note=True)
 
 
 def _hooks(own: HookSettings, files: HookFiles, installed: InstalledPlugins) -> Iterator[Finding]:

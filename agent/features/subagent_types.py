@@ -4,16 +4,18 @@ plugins.
 A file is `agents/<any>.md`: front matter (`name`, `description`, `tools`, `model`) between two
 lines of `---`, followed by the prompt. A project's file counts only after the user has trusted its
 content. An untrusted or broken file, and a link out of the project, is left out with a warning. No
-type can do more than the conversation that starts it. The files of a plugin were written for
-another agent: unknown keys and tools in them are ignored.
+type can do more than the conversation that starts it. The files of a plugin, and those in
+`.claude`, were written for another agent: unknown keys and tools in them are ignored.
 """
 
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...tools.system.plural import count_of
 from ...tools.system.shorten import shorten
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
@@ -28,17 +30,21 @@ if TYPE_CHECKING:
     from ...tools.base import Tool
 
 TYPES_FOLDER = "agents"  # in the user's configuration, and in .ctxagent of a project
+OTHERS_FOLDER = ".claude"  # of a project and of the home, for another agent
+MAX_OTHERS_FILES = 200  # in one folder of another agent
 MAX_DESCRIPTION_CHARS = (
     500  # characters of a description: the model reads all of them at every call
 )
 READ_ONLY_TOOLS = ("Bash", "Read", "Grep", "Glob", "Recall")
+BUILT_IN = "built in"  # the source of a type that is in no file
 TASK, PLAN = "Task", "Plan"  # tools that subagents do not have
 LINK_LEAVES_PROJECT = (
     "it is a link that leads out of the project; copy the file there if it belongs to it"
 )
 
-_NAME = regex(r"[a-z][a-z0-9-]{0,39}")
+_NAME = regex(r"[a-z][a-z0-9-]{0,79}")
 _KEYS = ("name", "description", "tools", "model")
+_OTHERS_KEYS = (*_KEYS, "disallowedTools")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +56,10 @@ class AgentType:
     prompt: str
     tools: tuple[str, ...] | None = None  # names; None for all there are
     model: str | None = None
-    source: str = "built in"  # a path, or "built in"
+    source: str = BUILT_IN  # or a path
     looks_only: bool = False  # edits nothing, and runs only commands that plainly read
+    plugin: str = ""  # that it is from
+    ignored: tuple[str, ...] = ()  # keys and tools in its file that mean nothing here
 
     def of(self, tools: Sequence["Tool[Any]"]) -> "list[Tool[Any]]":
         """Return those of its parent's tools that a subagent of this type has."""
@@ -82,7 +90,12 @@ def built_in_types() -> list[AgentType]:
 def types_of_conversation(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]]:
     """Return the types of subagents that a conversation can start, and warnings. A subagent can
     start none."""
-    if log.parent.parent.name == AGENTS or "subagents" in launch.settings.features.off:
+    return ([], []) if log.parent.parent.name == AGENTS else types_of(launch)
+
+
+def types_of(launch: LaunchOptions) -> tuple[list[AgentType], list[str]]:
+    """Return the types of subagents for these options, and warnings. Blocking."""
+    if "subagents" in launch.settings.features.off:
         return [], []
     if launch.safe:
         return built_in_types(), []
@@ -111,21 +124,26 @@ def load_types(
     the user, of the project, of a plugin.
     """
     types, warnings = {each.name: each for each in built_in_types()}, []
-    own = sorted((config_home / TYPES_FOLDER).glob("*.md"))
     foreign, leaving = _project_files(cwd, home)
     warnings += [f"{path}: this subagent is left out: {LINK_LEAVES_PROJECT}" for path in leaving]
-    of_plugins = [path for plugin in plugins for path in type_files(plugin)]
-    for path in (*own, *foreign, *of_plugins):
+    files = [(path, "") for path in sorted((config_home / TYPES_FOLDER).glob("*.md"))]
+    files += [(path, "") for path in (*_of_others(home), *foreign)]
+    files += [(path, plugin.name) for plugin in plugins for path in type_files(plugin)]
+    untrusted = dict[Path, int]()  # of another agent, by folder
+    for path, plugin in files:
         try:
             data = read_untrusted(path)
             if path in foreign and not is_trusted(path, data, trust_dir):
+                if _is_of_others(path):
+                    untrusted[path.parent] = untrusted.get(path.parent, 0) + 1
+                    continue
                 warnings.append(
                     f"{path} is not trusted, so the subagent in it is left out. Read the file, "
                     "then accept it with `ctxagent config --trust`."
                 )
                 continue
-            parse = parse_plugin_type if path in of_plugins else parse_type
-            found = parse(data.decode("utf-8"), str(path), tools)
+            parse = parse_others_type if plugin or _is_of_others(path) else parse_type
+            found = replace(parse(data.decode("utf-8"), str(path), tools), plugin=plugin)
             if found.name in types:
                 raise ValueError(f"there is a type {found.name} already")
         except (OSError, ValueError) as error:
@@ -133,6 +151,11 @@ def load_types(
             warnings.append(f"{path}: this subagent is left out: {why}")
         else:
             types[found.name] = found
+    warnings += [
+        f"{folder}: {count_of(count, 'subagent')} not trusted, so left out. Read the files, then "
+        "accept them with `ctxagent config --trust`."
+        for folder, count in untrusted.items()
+    ]
     return list(types.values()), warnings
 
 
@@ -142,8 +165,8 @@ def type_files(plugin: Plugin) -> list[Path]:
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
-    """Return the files of the nearest `.ctxagent/agents` within the project, without links out of
-    it."""
+    """Return the files of the nearest `.ctxagent/agents` and `.claude/agents` within the project,
+    without links out of it."""
     return _project_files(cwd, home)[0]
 
 
@@ -171,7 +194,7 @@ def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     )
 
 
-def parse_plugin_type(text: str, source: str, tools: Collection[str]) -> AgentType:
+def parse_others_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     """Return the type in a file for another agent, in the format of
     https://code.claude.com/docs/en/sub-agents. Raises ValueError with the problem."""
     values, prompt = split_front_matter(text)
@@ -189,6 +212,10 @@ def parse_plugin_type(text: str, source: str, tools: Collection[str]) -> AgentTy
             tools=allowed if named or denied else None,
             model=model if model not in ("", "inherit") else None,
             source=source,
+            ignored=(
+                *(key for key in values if key not in _OTHERS_KEYS),
+                *(f"tool {name}" for name in named if name not in tools),
+            ),
         )
     )
 
@@ -197,7 +224,7 @@ def _checked(found: AgentType) -> AgentType:
     """Return the type. Raises ValueError if its name, description or prompt is missing or
     invalid."""
     if not _NAME.fullmatch(found.name):
-        raise ValueError(f"name is {found.name!r}, not up to 40 of a-z, 0-9 and -, a letter first")
+        raise ValueError(f"name is {found.name!r}, not up to 80 of a-z, 0-9 and -, a letter first")
     if not found.description:
         raise ValueError("it has no description")
     if not found.prompt:
@@ -212,14 +239,32 @@ def names_and_descriptions(types: Sequence[AgentType]) -> list[tuple[str, str]]:
 
 def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
     """Return the project's files, and the links among them that lead out of the project."""
-    way = folders_within_project(cwd.resolve(), home.resolve())
-    owner = next((folder for folder in way if (folder / ".ctxagent" / TYPES_FOLDER).is_dir()), None)
-    if owner is None:
-        return [], []
-    root = way[-1] if (way[-1] / ".git").exists() else owner
-    files = sorted((owner / ".ctxagent" / TYPES_FOLDER).glob("*.md"))
-    held = [path for path in files if Path(os.path.realpath(path)).is_relative_to(root)]
-    return held, [path for path in files if path not in held]
+    home = home.resolve()
+    way = folders_within_project(cwd.resolve(), home)
+    held, leaving = list[Path](), list[Path]()
+    for name in (".ctxagent", OTHERS_FOLDER):
+        owners = (each for each in way if (each / name / TYPES_FOLDER).is_dir())
+        owner = next((each for each in owners if (each, name) != (home, OTHERS_FOLDER)), None)
+        if owner is None:
+            continue
+        root = way[-1] if (way[-1] / ".git").exists() else owner
+        is_others = name == OTHERS_FOLDER
+        files = (
+            _of_others(owner) if is_others else sorted((owner / name / TYPES_FOLDER).glob("*.md"))
+        )
+        for path in files:
+            is_inside = Path(os.path.realpath(path)).is_relative_to(root)
+            (held if is_inside else leaving).append(path)
+    return held, leaving
+
+
+def _of_others(owner: Path) -> list[Path]:
+    """Return the files for another agent in a project or in the home, also those in subfolders."""
+    return sorted((owner / OTHERS_FOLDER / TYPES_FOLDER).glob("**/*.md"))[:MAX_OTHERS_FILES]
+
+
+def _is_of_others(path: Path) -> bool:
+    return any(folder.parts[-2:] == (OTHERS_FOLDER, TYPES_FOLDER) for folder in path.parents)
 
 
 def _tools(values: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...] | None:

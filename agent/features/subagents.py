@@ -429,16 +429,18 @@ class SubagentsFeature(Feature):
                     f"There are: {', '.join(agents) or 'none'}."
                 )
             name = agents[task.resume].type
-            if task.type not in (None, name):
+            if (task.type or name).rpartition(":")[2] != name:
                 raise ToolError(
                     f"{task.resume} is of type {name}, not {task.type}: give type {name} or "
                     "none with resume, or leave resume out to start a new one."
                 )
-        if name not in self._types:
+        plugin, _, own = (name or "").rpartition(":")
+        kind = self._types.get(own)
+        if kind is None or plugin not in ("", kind.plugin):
             raise ToolError(
                 f"There is no type {name!r} of subagent. The types: {', '.join(self._types)}."
             )
-        return self._types[name]
+        return kind
 
     def _changes(self, kind: AgentType) -> bool:
         """Return True if a subagent of this type can change files."""

@@ -216,6 +216,19 @@ def test_a_hook_of_it_allows_nothing_that_a_rule_denies(place: Place) -> None:
     assert not (place.project / "made").exists()
 
 
+def test_a_subagent_is_named_with_its_plugin_and_rules_mean_it_too(place: Place) -> None:
+    added(place, kit(place))
+    task = {"description": "look", "prompt": "find", "type": "kit:scout"}
+    calls = [("Task", task), ("Task", {**task, "type": "other:scout"})]
+    server, _ = ran(place, [Say(tools=calls[:1]), Say("Found."), Say("Done.")])
+    assert "Found." in told(server.requests[-1])
+    server, _ = ran(place, [Say(tools=calls), Say("No.")], "--deny", "Task(scout)")
+    assert len(server.requests) == 2
+    assert told(server.requests[-1]).count("denied by the rule Task(scout)") == 2
+    server, _ = ran(place, [Say(tools=calls[1:]), Say("No.")])
+    assert "There is no type 'other:scout'" in told(server.requests[-1])
+
+
 def test_of_two_with_one_name_the_persons_counts(place: Place) -> None:
     added(place, kit(place))
     put(own(place) / "commands" / "hello.md", "Mine.")

@@ -13,7 +13,7 @@ from ctxagent.agent.errors import ConfigError
 from ctxagent.agent.features.subagent_types import (
     AgentType,
     load_types,
-    parse_plugin_type,
+    parse_others_type,
     parse_type,
     project_files,
 )
@@ -251,7 +251,7 @@ def test_a_type_for_another_agent(
 ) -> None:
     words = "and wide " * 100
     text = f"---\nname: far\ndescription: |\n  Looks: far\n  {words}\n{head}\n---\nLook."
-    found = parse_plugin_type(text, "f", ["Read", "Grep", "Bash", "Edit", "Task"])
+    found = parse_others_type(text, "f", ["Read", "Grep", "Bash", "Edit", "Task"])
     assert (found.name, found.tools, found.model, found.prompt) == ("far", tools, model, "Look.")
     assert found.description.startswith("Looks: far and wide ")
     assert len(found.description) == 500
@@ -267,4 +267,30 @@ def test_a_type_for_another_agent(
 )
 def test_a_broken_type_for_another_agent(head: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        parse_plugin_type(f"---\n{head}\n---\nLook.", "f", ["Read"])
+        parse_others_type(f"---\n{head}\n---\nLook.", "f", ["Read"])
+
+
+def test_types_for_another_agent_in_the_home_and_a_project(tmp_path: Path) -> None:
+    types = Types(tmp_path)
+    text = "---\nname: {}\ndescription: d\ncolor: blue\ntools: Read, LS\n---\nLook."
+    files = {
+        tmp_path / ".claude/agents/mine.md": "mine",
+        types.project / ".claude/agents/deep/theirs.md": "theirs-" + "x" * 73,
+        types.project / ".claude/agents/other.md": "other",
+    }
+    for path, name in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.format(name))
+    names, warnings = types.load()
+    assert names == ["mine"]
+    assert len(warnings) == 2  # one for each folder
+    assert "1 subagent not trusted, so left out" in warnings[0]
+    for path in project_files(types.project, tmp_path):
+        trust(path, types.state)
+    names, warnings = types.load()
+    assert (sorted(names), warnings) == (sorted(files.values()), [])
+
+
+def test_what_is_ignored_in_a_file_for_another_agent() -> None:
+    text = "---\nname: far\ndescription: d\ncolor: blue\ntools: Read, LS\n---\nLook."
+    assert parse_others_type(text, "f", ["Read"]).ignored == ("color", "tool LS")

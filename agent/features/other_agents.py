@@ -1,0 +1,53 @@
+"""What a project's folder for another agent has, and what of it counts here."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ...tools.system.plural import count_of
+from ..config.trust import folders_within_project, is_file_trusted
+from ..launch import LaunchOptions
+from ..session.store import Project
+
+FOLDER = ".claude"
+TOLD_FILE = "told-of-other-agents"  # in the folder of the project's sessions
+# Parts of the folder, with their names for people; those that need trust last.
+_PARTS = {
+    "instruction file": ("CLAUDE.md", "rules/**/*.md"),
+    "command": ("commands/**/*.md",),
+    "subagent": ("agents/**/*.md",),
+    "skill": ("skills/*/SKILL.md",),
+}
+_NEED_TRUST = ("subagent", "skill")
+_OF_ITS_OWN = ("worktrees", "plans", "todos", "agent-memory")  # what the other agent writes
+
+
+def line_about_others(launch: LaunchOptions) -> str:
+    """Return a line on what counts of the folder for another agent; "" where there is none, or the
+    user was told. Blocking."""
+    home = launch.home.resolve()
+    way = (each for each in folders_within_project(launch.cwd.resolve(), home) if each != home)
+    folder = next((each / FOLDER for each in way if (each / FOLDER).is_dir()), None)
+    if folder is None or launch.safe:
+        return ""
+    told = Project(launch.state, launch.cwd).folder / TOLD_FILE
+    if told.exists():
+        return ""
+    known = {pattern.partition("/")[0] for patterns in _PARTS.values() for pattern in patterns}
+    try:
+        taken = ", ".join(_taken(folder, launch.trust or launch.state)) or "nothing"
+        left = [each.name for each in folder.iterdir() if each.name not in {*known, *_OF_ITS_OWN}]
+        told.touch()
+    except OSError:
+        return ""  # the folder or the state cannot be used: nothing is said at each start
+    rest = f" · not taken: {', '.join(sorted(left))}" if left else ""
+    return f"from {FOLDER} in this project: {taken}{rest}"
+
+
+def _taken(folder: Path, trust_dir: Path) -> Iterator[str]:
+    """Yield how many files of each kind count, and whether they need trust first."""
+    for name, patterns in _PARTS.items():
+        files = [path for pattern in patterns for path in folder.glob(pattern)]
+        if files:
+            needed = files if name in _NEED_TRUST else ()
+            is_open = all(is_file_trusted(each, trust_dir) for each in needed)
+            yield count_of(len(files), name) + ("" if is_open else " (not trusted)")
