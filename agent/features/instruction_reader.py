@@ -68,7 +68,8 @@ class InstructionReader:
         for each in candidates:
             if each.path not in self._seen:
                 self._seen.add(each.path)
-                if _is_file(each.path):
+                is_denied = each.is_scoped and self.denies(str(each.path))
+                if _is_file(each.path) and not is_denied:
                     self._take(each, ())
         first_with = dict[str, Path]()
         for place, file in enumerate(self.files):

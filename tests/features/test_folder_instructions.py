@@ -9,6 +9,7 @@ import pytest
 from ctxagent.agent.events import Event, Notice
 from ctxagent.agent.features.folder_instructions import FolderInstructionsFeature, Touch
 from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.permissions.approval import Approval
 from ctxagent.agent.session.entries import Assistant, Summary, ToolResult, User
 
 from ..support.instruction_files import places
@@ -105,3 +106,9 @@ def test_the_paths_of_a_command(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [*Touch("Bash", "((").paths(tmp_path)] == []
     assert [*Touch("Read", "in/../a.txt").paths(tmp_path)] == [tmp_path / "a.txt"]
+
+
+def test_a_file_that_must_not_be_read_is_not_given(handle: SessionHandle, folder: Path) -> None:
+    handle.approval = Approval(mode="ask", cwd=handle.context.cwd, deny=["Read(in/AGENTS.md)"])
+    call(handle, "Read", {"path": "in/a.py"})
+    assert given(feature(handle)) == []
