@@ -10,7 +10,7 @@ from ..session.store import Project
 
 FOLDER = ".claude"
 TOLD_FILE = "told-of-other-agents"  # in the folder of the project's sessions
-# Parts of the folder, with their names for people; those that need trust last.
+# Parts of the folder that count, by their names for people.
 _PARTS = {
     "instruction file": ("CLAUDE.md", "rules/**/*.md"),
     "command": ("commands/**/*.md",),
@@ -30,10 +30,10 @@ def line_about_others(launch: LaunchOptions) -> str:
     if folder is None or launch.safe:
         return ""
     told = Project(launch.state, launch.cwd).folder / TOLD_FILE
-    if told.exists():
-        return ""
     known = {pattern.partition("/")[0] for patterns in _PARTS.values() for pattern in patterns}
     try:
+        if told.exists():
+            return ""
         taken = ", ".join(_taken(folder, launch.trust or launch.state)) or "nothing"
         left = [each.name for each in folder.iterdir() if each.name not in {*known, *_OF_ITS_OWN}]
         told.touch()
