@@ -87,10 +87,15 @@ class HookFiles:
     def _read(self) -> tuple[list[PublishedHook], list[str]]:
         hooks, warnings = list[PublishedHook](), list[str]()
         for path in (self._own, *project_files(self._cwd, self._home)):
-            found, problems = read_hooks(path, f"file {path}", {}, self._trusts(path))
+            shown = self._shown(path)
+            found, problems = read_hooks(path, f"file {shown}", {}, self._trusts(path))
             hooks += found
-            warnings += [f"{path}: {problem}" for problem in problems]
+            warnings += [f"{shown}: {problem}" for problem in problems]
         return hooks, warnings
+
+    def _shown(self, path: Path) -> str:
+        at_home = path.is_relative_to(self._home)
+        return f"~/{path.relative_to(self._home)}" if at_home else str(path)
 
     def _trusts(self, path: Path) -> Callable[[bytes], bool]:
         return lambda data: path == self._own or is_trusted(path, data, self._trust_dir)

@@ -323,7 +323,9 @@ def test_a_reload_brings_back_what_was_switched_off(place: Place) -> None:
     assert server.rejected == []
 
 
-@pytest.mark.parametrize("event", sorted(EVENTS.keys() - {*IN_THE_TERMINAL, "request_refused"}))
+@pytest.mark.parametrize(
+    "event", sorted(EVENTS.keys() - {*IN_THE_TERMINAL, "before_question", "request_refused"})
+)
 def test_one_that_raises_is_named_and_the_task_is_done(place: Place, event: str) -> None:
     own(place, "broken.py", RAISES.format(event=event, word=EVENTS[event]))
     reads: list[Step] = [Say(tools=[("Read", {"path": "a.txt"})]), DONE]
@@ -331,6 +333,14 @@ def test_one_that_raises_is_named_and_the_task_is_done(place: Place, event: str)
     assert f"the extension broken failed in {event} and is switched off" in said
     assert said.count("ValueError: broken on purpose (broken.py, line 6)") == 1
     assert "one two three" in results(server.requests[-1])[0]
+
+
+def test_one_that_raises_when_a_call_is_asked_about(place: Place) -> None:
+    own(place, "broken.py", RAISES.format(event="before_question", word="async "))
+    done, server = task(place, [Say(tools=[("Bash", {"command": "touch made"})]), DONE])
+    assert done.returncode == 3
+    assert "the extension broken failed in before_question and is switched off" in done.stderr
+    assert "nobody can be asked in this run" in results(server.requests[-1])[0]
 
 
 def test_one_that_raises_when_a_request_is_refused(place: Place) -> None:

@@ -158,6 +158,39 @@ def test_a_start_text_stands_once_whatever_happens(place: Place) -> None:
     assert is_rebuilt(place)
 
 
+def test_all_plugins_after_summaries_a_kill_and_a_resume(place: Place) -> None:
+    add(place, "kit", {"SessionStart": [hook("run", "startup|clear|compact")]}, SAYS_START)
+    rules = ("PreToolUse", "PostToolUse", "UserPromptSubmit")
+    add(place, "rules", {event: [hook("run")] for event in rules}, RULES)
+    add(place, "guard", {"PreToolUse": [hook("run", "Write")]}, GUARDS)
+    add(place, "loop", {"Stop": [hook("run")]}, LOOPS)
+    keeper = Keeper()
+    keeper.until = 3
+    write = Say(tools=[("Write", {"path": "a.py", "content": "eval(x)"})])
+    with Server(keeper, bound=True, strict=True, window=24_000) as server:
+        env = place.server(server.url)
+        assert place.run("-p", "go on", *LIMITS, env=env).returncode == 0
+        kill_in_a_turn(place, env, keeper)
+        (place.project / "loop.json").write_text(json.dumps({"task": "Build it.", "round": 1}))
+        promise = Say("It is <promise>DONE</promise>.")
+        keeper.queue = [bash("rm -rf x"), bash("echo made"), write, write, Say("Tried."), promise]
+        start = len(server.requests)
+        done = place.run("-p", "go on", *LIMITS, "--continue", env=env)
+        assert done.returncode == 0, done.stderr
+    assert server.rejected == []
+    assert "It is <promise>DONE</promise>." in done.stdout
+    assert not (place.project / "loop.json").exists()
+    last = server.requests[-1]
+    for said in (
+        START, "prevented it: Rule one", "Rule two: what is made is tested", "Rule four",
+        "Careful: eval runs whatever it is given.", "Created a.py", "Build it.",
+    ):  # fmt: skip
+        assert said in told(last)
+    assert {told(body).count(START) for body in of_turns(server.requests[start:])} == {1}
+    assert heard(place)[-1]["stop_hook_active"] is True
+    assert is_rebuilt(place)
+
+
 def test_killed_between_a_summary_and_the_words_of_a_hook(place: Place) -> None:
     """A log that ends with the summary is what a kill at that moment leaves."""
     add(place, "kit", {"SessionStart": [hook("run", "compact")]}, SAYS_START)

@@ -117,15 +117,17 @@ def put(path: Path, event: str = "Stop", **more: Any) -> None:
 def files(tmp_path: Path) -> HookFiles:
     project = tmp_path / "project"
     (project / ".git").mkdir(parents=True, exist_ok=True)
-    return HookFiles(tmp_path / "config", project / "sub", tmp_path / "home", tmp_path / "trust")
+    return HookFiles(
+        tmp_path / "home" / ".config", project / "sub", tmp_path / "home", tmp_path / "trust"
+    )
 
 
 def test_the_users_file_counts_at_once_and_the_projects_once_trusted(tmp_path: Path) -> None:
-    put(tmp_path / "config" / "hooks.json")
+    put(tmp_path / "home" / ".config" / "hooks.json")
     path = tmp_path / "project" / ".claude" / "settings.json"
     put(path, model="x")
     found = files(tmp_path)
-    assert [hook.origin for hook in found.hooks] == [f"file {tmp_path}/config/hooks.json"]
+    assert [hook.origin for hook in found.hooks] == ["file ~/.config/hooks.json"]
     (warning,) = found.warnings
     assert warning.startswith(f"{path}: no hook in it is used: not trusted: read the file")
     trust(path, tmp_path / "trust")
