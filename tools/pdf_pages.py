@@ -8,6 +8,7 @@ It imports nothing of the program.
 
 import io
 import json
+import logging
 import resource
 import sys
 import zlib
@@ -15,6 +16,7 @@ from typing import Any
 
 MAX_SECONDS = 20  # after which its starter ends it
 MAX_MEMORY_BYTES = 2 << 30
+TOO_LARGE = "it is too large when it is unpacked; try Bash pdftotext"
 
 
 def main(first: int, count: int, chars: int) -> None:
@@ -41,15 +43,41 @@ def main(first: int, count: int, chars: int) -> None:
     except garbled:
         title = ""
     write({"pages": total, "title": title})
+    skipped = SkippedParts()
+    logging.getLogger("pypdf").addHandler(skipped)
     for number in range(first, min(total, first + count - 1) + 1):
+        skipped.errors.clear()
         try:
             text, problem = reader.pages[number - 1].extract_text(), ""
         except garbled as error:
-            text, problem = "", f"{type(error).__name__}: {error}"[:200]
+            text, problem = "", problem_of(error)
+        if not text and not problem and skipped.errors:
+            problem = problem_of(skipped.errors[0])
         if len(text) > chars and number > first:
             return
         write({"text": text[:chars], "characters": len(text), "problem": problem})
         chars -= len(text)
+
+
+class SkippedParts(logging.Handler):
+    """Keeps the errors of parts of a page that pypdf skips, of which it only writes a warning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[Exception] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        values = record.args.values() if isinstance(record.args, dict) else ()
+        self.errors += [each for each in values if isinstance(each, Exception)]
+
+
+def problem_of(error: Exception) -> str:
+    """Return why a page cannot be read."""
+    from pypdf.errors import LimitReachedError
+
+    if isinstance(error, LimitReachedError | MemoryError):
+        return TOO_LARGE
+    return f"{type(error).__name__}: {error}"[:200]
 
 
 def write(row: dict[str, Any]) -> None:

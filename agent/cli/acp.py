@@ -26,7 +26,7 @@ def acp(options: dict[str, Any]) -> int:
     import asyncio
 
     if sys.stdin is None or sys.stdin.isatty():
-        hint = "Name `ctxagent acp` as an agent in the editor's settings; docs/guide/editors.md."
+        hint = "Name `ctxagent acp` in the editor's settings: `ctxagent guide editors` says how."
         raise UsageError("this is for an editor, which starts it with pipes", hint=hint)
     sink = os.dup(1)
     os.dup2(2, 1)  # what else prints must not stand among the messages

@@ -46,7 +46,7 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON docume
 
 @click.group()
 def fleet() -> None:
-    """Run many tasks of one manifest: docs/guide/fleet.md."""
+    """Run many tasks of one manifest; `ctxagent guide fleet` explains it."""
 
 
 @fleet.command()

@@ -48,6 +48,7 @@ _COMMAND_MODULES = {
     "doctor": "doctor",
     "extensions": "extensions",
     "fleet": "fleet",
+    "guide": "guide",
     "log": "log",
     "mcp": "mcp",
     "mcp-server": "mcp_server",

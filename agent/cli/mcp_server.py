@@ -23,7 +23,9 @@ def mcp_server(options: dict[str, Any], id: str | None) -> int:
     from ..security.redaction import redaction_for
 
     if sys.stdin is None or sys.stdin.isatty():
-        hint = "Add `ctxagent mcp-server` to the agent's MCP servers; docs/guide/mcp.md."
+        hint = (
+            "Add `ctxagent mcp-server` to the agent's MCP servers: `ctxagent guide mcp` says how."
+        )
         raise UsageError("this is for another agent, which starts it with pipes", hint=hint)
     loaded = load(options)
     project = project_of(options, loaded)

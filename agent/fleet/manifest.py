@@ -175,7 +175,7 @@ class Manifest:
                 except UsageError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error.message}", hint=error.hint))
         except OSError as error:
-            hint = "Give a file with one task a line: docs/guide/fleet.md."
+            hint = "Give a file with one task a line: `ctxagent guide fleet` shows one."
             raise UsageError(f"cannot read {path}: {error.strerror}", hint=hint) from None
         if wrong:
             raise _all_of(wrong)

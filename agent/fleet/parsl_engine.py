@@ -93,7 +93,7 @@ class ParslEngine:
 
 def _read_config(path: Path) -> Any:
     """Return the configuration in a file, with its programs on a leash. Raises UsageError."""
-    hint = "It is a Python file with `config = parsl.config.Config(…)`: docs/guide/fleet.md."
+    hint = "A Python file with `config = parsl.config.Config(…)`: `ctxagent guide fleet` says more."
     try:
         found: Any = runpy.run_path(str(path)).get("config")
     except _FAULTS as error:

@@ -34,6 +34,7 @@ MAX_END_CHARS = 100_000  # of its end, besides its last piece
 SILENCE_S = 2.0  # without a sign of the model, in mid-stream, until the person is told
 TEXT_ROWS, THOUGHT_ROWS = 16, 3  # of unfinished text, and of unfinished thinking
 OUTPUT_LINES = 5  # of a running tool
+MAX_PROMPT_LINES = 3  # of a command's message that is shown whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +220,7 @@ class Transcript:
         self._spent = _Spent(clock())
         self._wait_line = WaitLine(clock, key_name(keys.interrupt))
         self._activity = ""  # shown between two waits
+        self._prompt = ""  # the words of a command, which are shown in one line
         self._last = ""  # the kind of thing printed last, for the spacing
 
     def show(self, event: events.Event) -> None:
@@ -378,8 +380,18 @@ class Transcript:
         if not event.mid_turn:
             self._spent, self._activity = _Spent(self._clock()), "working"
             self._wait_line.enter("starting")
-        if self._echo:
+        prompt, self._prompt = self._prompt, ""
+        if not self._echo:
+            return
+        first, _, more = event.text.partition("\n")
+        lines = more.count("\n") + 2
+        if first != prompt.partition("\n")[0] or lines <= MAX_PROMPT_LINES:
             self.put("words", render.words(event.text))
+        else:
+            self.put(
+                "words", render.dim(f"sent its instructions: {lines:,} lines{self._unfold_hint}")
+            )
+            self.fold("the prompt of the command", event.text)
 
     def _delta(self, event: events.TextDelta | events.ThinkingDelta | events.ToolDraft) -> None:
         if isinstance(event, events.ThinkingDelta):
@@ -426,6 +438,10 @@ class Transcript:
                 text = "" if offloaded else event.text
                 self._folds.add(Fold(title, text, "output", event.ref))
         self._wait_line.enter(self._activity)
+
+    def sends(self, prompt: str) -> None:
+        """Show this message of a command in one line when it is sent."""
+        self._prompt = prompt
 
     def fold(self, title: str, text: str) -> None:
         """Let a text be unfolded, unless it is empty."""

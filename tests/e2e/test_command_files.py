@@ -206,3 +206,19 @@ def test_a_message_that_is_a_command_of_the_terminal(place: Place, server: Serve
     assert [row["exit_code"] for row in results] == [2, 0]
     assert "/compact is a command of the terminal" in results[0]["error"]["message"]
     assert len(server.requests) == 1
+
+
+def test_the_long_words_of_a_command_are_one_line_on_the_screen(place: Place) -> None:
+    with Server([Say("Committed.")]) as server:
+        terminal = Terminal(cwd=place.project, env=place.server(server.url))
+        terminal.see("· ask")
+        terminal.type("/commit the parser\r")
+        terminal.see("Committed.")
+        shown = terminal.see("lines (Ctrl-O)")
+        assert "sent its instructions:" in shown
+        assert "git status" not in shown
+        terminal.type("\x0f")
+        terminal.see("git status")
+        terminal.see("Report the commit")
+        terminal.type("/exit\r")
+        assert terminal.leave() == 0

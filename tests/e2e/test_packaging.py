@@ -17,6 +17,7 @@ from ctxagent.agent.cli.commit import RECORD
 from ctxagent.tests.install.fresh_install import SHARED
 
 ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "docs" / "guide"
 
 
 def git(folder: Path, *words: str) -> str:
@@ -82,8 +83,10 @@ def test_the_wheel_has_one_top_level_and_its_data(wheel: Path) -> None:
             if path.suffix in (".css", ".js", ".j2")
         ),
     } <= {*names}
-    others = ("tests", "docs", "share", "benchmarks", "setup.py", "constraints.txt")
+    others = ("tests", "share", "benchmarks", "setup.py", "constraints.txt")
     assert [name for name in names if name.split("/")[:2][-1] in others] == []
+    pages = {name for name in names if name.startswith("ctxagent/docs/")}
+    assert pages == {f"ctxagent/docs/guide/{path.name}" for path in GUIDE.glob("*.md")}
     shared = {name.partition(".data/data/")[2] for name in names if ".data/data/" in name}
     assert shared == {*SHARED}
 

@@ -1,6 +1,7 @@
 """Kitty's keyboard protocol: asked for where a terminal has it, and given back whenever another
 program gets the terminal. What the menu of completions and a cleared screen look like."""
 
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -39,6 +40,33 @@ def test_keys_are_told_apart_only_while_the_terminal_is_ours(place: Place) -> No
         assert server.requests[0]["messages"][-1]["content"][0]["text"] == "one\ntwo"
     assert terminal.raw.count(ON) == terminal.raw.count(OFF) == 2
     assert terminal.raw.rindex(OFF) > terminal.raw.rindex(ON)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP])
+def test_a_signal_that_ends_it_gives_the_keyboard_back(place: Place, number: int) -> None:
+    terminal = Terminal(cwd=place.project, env=place.server("http://127.0.0.1:9"))
+    terminal.see("sonnet-5-5")
+    before = terminal.modes()
+    terminal.type("\x1b[?0u\x1b[?62c")
+    terminal.hear(ON)
+    terminal.signal(number)
+    terminal.leave()
+    assert terminal.raw.count(ON) == terminal.raw.count(OFF) == 1
+    assert terminal.raw.rindex(OFF) > terminal.raw.rindex(ON)
+    assert terminal.left[3] != before[3], "the modes for lines are back"
+
+
+@pytest.mark.parametrize(("reported", "offs"), [("0", 1), ("5", 2), ("1", 1)])
+def test_a_start_takes_back_what_a_killed_one_has_left(
+    place: Place, reported: str, offs: int
+) -> None:
+    terminal = Terminal(cwd=place.project, env=place.server("http://127.0.0.1:9"))
+    terminal.see("sonnet-5-5")
+    terminal.type(f"\x1b[?{reported}u\x1b[?62c")
+    terminal.hear(ON)
+    terminal.type("/exit\r")
+    assert terminal.leave() == 0
+    assert (terminal.raw.count(ON), terminal.raw.count(OFF)) == (1, offs)
 
 
 def test_a_terminal_that_does_not_answer_is_left_as_it_is(place: Place) -> None:

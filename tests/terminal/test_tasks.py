@@ -134,6 +134,41 @@ def test_a_question_between_turns_and_leaving(tmp_path: Path) -> None:
     assert [run.status for run in runs] == ["running", "interrupted"]
 
 
+def test_a_rewind_ends_what_could_write_once_the_files_are_back(tmp_path: Path) -> None:
+    place, go = Place(tmp_path), tmp_path / "go"
+    writes = f"until test -e {go}; do sleep 0.02; done; while :; do date >made.txt; done; {SLEEP}"
+    parent = [Say(tools=begin("look")), Say("Begun."), Say("Second.")]
+
+    def step(body: dict[str, Any]) -> Say:
+        if is_parent(body):
+            return parent.pop(0)
+        return Say(tools=[("Bash", {"command": writes})])
+
+    with Server(step) as server:
+        terminal = Terminal(*FREELY, cwd=place.project, env=place.server(server.url))
+        terminal.see("/help")
+        terminal.type("go\r")
+        terminal.see("Begun.")
+        terminal.see("1 agent")
+        terminal.type("second\r")
+        terminal.see("Second.")
+        go.touch()
+        terminal.see(lambda _: (place.project / "made.txt").exists())
+        terminal.type("/rewind 2 both\r")
+        shown = terminal.see("[y]es, both")
+        assert "may write to files that go back, and ends when the conversation" in flat(shown)
+        terminal.type("y\r")
+        terminal.see("this is a copy")
+        terminal.see(lambda text: "1 agent" not in "\n".join(terminal.screen.display))
+        assert running(SLEEP) == []
+        assert not (place.project / "made.txt").exists()
+        terminal.type("\x15/exit\r")
+        assert terminal.leave() == 0
+    (left,) = [log for log in place.logs() if "Second." in log.read_text()]
+    runs = [entry for entry in read_log(left).entries if isinstance(entry, SubagentRun)]
+    assert [run.status for run in runs] == ["running", "interrupted"]
+
+
 def test_esc_declines_between_turns(tmp_path: Path) -> None:
     """First what is typed goes, then a mode that is offered; the next Esc is a no."""
     place = Place(tmp_path)

@@ -112,6 +112,25 @@ def slow_pdf() -> bytes:
     return pdf_of_objects(objects)
 
 
+@pytest.mark.parametrize("in_form", [False, True])
+def test_a_page_that_is_too_large_when_unpacked_says_so(tmp_path: Path, *, in_form: bool) -> None:
+    """In the page itself, and in a form on it, which pypdf skips."""
+    blanks = zlib.compress(b" " * (100 << 20), 9)
+    large = b"/Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(blanks), blanks)
+    shows_form = b"<</Length 6>>stream\n/X Do \nendstream"
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/Contents 4 0 R/Resources<</XObject<</X 5 0 R>>>>>>",
+        shows_form if in_form else b"<<" + large,
+        b"<</Type/XObject/Subtype/Form/BBox[0 0 9 9]/Resources<</ProcSet[/PDF]>>" + large,
+    ]
+    (tmp_path / "a.pdf").write_bytes(pdf_of_objects(objects))
+    text = read(tmp_path, "a.pdf").text
+    assert "[This page cannot be read: it is too large when it is unpacked" in text
+    assert "scanned" not in text
+
+
 @pytest.mark.slow
 def test_a_pdf_that_is_made_to_harm_ends_with_its_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -97,6 +97,12 @@ class CommandContext:
 
         self.put(render.table(rows, head=head, wrap=wrap))
 
+    def send_prompt(self, words: str) -> None:
+        """Send the words of a command as the user's, before those that wait; long ones are shown
+        in one line."""
+        self.transcript().sends(words)
+        self.say_next(words)
+
     def doing(self, text: str) -> None:
         """Show what the command waits for, until the next call; "" shows nothing."""
         self.transcript().doing(text)

@@ -93,7 +93,7 @@ async def _run_feature(command: "FeatureCommand", repl: CommandContext, argument
 
     found = await run_command(command, argument)
     if isinstance(found, Prompt):
-        repl.say_next(found.text)
+        repl.send_prompt(found.text)
     elif found:
         repl.show(found)
 
@@ -117,7 +117,7 @@ async def _say(name: str, repl: CommandContext, argument: str) -> None:
     from ...loop.command_words import prompt_words
 
     if (servers := _servers(repl)) is not None:
-        repl.say_next(await prompt_words(repl.agent, servers, name, argument))
+        repl.send_prompt(await prompt_words(repl.agent, servers, name, argument))
 
 
 async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None:
@@ -129,4 +129,4 @@ async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None
     if (model := model_of_turn(file, agent.model.id)) and model != agent.model.id:
         repl.conversation.use_model_for_turn(model)
         agent.emit(Notice("info", f"this turn is for {model}, as {file.shown_path} says"))
-    repl.say_next(words)
+    repl.send_prompt(words)

@@ -1,7 +1,7 @@
 """/history: what the user typed before in this project."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from prompt_toolkit.history import FileHistory
@@ -10,7 +10,8 @@ from ....tools.system.shorten import one_line
 from ...errors import UsageError
 from ..menu import Menu, Option
 from .command_context import CommandContext
-from .registry import command
+from .files import added_commands
+from .registry import COMMANDS, Command, command, parse
 
 MAX_MESSAGES = 2_000  # the newest
 MAX_PRINTED = 20
@@ -35,12 +36,22 @@ async def _history(repl: CommandContext, argument: str) -> None:
 
 
 def _messages(repl: CommandContext) -> list[str]:
-    """Return the messages, each once, the newest first; blocking."""
+    """Return the messages, each once, the newest first; blocking. Commands of the terminal are left
+    out; Up and Ctrl-R find them, too."""
     path = repl.services.history
     if path is None or not path.is_file():
         return []
     newest = islice(FileHistory(str(path)).load_history_strings(), MAX_MESSAGES)
-    return [each for each in dict.fromkeys(newest) if not each.startswith("/history")]
+    added = added_commands(repl)
+    return [each for each in dict.fromkeys(newest) if _is_message(each, added)]
+
+
+def _is_message(text: str, added: Mapping[str, Command]) -> bool:
+    try:
+        found = parse(text, added) if text.startswith("/") else None
+    except UsageError:  # mistyped
+        return False
+    return found is None or found[0].name not in COMMANDS
 
 
 def _menu(messages: Sequence[str]) -> Menu:

@@ -83,6 +83,6 @@ async def _skills(repl: CommandContext, argument: str) -> None:
     if rows:
         repl.show_table(rows, ("skill", "state", "tokens", "from"))
     else:
-        repl.say("there are no skills · docs/guide/skills.md says where they are found")
+        repl.say("there are no skills · `ctxagent guide skills` says where they are found")
     for warning in warnings:
         repl.notify("warning", warning)

@@ -32,7 +32,7 @@ async def _intent(repl: CommandContext, argument: str) -> None:
 async def _init(repl: CommandContext, argument: str) -> None:
     from ...prompts import prompt_text
 
-    repl.say_next("\n\n".join(filter(None, (prompt_text("init").strip(), argument))))
+    repl.send_prompt("\n\n".join(filter(None, (prompt_text("init").strip(), argument))))
 
 
 @command(

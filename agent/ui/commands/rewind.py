@@ -21,6 +21,7 @@ from ..menu import Menu, Option
 from . import completions
 from .command_context import CommandContext
 from .registry import command
+from .tasks import end_tasks
 
 if TYPE_CHECKING:
     from ...loop.agent import AgentState
@@ -158,6 +159,8 @@ async def _go_back(repl: CommandContext, plan: _RewindPlan, choice: str) -> None
         return
 
     async def go_back() -> None:
+        if confirmed == "both":  # they end with the session, and could write once files are back
+            await end_tasks(repl.agent)
         if confirmed in ("files", "both") and not plan.no_files:
             await _restore_files(repl, plan, leaves_session=confirmed == "both")
         if confirmed != "conversation" and plan.lost:
@@ -273,7 +276,7 @@ def _show(repl: CommandContext, plan: _RewindPlan, *, with_files: bool) -> None:
     if running := repl.conversation.background_tasks:
         ids = ", ".join(task.id for task in running)
         text = f"{ids} is still running: it may write to files that go back, and "
-        repl.notify("warning", f"{text}is ended when the conversation goes back")
+        repl.notify("warning", f"{text}ends when the conversation goes back")
 
 
 def _show_files(repl: CommandContext, plan: _RewindPlan) -> None:

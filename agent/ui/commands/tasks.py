@@ -14,6 +14,7 @@ from .command_context import CommandContext
 from .registry import command
 
 if TYPE_CHECKING:
+    from ...loop.agent import AgentState
     from ..tasks import SessionTask
 
 TAIL_LINES = 40  # of the output of one task
@@ -222,6 +223,17 @@ async def _stop(repl: CommandContext, task: "SessionTask") -> None:
     repl.say(f"{job.id}: {job.status}")
     if note := undone(agent.context.sandbox):
         repl.say(note)
+
+
+async def end_tasks(agent: "AgentState") -> None:
+    """End what runs in the background, and wait for it."""
+    agents = [each for each in agent.context.agents.values() if each.in_background]
+    jobs = [job for job in agent.context.jobs.values() if job.process.running]
+    for each in agents:
+        each.stop()
+    for job in jobs:
+        job.ended_by_user = True
+    await asyncio.gather(*(each.ended() for each in agents), *(job.stop() for job in jobs))
 
 
 def _find(tasks: "Sequence[SessionTask]", id: str, *, running: bool = False) -> "SessionTask":

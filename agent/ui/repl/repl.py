@@ -7,6 +7,7 @@ before its next call. The screen and the transcript decide how things look.
 """
 
 import asyncio
+import signal
 import threading
 import time
 from collections.abc import Coroutine, Sequence
@@ -150,7 +151,7 @@ class Repl:
             if script:
                 self._background.start(self._play(script, pace))
 
-        with signals.call_on_signals(self._stop, *signals.END_SIGNALS):
+        with signals.call_on_signals(self._stop, signal.SIGQUIT, *signals.END_SIGNALS):
             try:
                 await self.screen.run(begin)
             finally:

@@ -110,7 +110,8 @@ class AnswerFilter:
         self.done = False  # whether no other answer is expected
         self.on_background: Callable[[TerminalBackground], None] = lambda background: None
         self.on_focus: Callable[[bool], None] = lambda focused: None
-        self.on_keyboard: Callable[[], None] = lambda: None  # the terminal tells keys apart
+        # The terminal can tell keys apart, and does by these flags.
+        self.on_keyboard: Callable[[int], None] = lambda flags: None
         self._held = ""  # the possible beginning of an answer
         self._stale = False  # whether its rest did not come at once
         self._pasting = False
@@ -151,7 +152,7 @@ class AnswerFilter:
         if answer[0].endswith("c"):
             self.done = True
         elif answer[0].endswith("u"):
-            self.on_keyboard()
+            self.on_keyboard(int(answer[0][3:-1].partition(";")[0] or 0))
         elif answer[0][-1] in "IO":
             self.on_focus(answer[0].endswith("I"))
         elif colour := re.search(_COLOUR, answer[0]):

@@ -16,7 +16,8 @@ from .output import BatchedOutput
 SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 FOCUS_REPORTS_ON, FOCUS_REPORTS_OFF = "\x1b[?1004h", "\x1b[?1004l"
 # Flags 1 and 4: keys that other terminals confuse, with their place on an English keyboard.
-KEYS_APART_ON, KEYS_APART_OFF = "\x1b[>5u", "\x1b[<u"
+KEYS_APART_FLAGS = 5
+KEYS_APART_ON, KEYS_APART_OFF = f"\x1b[>{KEYS_APART_FLAGS}u", "\x1b[<u"
 WORKING_MARK, ASKING_MARK = "● ", "? "  # before the name
 MAX_TITLE_CHARS = 80
 
@@ -66,9 +67,11 @@ class TerminalWindow:
             self._keys_apart = False
         self._output.flush()
 
-    def tell_keys_apart(self) -> None:
-        """Have the terminal, which can, tell more keys apart until `leave`."""
-        again = KEYS_APART_OFF if self._keys_apart else ""
+    def tell_keys_apart(self, flags: int = 0) -> None:
+        """Have the terminal, which can, tell more keys apart until `leave`. `flags` are what it has
+        reported: ours at a start were left by a program that was killed, and are taken back."""
+        left = self._keys_apart is None and flags == KEYS_APART_FLAGS
+        again = KEYS_APART_OFF if self._keys_apart or left else ""
         self._keys_apart = True
         self._output.write_raw(again + KEYS_APART_ON)
         self._output.flush()

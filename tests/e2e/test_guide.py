@@ -1,0 +1,40 @@
+"""`ctxagent guide`, and that hints name pages which come with the program."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ..support.command import Place
+
+ROOT = Path(__file__).parents[2]
+PAGES = {path.stem: path for path in (ROOT / "docs" / "guide").glob("*.md")}
+SOURCES = [path for top in ("agent", "tools") for path in (ROOT / top).rglob("*.*")
+           if path.suffix in (".py", ".toml", ".txt")]  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_the_pages_are_listed_with_their_titles_and_printed(place: Place) -> None:
+    listed = place.run("guide").stdout.splitlines()
+    assert {line.split()[0] for line in listed} == {*PAGES}
+    assert f"{'repl':<16} The terminal" in listed
+    assert place.run("guide", "skills").stdout == PAGES["skills"].read_text()
+    done = place.run("guide", "walrus")
+    assert done.returncode == 2
+    assert "'skills'" in done.stderr
+
+
+def test_hints_name_pages_by_the_command_that_prints_them() -> None:
+    named = [
+        (path, page)
+        for path in SOURCES
+        for page in re.findall(r"`ctxagent guide ([a-z-]+)`", path.read_text())
+    ]
+    assert len(named) > 10
+    assert [(path, page) for path, page in named if page not in PAGES] == []
+    in_strings = re.compile(r"""["'].*docs/guide/[\w-]+\.md""")
+    assert [path for path in SOURCES if in_strings.search(path.read_text())] == []
