@@ -65,7 +65,10 @@ def open_agent(
             opened=opened,
             model=model,
             approval=approval,
-            budget_meter=BudgetMeter(launch.budget),
+            budget_meter=BudgetMeter(
+                launch.budget,
+                records_requests=choice.for_task is not None or launch.budget.dollars is not None,
+            ),
             system=prompt.system_prompt(
                 launch.append_prompt,
                 own=launch.own_prompt,

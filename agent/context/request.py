@@ -14,7 +14,7 @@ entries after it, as long as no entry edits history. The prompt cache depends on
 
 import re
 from binascii import a2b_base64
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
@@ -74,6 +74,7 @@ class Request:
     # Seconds for which an overloaded server is asked again; None counts attempts, as for any fault.
     overload_wait: float | None = None
     fallback_after: float | None = None  # the same, until another model is asked; also by 429
+    on_send: Callable[[], None] | None = None  # is called before each attempt is sent to a server
 
 
 @dataclass(slots=True)

@@ -45,6 +45,7 @@ from ..worktree import WorkTree
 
 KILLED_TOPIC = "killed"
 SUBAGENT_TOOL = "Task"  # whose subagents do what changes something
+NOT_BEGUN = "[not run: the agent was killed before this call started]"
 MAX_ENTRIES_NEAR_CALL = 1_000  # its reply is among those before, its result after
 MAX_LISTED_LINES = 20  # files, or commands, in the notice for the model
 MAX_NAMED, MAX_NAME_CHARS = 3, 80  # calls, or files, in a line for the user
@@ -91,10 +92,12 @@ def recover_from_kill(
 
     `unrecorded` are entries that are recorded together with these. They also name changes.
     """
-    ended = _end_orphans(path)
-    calls, before = _unfinished_calls(path, _changing(tools))
+    ended, tools = _end_orphans(path), list(tools)
+    found = _results_of_unbegun(path, tools)
+    unbegun = {result.tool_use_id for result in found}
+    calls, before = _unfinished_calls(path, _changing(tools), unbegun)
     if not (calls or ended):
-        return []
+        return [*found]
     rows = _changed_rows(before, ledger, tree, unrecorded) if before else []
     outputs = _partial_outputs(path.parent, calls)
     text = f"killed in the middle of {count_of(len(calls), 'call')}"
@@ -103,19 +106,21 @@ def recover_from_kill(
     data: dict[str, Any] = {"calls": ids, "ended": ended, "changes": rows[:MAX_CHANGES_IN_RESULT]}
     if len(rows) > MAX_CHANGES_IN_RESULT:
         data["changes_left_out"] = len(rows) - MAX_CHANGES_IN_RESULT
-    found: list[Entry] = [Note(topic=KILLED_TOPIC, text=text, data=data)]
+    entries: list[Entry] = [*found, Note(topic=KILLED_TOPIC, text=text, data=data)]
     if outputs:
         data["outputs"] = outputs
     words = _notice_text(
         ended, [f"{each['action']} {ledger.display_path(each['path'])}" for each in rows], outputs
     )
-    return [*found, User(content=words, source="notice")] if words else found
+    return [*entries, User(content=words, source="notice")] if words else entries
 
 
 def unknown_outcomes(path: Path, tools: Iterable[Tool[Any]]) -> list[str]:
     """Return a warning that names the calls which a kill cut short and which may have changed
     something, if there are any. Changes nothing."""
-    calls, _ = _unfinished_calls(path, _changing(tools), with_snapshot=False)
+    tools = list(tools)
+    unbegun = {result.tool_use_id for result in _results_of_unbegun(path, tools)}
+    calls, _ = _unfinished_calls(path, _changing(tools), unbegun, with_snapshot=False)
     if not calls:
         return []
     its = "its outcome is" if len(calls) == 1 else "their outcomes are"
@@ -136,6 +141,27 @@ def left_behind(found: Note, display_path: Callable[[str], str]) -> str:
     if outputs := found.data.get("outputs"):
         parts.append(f"output until the kill: {_listed(outputs)}")
     return "; ".join(parts)
+
+
+def _results_of_unbegun(path: Path, tools: Iterable[Tool[Any]]) -> list[ToolResult]:
+    """Return results for the calls of the newest reply that never began: calls run in order, and
+    only neighbours that change nothing run at the same time. In a copy of a session the original
+    may have gone on with them."""
+    left, _, (origin, _) = _newest_reply(path, None, with_snapshot=False)
+    effects = {tool.wire_name: tool.effect for tool in tools}
+
+    def is_harmless(call: Block) -> bool:
+        return effects.get(str(call.get("name")), "none") in ("none", "read")
+
+    begun = 1
+    if left and is_harmless(left[0]):
+        begun = next((n for n, call in enumerate(left) if not is_harmless(call)), len(left))
+    details = {"interrupted": True, "not_run": True}
+    return [
+        ToolResult(tool_use_id=str(call.get("id")), content=NOT_BEGUN, is_error=True,
+                   details=dict(details))
+        for call in ([] if origin else left[begun:])
+    ]  # fmt: skip
 
 
 def _partial_outputs(folder: Path, calls: Sequence[Block]) -> list[str]:
@@ -217,10 +243,14 @@ def _tool_uses(entry: Assistant) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _unfinished_calls(
-    path: Path, changing: Collection[str], *, with_snapshot: bool = True
+    path: Path,
+    changing: Collection[str],
+    unbegun: Collection[str],
+    *,
+    with_snapshot: bool = True,
 ) -> tuple[list[Block], str | None]:
-    """Return the calls of the newest reply that have no result and may have changed something, and
-    the newest snapshot before them, if it is wanted.
+    """Return the calls of the newest reply that have no result, began and may have changed
+    something, and the newest snapshot before them, if it is wanted.
 
     A turn that ended, and a turn that was recovered before, have no such calls.
     """
@@ -232,14 +262,16 @@ def _unfinished_calls(
             or _newest_reply(original, changing, upto, with_snapshot=False)[0] != calls
         ):
             return [], None
+    calls = [call for call in calls if str(call.get("id")) not in unbegun]
     return (calls, before) if calls else ([], None)
 
 
 def _newest_reply(
-    path: Path, changing: Collection[str], upto: float = inf, *, with_snapshot: bool = True
+    path: Path, changing: Collection[str] | None, upto: float = inf, *, with_snapshot: bool = True
 ) -> tuple[list[Block], str | None, tuple[str, float]]:
-    """Find the unfinished calls of the newest reply, the snapshot before them, and the session that
-    this one was copied from, with the number of the last entry copied.
+    """Find the unfinished calls of the newest reply (of all tools, or of those in `changing`), the
+    snapshot before them, and the session that this one was copied from, with the number of the last
+    entry copied.
 
     The session is "" for none. Entries after the session was opened again neither end the turn nor
     precede the calls. A note of an earlier recovery after entry `upto` is ignored: a copy that ends
@@ -267,7 +299,7 @@ def _newest_reply(
             elif isinstance(entry, Assistant) and entry.purpose == "turn" and calls is None:
                 uses = [b for b in entry.content if b.get("type") == "tool_use"]
                 left = [b for b in uses if str(b.get("id")) not in answered]
-                calls = [b for b in left if b.get("name") in changing]
+                calls = [b for b in left if changing is None or b.get("name") in changing]
                 calls = [] if ended else calls
             if calls is not None and (before or not calls or not with_snapshot):
                 break

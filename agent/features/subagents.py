@@ -395,6 +395,7 @@ class SubagentsFeature(Feature):
             budget_meter=BudgetMeter(
                 Budget(calls=MAX_CALLS_PER_RUN),
                 within=parent.budget_meter,
+                records_requests=parent.budget_meter.records_requests,
                 hint="Task with resume goes on.",
             ),
         )

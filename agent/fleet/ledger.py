@@ -103,6 +103,7 @@ class TaskRecord:
     has_ended: bool = False  # any attempt
     sums: dict[str, SessionSums] = field(default_factory=dict)  # of each session
     log: str = ""  # of the newest session, where it is expected; "" in older ledgers
+    share: float = 0.0  # dollars that its newest attempt may cost; 0 where that is not limited
 
     def total(self, name: str) -> int:
         """Return a count over all sessions of the task."""
@@ -278,10 +279,19 @@ class FleetLedger:
             raise _unwritable(folder.ledger, error) from error
         self.records = read_records(folder)
 
-    def begin(self, id: str, digest: str, session: str, attempt: int, log: str = "") -> None:
-        """Record that an attempt begins, and where the log of its session will be. Raises
-        RecordError, and then it must not begin."""
-        self._append("begun", task=id, digest=digest, session=session, attempt=attempt, log=log)
+    def begin(
+        self,
+        id: str,
+        digest: str,
+        session: str,
+        attempt: int,
+        log: str = "",
+        share: float | None = None,
+    ) -> None:
+        """Record that an attempt begins, where the log of its session will be, and how many dollars
+        it may cost. Raises RecordError, and then it must not begin."""
+        more = {"attempt": attempt, "log": log, "share": share or 0.0}
+        self._append("begun", task=id, digest=digest, session=session, **more)
 
     def end(self, id: str, session: str, attempt: int, outcome: AttemptOutcome) -> None:
         """Record how an attempt ended. Raises RecordError."""
@@ -339,7 +349,7 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
             record = records[id] = TaskRecord(id, line["digest"], line["session"])
         record.digest, record.session = line["digest"], line["session"]
         record.attempt, record.state, record.outcome = line["attempt"], "running", None
-        record.log = line.get("log", "")
+        record.log, record.share = line.get("log", ""), line.get("share", 0.0)
         record.starts += 1
         record.sums.setdefault(record.session, SessionSums())
     elif event == "ended":

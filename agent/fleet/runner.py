@@ -297,6 +297,9 @@ class FleetRun:
         if left <= 0 or left < needed:
             return 0.0
         part = max(left / (self._limits.jobs - len(self._running)), needed)
+        record = self._ledger.records.get(line.id)
+        if record is not None and record.state == "running":  # its agent may still run, with this
+            part = min(max(part, record.share), left)
         return part if own is None else min(part, own)
 
     def _start(self, line: TaskLine, share: float | None) -> None:
@@ -307,7 +310,9 @@ class FleetRun:
             session = record.session
             attempt = record.attempt + (record.state != "running")
         order = self._order(line, session, attempt, share)
-        self._record(lambda: self._ledger.begin(line.id, line.digest, session, attempt, order.log))
+        self._record(
+            lambda: self._ledger.begin(line.id, line.digest, session, attempt, order.log, share)
+        )
         self._observer.started(order)
         self._running[self._engine.submit(order)] = order, line
 

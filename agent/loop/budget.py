@@ -19,6 +19,8 @@ class BudgetMeter:
     budget: Budget = field(default_factory=Budget)
     calls: int = 0
     dollars: float = 0.0
+    in_flight: float = 0.0  # estimated dollars of requests that have no reply yet
+    records_requests: bool = False  # whether the log says that a request begins
     within: Optional["BudgetMeter"] = None
     hint: str = ""  # how to continue after the limit; "" for a higher option
 
@@ -32,7 +34,7 @@ class BudgetMeter:
                 limit="turns",
                 hint=self.hint or "Resume with `ctxagent --continue` and a higher --max-turns.",
             )
-        if self.budget.dollars is not None and self.dollars >= self.budget.dollars:
+        if self.budget.dollars is not None and self.dollars + self.in_flight >= self.budget.dollars:
             raise LimitReached(
                 f"the budget of ${self.budget.dollars:g} is spent (${self.dollars:.4f})",
                 limit="budget",
@@ -63,6 +65,12 @@ class BudgetMeter:
         self.dollars += dollars
         if self.within is not None:
             self.within.pay(dollars)
+
+    def reserve(self, dollars: float) -> None:
+        """Count a request that begins until it is paid; a negative amount ends that."""
+        self.in_flight += dollars
+        if self.within is not None:
+            self.within.reserve(dollars)
 
     def _count(self) -> None:
         self.calls += 1

@@ -10,7 +10,7 @@ from ..config.settings import ImagesMode
 from ..context.request import Request
 from ..context.window import MIN_OUTPUT_TOKENS, LearnedWindow, Window, measure
 from ..errors import ModelError, RequestRejected
-from ..events import CallFinished, Delta, Emit, Notice, Retrying, waiting
+from ..events import Accepted, CallFinished, Delta, Emit, Notice, Retrying, waiting
 from ..lazy import dataclass
 from ..models.base import Model, Reply, ReplyStream
 from ..models.catalog import Limits
@@ -18,6 +18,7 @@ from .budget import BudgetMeter
 from .model_call import BROKEN_ATTEMPT, PartialReply, reply_entry
 from .model_roles import ModelRoles
 from .repeated_text import RepeatedReply
+from .request_in_flight import RequestInFlight
 from .session_record import SessionRecord
 
 MAX_REASON_CHARS = 200  # of a refusal, in the notice about what was learned from it
@@ -112,36 +113,49 @@ class ModelSession:
         # Both may change meanwhile.
         client, ratio = self.roles.client(request.model, self.client), self.session.view.ratio
         took_images, partial = client.abilities.images, PartialReply(client.id, ratio)
+        in_flight = RequestInFlight(self.session, self.budget_meter, purpose, client.id)
+        request = replace(request, on_send=in_flight.begin)
         try:
             async with aclosing(self.clean_reply(client.stream(request))) as stream:
                 async for delta in stream:
                     if isinstance(delta, Reply):
+                        in_flight.answered()
                         self._keep(delta, request, purpose)
                         self.roles.answered(client.id)
                         return delta
                     partial.add(delta)
+                    if isinstance(delta, Accepted):
+                        in_flight.accepted(partial.usage)
                     if isinstance(delta, Retrying):
                         self._keep_broken_off(partial, request)
                         partial = PartialReply(client.id, ratio)
                     (self.emit if isinstance(delta, Notice) else emit)(delta)
                     if repeated := repeats(delta):
                         stopped = partial.stopped(repeated)
+                        in_flight.answered()
                         self._keep(stopped, request, purpose)
                         return stopped
         except asyncio.CancelledError:
             cut = partial.reply(partial.text)
             if cut.content or cut.usage.prompt:
+                in_flight.answered()
                 self._keep(cut, request, purpose)
+            else:
+                in_flight.gave_up()
             raise
         except ModelError as error:
             self._keep_broken_off(partial, request)
-            is_found = took_images and not client.abilities.images
-            if isinstance(error, RequestRejected) and is_found and self.images_setting == "auto":
-                reason = error.message[:MAX_REASON_CHARS]
-                text = f"{client.id} takes no images: requests go without from now on ({reason})"
-                self.emit(Notice("warning", text))
+            in_flight.gave_up()
+            if took_images and not client.abilities.images:
+                self._tell_no_images(client, error)
             raise
         raise ModelError("the model ended its stream without a reply", hint="Try again.")
+
+    def _tell_no_images(self, client: Model, error: ModelError) -> None:
+        if isinstance(error, RequestRejected) and self.images_setting == "auto":
+            reason = error.message[:MAX_REASON_CHARS]
+            text = f"{client.id} takes no images: requests go without from now on ({reason})"
+            self.emit(Notice("warning", text))
 
     def has_compaction(self) -> bool:
         """Return True if, as far as is known, the server can summarise this conversation. It cannot

@@ -188,6 +188,8 @@ class ServerModel:
         limit = self.timeouts.first_byte if content.get("stream") else self.timeouts.whole
         deadline = asyncio.get_running_loop().time() + limit
         draft = wire.draft(request)
+        if request.on_send is not None:
+            request.on_send()
         with self._translated(draft, limit):
             async with asyncio.timeout_at(deadline):
                 response = await transport.post(wire.path, data, wire.headers(request, content))

@@ -19,6 +19,7 @@ from .entries import (
     Usage,
     User,
 )
+from .in_flight import InFlight
 
 LAYERS = ("demoted", "microcompacted", "truncated", "folded", "summaries", "tokens_saved")
 _COUNTED_AS = {"demote": "demoted", "truncate": "truncated", "fold": "folded"}
@@ -84,9 +85,11 @@ class Totals:
     replied: dict[str, str] = field(default_factory=dict)
     own: Counts = field(default_factory=Counts)  # without the subagents
     by_agent: dict[str, Counts] = field(default_factory=dict)  # of the subagents, by id
+    in_flight: InFlight = field(default_factory=InFlight)  # requests without a recorded reply
 
     def add(self, entry: Entry) -> None:
         own = self.own
+        self.in_flight.add(entry)
         if isinstance(entry, Session):
             self.model = entry.model
         elif isinstance(entry, User):
@@ -128,8 +131,11 @@ class Totals:
 
     @property
     def all(self) -> Counts:
-        """The sum over the session and its subagents."""
-        return self.own + self.agents
+        """The sum over the session and its subagents. The cost includes requests in flight."""
+        found = self.own + self.agents
+        if found.cost_usd is not None:
+            found.cost_usd += self.in_flight.dollars
+        return found
 
 
 def _count(counts: Mapping[str, Any], name: str) -> int:

@@ -12,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from ctxagent.agent.replay.request_check import check_log
+from ctxagent.agent.session.entries import Assistant
+from ctxagent.agent.session.log import Entries
+
 from ..support.command import PATIENCE, comes, gone
 from ..support.fleet import (
     BYPASS,
@@ -138,6 +142,28 @@ def test_a_budget_for_all_is_kept_and_a_higher_one_goes_on(fleet: Fleet, wire: W
         assert fleet.call("run", "--max-budget-usd", "5", env=env).returncode == 0
         assert list(paid_twice(fleet, server)) == []
     assert len(server.requests) == 3 * (CALLS + 1)
+
+
+def test_a_reply_that_a_kill_cuts_is_in_the_bill(fleet: Fleet) -> None:
+    fleet.tasks(1)
+    call = Say("Look.", tools=[("Bash", {"command": "true"})])
+    with Server([call, Say(fault="mute"), Say("Done.")]) as server:
+        env = fleet.place.server(server.url)
+        process = fleet.start("--max-budget-usd", "1", env=env)
+        assert comes(lambda: len(server.requests) == 2, PATIENCE)
+        (agent,) = fleet.agents()
+        os.kill(agent, signal.SIGKILL)
+        said = tail(process)
+        assert process.returncode == 0, said
+        assert "retry   t0  lost: the agent was ended by signal 9" in said
+        assert len(server.requests) == 3
+    (log,) = fleet.logs()
+    entries = list(Entries(log))
+    paid = [entry.cost_usd or 0.0 for entry in entries if isinstance(entry, Assistant)]
+    cut = fleet.status()["cost_usd"] - sum(paid)
+    assert paid[-1] < cut < 3 * paid[-1], "the same, but less of it was cached"
+    assert fleet.status()["cost_usd"] == pytest.approx(logged_dollars(fleet), abs=1e-6)
+    assert check_log(log).holds
 
 
 def test_what_fails_is_counted_and_tried_again_when_that_is_asked_for(fleet: Fleet) -> None:

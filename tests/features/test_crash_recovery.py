@@ -13,6 +13,7 @@ import pytest
 from ctxagent.agent.events import Event, Notice
 from ctxagent.agent.features.crash_recovery import (
     KILLED_TOPIC,
+    NOT_BEGUN,
     CrashRecoveryFeature,
     left_behind,
     recover_from_kill,
@@ -161,6 +162,37 @@ def test_a_call_that_only_reads_changes_nothing(left: Left) -> None:
     left.snapshot()
     left.call("one", "Read")
     (left.project / "by-hand.txt").write_text("mine\n")
+    assert left.after() == []
+
+
+@pytest.mark.parametrize(
+    ("names", "answered", "unbegun"),
+    [
+        (["Bash", "Bash", "Bash"], 1, ["2"]),
+        (["Read", "Grep", "Bash", "Read"], 0, ["2", "3"]),
+        (["Read", "Read", "Write", "Bash"], 2, ["3"]),
+        (["Read", "Read"], 1, []),
+        (["Bash"], 0, []),
+        (["Bash"], 1, []),
+    ],
+)
+def test_calls_that_never_began_are_answered_so(
+    left: Left, names: list[str], answered: int, unbegun: list[str]
+) -> None:
+    uses = [called(str(n), name, {"command": "make"}) for n, name in enumerate(names)]
+    left.add(Assistant(content=uses, usage={}, stop_reason="tool_use", model="m"))
+    for n in range(answered):
+        left.add(ToolResult(tool_use_id=str(n), content="done"))
+    found = left.after()
+    results = [entry for entry in found if isinstance(entry, ToolResult)]
+    assert [result.tool_use_id for result in results] == unbegun
+    assert {result.content for result in results} <= {NOT_BEGUN}
+    notes = [entry for entry in found if isinstance(entry, Note)]
+    begun = [name for name in names[answered : len(names) - len(unbegun)] if name != "Read"]
+    assert [note.data["calls"] for note in notes] == (
+        [[str(answered)]] if "Bash" in begun or "Write" in begun else []
+    )
+    left.add(*found)
     assert left.after() == []
 
 

@@ -360,3 +360,14 @@ def test_money_that_a_killed_agent_has_spent_counts_before_its_task_goes_on(
     engine = Engine(lambda order: next(losses, AttemptOutcome(exit_code=0, cost_usd=0.4)))
     made(tmp_path, engine, RunLimits(1, dollars=1.0), {}).run()
     assert [order.dollars for order in engine.orders] == pytest.approx([1.0, 0.6, 0.6])
+
+
+def test_an_agent_that_an_earlier_run_left_keeps_its_part_of_the_budget(tmp_path: Path) -> None:
+    engine = Engine(costing(0.1))
+    fleet_run = made(tmp_path, engine, RunLimits(1, dollars=1.0), {}, {})
+    line = fleet_run._manifest.lines["t0"]
+    fleet_run._ledger.begin("t0", line.digest, "s", 1, share=0.7)
+    fleet_run._ledger.close()
+    engine = Engine(costing(0.1))
+    made(tmp_path, engine, RunLimits(4, dollars=1.0), {}, {}).run()
+    assert [order.dollars for order in engine.orders] == pytest.approx([0.7, 0.1])

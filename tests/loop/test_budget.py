@@ -62,3 +62,12 @@ def test_what_is_spent_within_another_counts_there_too() -> None:
 def test_no_calls_at_all() -> None:
     assert BudgetMeter(Budget(calls=0)).is_spent
     assert BudgetMeter(Budget(dollars=0.0)).is_spent
+
+
+def test_what_is_in_flight_counts_for_all_that_share_a_budget() -> None:
+    meter = BudgetMeter(Budget(dollars=0.5))
+    one, other = BudgetMeter(within=meter), BudgetMeter(within=meter)
+    one.reserve(0.5)
+    assert other.is_spent
+    one.reserve(-0.5)
+    assert not other.is_spent

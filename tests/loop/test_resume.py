@@ -45,6 +45,7 @@ from ctxagent.agent.session.entries import (
     Unpin,
     User,
 )
+from ctxagent.agent.session.in_flight import request_note
 from ctxagent.agent.session.ledger import Ledger
 from ctxagent.agent.session.log import Entries, Log, encode_line, read_log
 from ctxagent.agent.session.totals import Totals
@@ -205,6 +206,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
             cost_usd=0.1,
         )
     )
+    more += [request_note("turn", run, 0.5) for run in ("a", "b")]
     more.append(
         Session(id="s", cwd="/p", version="1", model="m", own_prompt="P", tools=[{"name": "Bash"}],
                 thinking="free")

@@ -63,8 +63,11 @@ def test_headless_says_it_on_standard_error(place: Place) -> None:
         done = place.run(*FREELY, "--continue", "-p", "go on", env=place.server(server.url))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Cut short.\n"
-    both = f"killed before `Bash {RUNS}`, `Write b.txt` had a result: their outcomes are unknown"
-    assert f"warning: {both}\n" in done.stderr
+    assert f"warning: {UNKNOWN}\n" in done.stderr
+    assert "b.txt" not in done.stderr, "that call never began"
+    sent = str(server.requests[1]["messages"])
+    assert sent.count("outcome unknown") == 1
+    assert sent.count("[not run: the agent was killed before this call started]") == 1
     assert "warning: files that have changed since" in done.stderr
 
 
