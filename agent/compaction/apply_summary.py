@@ -434,7 +434,8 @@ class SummaryApplier:
         was thought; return the seqs of the others too."""
         replies = [item.seq for item in cut.evicted if item.role == "assistant"]
         sample = replies[:: len(replies) // MAX_RECALLED_RESULTS + 1]
-        lost = [seq for seq in sample if self.host.recall(seq) is None]
+        texts = self.host.recall(sample)
+        lost = [seq for seq in sample if seq not in texts]
         return {"asked": len(sample), "ok": len(sample) - len(lost)}, lost
 
     def _count_recalled(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
@@ -443,7 +444,8 @@ class SummaryApplier:
         span = {item.seq for item in cut.evicted}
         results = [r for r in self.host.view.results() if r.item.seq in span]
         sample = results[:: len(results) // MAX_RECALLED_RESULTS + 1]
-        lost = [r.item.seq for r in sample if not _is_whole(self.host.recall(r.item.seq), r)]
+        texts = self.host.recall([r.item.seq for r in sample])
+        lost = [r.item.seq for r in sample if not _is_whole(texts.get(r.item.seq), r)]
         return {"asked": len(sample), "ok": len(sample) - len(lost)}, lost
 
 

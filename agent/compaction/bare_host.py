@@ -1,7 +1,7 @@
 """A host of the compaction engine for a conversation that no agent of this program has: it runs no
 tools, has no hooks and asks nobody."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..models.catalog import CacheTerms, cache_terms, cost, price_factor
 from ..session.entries import Checkpoint, Entry, Revert, Usage
 from ..session.ledger import Ledger
 from ..session.log import Log
-from ..session.store import find_text
+from ..session.store import find_texts
 from .preserve import PreservedSection
 
 
@@ -74,8 +74,8 @@ class BareHost:
     def preserved_sections(self) -> Sequence[PreservedSection]:
         return ()
 
-    def recall(self, ref: int) -> KeptText | None:
-        return find_text(self.log.path, ref)
+    def recall(self, refs: Collection[int]) -> Mapping[int, KeptText]:
+        return find_texts(self.log.path, refs)
 
     def more_masks(self) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
         return iter(())

@@ -1,6 +1,6 @@
 """The protocol by which the engine sees a conversation: what it asks for and what it gives back."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -93,8 +93,9 @@ class EngineHost(Protocol):
         """Yield the name of each additional layer and the targets of its mask. The next layer runs
         when the caller goes on."""
 
-    def recall(self, ref: int) -> KeptText | None:
-        """Return the whole text of an entry as the Recall tool gives it; None if it is missing."""
+    def recall(self, refs: Collection[int]) -> Mapping[int, KeptText]:
+        """Return the whole texts of entries as the Recall tool gives them, without those that are
+        missing."""
 
     def redact(self, words: str) -> str:
         """Return the user's words without the secrets that must not be recorded or sent."""

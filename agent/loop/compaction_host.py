@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from ..compaction import checkpoint
@@ -12,7 +13,7 @@ from ..context.view import View
 from ..events import Emit
 from ..models.catalog import CacheTerms, cost, price_factor
 from ..session.entries import Checkpoint, Usage, User
-from ..session.store import content_text
+from ..session.store import content_text, find_texts
 from .agent import AgentState
 from .feature import Veto
 
@@ -31,7 +32,7 @@ class CompactionHost:
         self.ledger, self.folder = agent.ledger, agent.folder
         self.record, self.rebuild_view = agent.record, agent.handle.session.rebuild_view
         self.record_model = agent.handle.record_model
-        self.sync, self.recall = agent.log.sync_all, agent.context.recall
+        self.sync, self.recall = agent.log.sync_all, partial(find_texts, agent.log.path)
         self.current_window, self.ask_model = model.current_window, model.ask
         self.takes_images, self.has_compaction = model.takes_images, model.has_compaction
         self.reinserted, self.after_summary = features.reinserted, features.after_summary

@@ -139,7 +139,9 @@ class Player:
         errors = list(dict.fromkeys(self._errors))
         whole = sum(
             found is not None and found.whole() == text
-            for found, text in ((self.host.recall(seq), t) for seq, t in self._results.items())
+            for found, text in (
+                (self.host.recall([seq]).get(seq), t) for seq, t in self._results.items()
+            )
         )
         self.host.log.close()
         return ReplayRun(

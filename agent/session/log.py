@@ -7,8 +7,8 @@ in mid-write, is cut off on opening; any other line that is no entry is skipped 
 
 import json
 import os
-from collections.abc import Callable, Iterator, Reversible
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Reversible
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import field, replace
 from datetime import UTC, datetime
 from math import inf
@@ -142,6 +142,25 @@ def find_entry(path: Path, seq: int) -> Entry | None:
     except OSError:
         return None
     return None
+
+
+def find_entries(path: Path, seqs: Collection[int]) -> dict[int, Entry]:
+    """Return those of these entries that the log has, by number. They are found in one pass from
+    the first to the last, so they should not be far apart."""
+    found: dict[int, Entry] = {}
+    wanted, last = set(seqs), max(seqs, default=0)
+    with suppress(OSError), open_kept(path) as file:
+        file.seek(_offset_near(file, min(seqs, default=0)))
+        for line in file:
+            seq = seq_of_line(line)
+            if seq in wanted and line.endswith(b"\n") and (entry := try_parse_entry(line)):
+                found.setdefault(seq, entry)
+            if seq >= last:
+                break
+    for seq in wanted - found.keys():
+        if entry := find_entry(path, seq):
+            found[seq] = entry
+    return found
 
 
 def parse_entry(line: bytes) -> Entry:

@@ -47,7 +47,7 @@ from .entries import (
     User,
     summarized_text,
 )
-from .log import LOG_NAME, Entries, find_entry, seq_of_line, try_parse_entry
+from .log import LOG_NAME, Entries, find_entries, find_entry, seq_of_line, try_parse_entry
 from .searches import search_text
 from .titles import TITLE_TOPIC, keep_title
 
@@ -223,6 +223,14 @@ def find_text(log: Path, seq: int) -> KeptText | None:
     """Find what `full_text` returns, to be read in pieces."""
     entry = find_entry(log, seq)
     return None if entry is None else entry_kept_text(entry, log.parent)
+
+
+def find_texts(log: Path, seqs: Collection[int]) -> dict[int, KeptText]:
+    """Find the same of several entries, by number."""
+    texts = {
+        seq: entry_kept_text(entry, log.parent) for seq, entry in find_entries(log, seqs).items()
+    }
+    return {seq: text for seq, text in texts.items() if text is not None}
 
 
 def entry_kept_text(entry: Entry, folder: Path) -> KeptText | None:

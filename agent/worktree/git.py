@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from git import Git, Repo
 
 NOT_INSTALLED = "Git: not installed"
+NO_REPOSITORY = "Git: not a repository"
 MAX_CHANGED_FILES = 40  # that are named
 RUN_TIMEOUT_S = 1_800  # for a command that may copy a whole repository
 MAX_SAID_CHARS = 500  # of what git says when it fails
@@ -58,6 +59,8 @@ def git_program(env: Mapping[str, str]) -> str:
 def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
     """Describe branch, newest commits and changed files in a few lines for the model. `env` is what
     a command of the model would get: variables that it lacks are kept from git too."""
+    if program("git", env.get("PATH")) and not _may_be_in_repository(cwd):
+        return NO_REPOSITORY  # GitPython takes 50 ms to import
     if not git_program(env):
         return NOT_INSTALLED
     from git import Repo
@@ -68,12 +71,18 @@ def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
     try:
         repo = Repo(cwd, search_parent_directories=True)
     except (GitError, OSError):
-        return "Git: not a repository"
+        return NO_REPOSITORY
     with repo:
         try:
             return _describe(repo, env)
         except (GitError, OSError) as error:
             return f"Git: {repo.working_tree_dir}, unreadable ({type(error).__name__})"
+
+
+def _may_be_in_repository(cwd: Path) -> bool:
+    """Return False if no folder above has what each repository has, a bare one too."""
+    names = (".git", "HEAD")
+    return any(os.path.lexists(each / name) for each in (cwd, *cwd.parents) for name in names)
 
 
 def _describe(repo: "Repo", env: Mapping[str, str]) -> str:

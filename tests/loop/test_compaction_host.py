@@ -112,9 +112,9 @@ def test_files_and_entries_are_read_as_they_are(talk: Conversation, project: Pat
     found = host(talk)
     assert found.file_sha256(str(project / "a.txt")) == hashlib.sha256(b"alpha").hexdigest()
     assert found.file_sha256(str(project / "b.txt")) is None
-    recalled = found.recall(2)
-    assert recalled is not None
-    assert "read it" in recalled.whole()
+    recalled = found.recall([2, 999])
+    assert [*recalled] == [2]
+    assert "read it" in recalled[2].whole()
 
 
 def test_the_notes_of_the_project_are_preserved(talk: Conversation, project: Path) -> None:

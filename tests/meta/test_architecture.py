@@ -293,6 +293,19 @@ def test_importing_the_repl_stays_light() -> None:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("made", ["", ".git", "HEAD"])
+def test_outside_of_a_repository_no_git_is_imported(tmp_path: Path, made: str) -> None:
+    (tmp_path / made).mkdir(exist_ok=True)
+    code = (
+        "import os, sys, pathlib; from ctxagent.agent.features.prompt import environment_text\n"
+        "print(environment_text(pathlib.Path(sys.argv[1]), os.environ), 'git' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith(f"Git: not a repository {bool(made)}")
+
+
 def test_large_modules_have_a_test_file_of_their_name() -> None:
     """`agent/session/search/index.py` is tested by `tests/session/test_index.py`."""
     missing: dict[str, list[str]] = {}

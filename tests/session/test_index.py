@@ -23,7 +23,7 @@ from ctxagent.agent.session.entries import (
     ToolResult,
     User,
 )
-from ctxagent.agent.session.log import Log, find_entry, lines_backwards, read_log
+from ctxagent.agent.session.log import Log, find_entries, find_entry, lines_backwards, read_log
 from ctxagent.agent.session.search import INDEX_NAME, Hit, SearchIndex, index
 from ctxagent.agent.session.search.query import find_hits
 from ctxagent.agent.session.search.rows import OVERLAP_CHARS, PIECE_CHARS
@@ -517,10 +517,16 @@ def test_a_ref_is_found_wherever_it_stands(tmp_path: Path) -> None:
         assert entry.text.startswith(f"note {n} ")
     assert find_entry(log.path, 1_501) is None
     assert find_entry(log.path, 0) is None
+    asked = [3, 700, 701, 1_500, 1_501]
+    assert [*find_entries(log.path, asked)] == asked[:-1]
+    assert all(entry.seq == seq for seq, entry in find_entries(log.path, asked).items())
+    assert find_entries(log.path, []) == find_entries(tmp_path / "none", [1]) == {}
     lines = log.path.read_bytes().splitlines(keepends=True)
     garbled = [*lines[700:], b"no entry\n" * 5_000, *lines[:700]]
     log.path.write_bytes(b"".join(garbled))
-    for n in (1, 350, 700, 701, 1_100, 1_500):
+    everywhere = (1, 350, 700, 701, 1_100, 1_500)
+    assert {*find_entries(log.path, everywhere)} == {*everywhere}
+    for n in everywhere:
         entry = find_entry(log.path, n)
         assert entry is not None
         assert entry.seq == n

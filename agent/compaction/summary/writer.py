@@ -191,7 +191,8 @@ class SummaryWriter:
         return replace(new, rules=rules), tuple(dict.fromkeys(gone))
 
     def _whole_text(self, message: LoggedMessage) -> str:
-        found = self.host.recall(message.ref) if message.is_in_file or message.is_file else None
+        refs = [message.ref] if message.is_in_file or message.is_file else []
+        found = self.host.recall(refs).get(message.ref)
         return message.text if found is None else found.part(0, MAX_SEARCHED_CHARS)[0]
 
     def from_ledger(self, previous: SummaryDocument | None) -> SummaryDraft:
