@@ -5,8 +5,9 @@ An extension is a file with a subclass of `Feature`, in `~/.config/ctxagent/exte
 """
 
 from .agent.config.settings import ModelSettings
+from .agent.context.items import Call, Item, ViewResult
 from .agent.context.request import Request
-from .agent.context.view import Call, Item, View, ViewResult
+from .agent.context.view import View
 from .agent.context.window import Window
 from .agent.errors import CtxagentError, ModelError, ToolError
 from .agent.events import Event, Notice, TextDelta, TurnFinished

@@ -39,7 +39,7 @@ LAYERS_SEEN = {
     "demote": "large results",
     "microcompact": "old results",
     "truncate": "inputs of old edits",
-    "fold": "old calls",
+    "outline": "old calls",
     "summary": "for the oldest messages",
 }
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday")

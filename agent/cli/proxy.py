@@ -204,7 +204,7 @@ def proxy_options(
     # What the server's own searches found is in replies, which are the client's. An input goes only
     # where the disk has it: the client's model may have no tool that reads the log.
     tools = tuple(name for name in policy.clear_tools if name != SEARCH_TOOL)
-    policy = replace(policy, clear_tools=tools, truncate="persisted", fold=False)
+    policy = replace(policy, clear_tools=tools, truncate="persisted", outline=False)
     return ProxyOptions(
         project_of(options, loaded),
         policy,

@@ -18,7 +18,8 @@ from typing import Any
 from ...tools.system.kept_text import KeptText
 from ...tools.system.plural import count_of
 from ..context import tokens
-from ..context.view import View, ViewResult
+from ..context.items import ViewResult
+from ..context.view import View
 from ..context.window import MIN_OUTPUT_TOKENS, Window
 from ..errors import CompactionFailed, RecordError
 from ..events import Compacted, Notice, waiting

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
 from ..context import tokens
-from ..context.view import SUMMARY_SOURCE, THINKING, Call, Item, View, shown_blocks
+from ..context.items import SUMMARY_SOURCE, THINKING, Call, Item, shown_blocks
+from ..context.view import View
 from ..context.window import Window
 from ..lazy import dataclass
 from ..session.entries import HOOK, LOADED_TOOLS, PLAN, SKILL, SKILL_LIST, Block

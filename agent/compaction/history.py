@@ -29,7 +29,7 @@ from ..session.layer_words import WITH_SUMMARY, done_by
 from .drift import WATCHED_TURNS
 from .recovery import RECOVERY_TOPIC
 
-LAYERS = ("demote", "microcompact", "truncate", "fold", "summary")
+LAYERS = ("demote", "microcompact", "truncate", "outline", "summary")
 TIERS = dict(zip(LAYERS, ("TIER_1", "TIER_1", "TIER_2", "TIER_2", "TIER_3"), strict=True))
 
 _GATE = regex(r"\bHOOK-CTX-\d+: ")

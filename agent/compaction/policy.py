@@ -4,7 +4,7 @@
 | --- | --- | --- | --- | --- | --- |
 | demote above, tokens | 3,000 (what was read: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
 | clear old results | when it pays | every call | from 50 % | 85 % | default |
-| fold old calls | when it pays | off | off | off | off |
+| outline old calls | when it pays | off | off | off | off |
 | truncate persisted inputs | from 50 % | off | from 50 % | from 85 % | from 50 % |
 | prepare a summary | from 70 % | off | off | from 70 % | off |
 | summarise | at 93 % | 93 % | 75 % | 85 % | 95 % (190k of 200k) |
@@ -53,7 +53,7 @@ class Policy:
     truncate_at: PolicyThreshold = 0.01  # from here on, with "pays" where that pays
     truncate: Literal["all", "persisted"] = "all"  # of any tool, or of edits that are on disk
     prepare_at: PolicyThreshold = 0.70
-    fold: bool = True  # old exchanges to a line each, with "pays" where that pays
+    outline: bool = True  # old exchanges to a line each, with "pays" where that pays
     summarize_at: PolicyThreshold = 0.93
     summarize_when: SummarizeWhen = "full"  # "pays": also before that, where it pays
     summarize_first: bool = False  # clearing does not take its place there, but follows it
@@ -92,7 +92,7 @@ PRESETS: dict[str, Policy] = {
     "v5": replace(
         DEFAULT,
         preset="v5",
-        fold=False,
+        outline=False,
         demote_above=40_000,
         preview_chars=2_000,
         preview_end=False,
@@ -107,7 +107,7 @@ PRESETS: dict[str, Policy] = {
     "ctx-001": replace(
         DEFAULT,
         preset="ctx-001",
-        fold=False,
+        outline=False,
         demote_above=15_000,
         preview_chars=2_000,
         preview_lines=10,
@@ -123,7 +123,7 @@ PRESETS: dict[str, Policy] = {
     "anchored": replace(
         DEFAULT,
         preset="anchored",
-        fold=False,
+        outline=False,
         demote_above=10_000,
         preview_chars=2_000,
         clear_when="from",
@@ -141,7 +141,7 @@ PRESETS: dict[str, Policy] = {
     "ledger": replace(
         DEFAULT,
         preset="ledger",
-        fold=False,
+        outline=False,
         demote_above=10_000,
         preview_chars=2_000,
         clear_above=1_000,
@@ -167,7 +167,7 @@ PRESETS: dict[str, Policy] = {
     "append": replace(
         DEFAULT,
         preset="append",
-        fold=False,
+        outline=False,
         demote_above=4_000,
         demote_reads_above=4_000,
         preview_chars=2_000,
@@ -181,7 +181,7 @@ PRESETS: dict[str, Policy] = {
     "small": replace(
         DEFAULT,
         preset="small",
-        fold=False,
+        outline=False,
         demote_above=1_500,
         demote_reads_above=1_500,
         preview_chars=1_000,
@@ -232,7 +232,7 @@ def policy_of(settings: Settings) -> Policy:
         "clear_keep": clearing.keep,
         "clear_above": clearing.above,
         "clear_tools": clearing.tools,
-        "fold": clearing.fold,
+        "outline": clearing.outline,
         "truncate_at": settings.truncate.at,
         "checkpoint_at": settings.checkpoint.at,
         "rules": replace(PRESETS[compact.preset].rules, **asdict(settings.preserve)),

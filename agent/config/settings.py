@@ -232,7 +232,7 @@ class MicrocompactSettings:
     tools: tuple[str, ...] | Preset = _by_preset(
         TOOL_NAME_LIST, "Only results of these tools are cleared."
     )
-    fold: bool | Preset = _by_preset(
+    outline: bool | Preset = _by_preset(
         SWITCH, "Whether old, finished calls become one line each where that pays."
     )
 

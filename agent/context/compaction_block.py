@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..session.entries import Block
-from .view import THINKING
+from .items import THINKING
 
 COMPACTION = "compaction"  # type of the block, name of the parameter, and a stop reason
 MAX_INSTRUCTIONS_CHARS = 16_384  # of the prompt that takes the place of the server's own

@@ -22,7 +22,8 @@ from ..lazy import dataclass, regex
 from ..session.entries import Block
 from ..session.searches import CITATION, FOUND, SEARCH, addresses, is_search
 from .compaction_block import COMPACTION, begins_with_block, is_compaction
-from .view import THINKING, Item, View, shown_blocks
+from .items import THINKING, Item, shown_blocks
+from .view import View
 
 UNKNOWN_OUTCOME = "[interrupted; outcome unknown: no result of this call was recorded]"
 LOST_SEARCH = "[A search of the web was cut short.]"

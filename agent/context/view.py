@@ -14,9 +14,8 @@ system prompt or other tools stands only behind those.
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import field, replace
 from itertools import islice, takewhile
-from operator import attrgetter
 from typing import Any, Literal
 
 from ..lazy import dataclass
@@ -41,12 +40,11 @@ from ..session.entries import (
     attachment_call,
     reverted_seqs,
 )
-from ..session.searches import FOUND, SEARCH, SEARCH_TOOL, is_search
+from ..session.searches import FOUND, SEARCH_TOOL, is_search
 from . import tokens
+from .items import SUMMARY_SOURCE, THINKING, Asked, Call, Item, ViewResult, shown_blocks
 
 REFUSAL = "refusal"  # a stop reason
-SUMMARY_SOURCE = "summary"  # of the item that a summary is
-THINKING = ("thinking", "redacted_thinking")
 # Of what is said again after a summary.
 REINSERTED_SOURCES = ("environment", "instructions", PLAN, SKILL_LIST, SKILL, HOOK, LOADED_TOOLS)
 MIN_JUDGED_TOKENS = 1_000  # an error in fewer tokens is judged as if it were in so many
@@ -56,108 +54,6 @@ ERROR_FACTOR = 2  # times an error that was seen: the next one may be larger
 ERROR_DECAY = 0.99  # for each reply, so that what was seen once is not feared for ever
 # Stop reasons that this program adds: the user cut the reply short, or its text repeated.
 INTERRUPTED, REPEATED = "interrupted", "repetition"
-
-# The first of these arguments that a call has is its main one.
-_MAIN_ARGUMENTS = ("command", "pattern", "path", "description", "query", "tool")
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What requests begin with from an entry on, and who gets them."""
-
-    since: int = 0  # seq of the entry
-    model: str = ""
-    prompt: str = ""  # digest of system prompt and tools
-
-    def begins_as(self, other: "Asked") -> bool:
-        return (self.model, self.prompt) == (other.model, other.prompt)
-
-
-@dataclass(slots=True)
-class Item:
-    """One entry as it stands in the view."""
-
-    seq: int
-    role: Literal["user", "assistant"]
-    blocks: list[Block]
-    size: int  # in unscaled tokens, as it stands now; of a reply what its usage says, if it can
-    stop_reason: str | None = None
-    source: str = ""  # of a user's words: the entry's, or SUMMARY_SOURCE; "" for all else
-    thinking: bool = True  # whether it is shown
-    # Of a reply: what it answers, and whether something before it was edited since.
-    asked: Asked = Asked()
-    edited: bool = False
-    foreign: bool = False  # a reply of another model than is asked now
-    measured: int = 0  # its whole size by its usage; 0 where that says nothing
-    # In place of results, by tool_use id; in place of a search and its result in a reply, too, ""
-    # for none.
-    stubs: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # in place of arguments, too
-    masked_at: int = 0  # the seq of the newest mask that put a stub here; 0 for none
-    # The digest that stands for it and its neighbours, "" where that stands in another; None for
-    # an item that is not folded.
-    folded: str | None = None
-    # The blocks that it shows, and what `request` made of them, so that this is done once.
-    sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def is_masked(self) -> bool:
-        """Whether something else stands for a result of it, or for all of it."""
-        return bool(self.stubs) or self.folded is not None
-
-    def copy(self) -> "Item":
-        """Return a copy that can be edited. A long view has many items: `replace` takes six times
-        as long."""
-        item = Item(*_values_of(self))
-        item.stubs, item.inputs = {**self.stubs}, {**self.inputs}
-        return item
-
-
-_values_of = attrgetter(*(field.name for field in fields(Item)))
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A tool call in the view."""
-
-    id: str
-    seq: int  # of its item
-    name: str
-    input: dict[str, Any]  # as the model wrote it
-
-    @property
-    def source(self) -> str:
-        """The tool that did the work: of an MCP server `mcp SERVER`, else its name."""
-        called = self.input.get("tool") if self.name == "Mcp" else self.name
-        if isinstance(called, str) and called.startswith("mcp__"):
-            return f"mcp {called[5:].partition('__')[0]}"
-        return self.name
-
-    @property
-    def argument(self) -> str:
-        """The main argument on one line, "" when the call has none."""
-        values = (self.input.get(name) for name in _MAIN_ARGUMENTS)
-        return " ".join(next((text for text in values if isinstance(text, str)), "").split())
-
-
-@dataclass(frozen=True, slots=True)
-class ViewResult:
-    """A tool result in the view."""
-
-    item: Item
-    block: Block
-    call: Call
-    size: int  # in unscaled tokens, when this was made
-    masked: bool  # a stub stands for it
-    details: dict[str, Any]  # of its entry
-    offloaded: str | None  # the file that has its whole text
-
-    @property
-    def images(self) -> list[Block]:
-        """The images and documents in it, also where a stub stands for it."""
-        content = self.block.get("content")
-        blocks = content if isinstance(content, list) else []
-        return [b for b in blocks if isinstance(b, dict) and b.get("type") in ("image", "document")]
 
 
 @dataclass(slots=True)
@@ -368,8 +264,8 @@ class View:
             elif isinstance(target.get("input"), dict):
                 item.inputs[call] = target["input"]
                 after = place  # thinking may follow the call in the same message
-            elif isinstance(target.get("fold"), str):
-                after = self._fold(item, call, target["fold"])
+            elif isinstance(target.get("outline"), str):
+                after = self._outline(item, call, target["outline"])
                 item.masked_at = item.masked_at or entry.seq
             else:
                 continue
@@ -378,15 +274,15 @@ class View:
         if first is not None:
             self._edited(first)
 
-    def _fold(self, item: Item, call: str, text: str) -> int:
+    def _outline(self, item: Item, call: str, text: str) -> int:
         """Let a digest stand for a result and for the reply that made the call; return the place of
         the first that changed."""
-        item.folded, place = text, self._positions[item.seq]
+        item.outline, place = text, self._positions[item.seq]
         if call not in self.calls:
             return place
         place = self._positions[self.calls[call].seq]
         reply = self.items[place]
-        reply.folded = ""
+        reply.outline = ""
         self._resize(reply)
         return place
 
@@ -493,7 +389,7 @@ class _Listed:
             self.ids.add(id)
             if (call := view.calls.get(id)) is None:
                 continue
-            masked = id in item.stubs or item.folded is not None
+            masked = id in item.stubs or item.outline is not None
             if kind == FOUND:
                 size = tokens.estimate_block(block)
                 self.searches.append(ViewResult(item, block, call, size, masked, {}, None))
@@ -577,41 +473,6 @@ def start_folding(entries: Iterable[Entry]) -> Folding:
 
 def _is_reinserted(entry: Entry) -> bool:
     return isinstance(entry, User) and entry.source in REINSERTED_SOURCES
-
-
-def shown_blocks(item: Item) -> list[Block]:
-    """Return the item's blocks as they are sent: with stubs, digests and shortened inputs in place,
-    and without thinking and signatures where they are not allowed."""
-    if item.folded is not None:
-        return [{"type": "text", "text": item.folded}] if item.folded else []
-    if item.source == LOADED_TOOLS and item.stubs:
-        return [{"type": "text", "text": text} for text in item.stubs.values()]
-    out = []
-    for block in item.blocks:
-        kind = block.get("type")
-        if kind in THINKING and not item.thinking:
-            continue
-        if kind == "tool_result" and (call := str(block.get("tool_use_id"))) in item.stubs:
-            block = {**block, "content": item.stubs[call]}
-        if kind == SEARCH and str(block.get("id")) in item.stubs:
-            continue
-        if kind == FOUND and (call := str(block.get("tool_use_id"))) in item.stubs:
-            if text := item.stubs[call]:
-                out.append({"type": "text", "text": text})
-            continue
-        if kind == "tool_result" and item.source == ATTACHMENT:
-            out += _blocks_of(block["content"])
-            continue
-        if kind == "tool_use" and (call := str(block.get("id"))) in item.inputs:
-            block = {**block, "input": item.inputs[call]}
-        if kind == "tool_use" and item.foreign and "signature" in block:
-            block = {name: value for name, value in block.items() if name != "signature"}
-        out.append(block)
-    return out
-
-
-def _blocks_of(content: Any) -> list[Block]:
-    return content if isinstance(content, list) else [{"type": "text", "text": content}]
 
 
 def _answers(item: Item) -> bool:

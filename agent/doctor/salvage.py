@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...tools.system.files import open_kept
-from ..context.view import THINKING
+from ..context.items import THINKING
 from ..errors import SessionError
 from ..lazy import dataclass, regex
 from ..session.entries import VERSION, Assistant, Entry, decode

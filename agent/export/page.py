@@ -111,7 +111,7 @@ def _facts(name: str, entries: Sequence[Entry]) -> dict[str, str]:
 
 def _compaction(totals: Totals) -> str:
     done = totals.all.compaction
-    counts = ("demoted", "microcompacted", "truncated", "folded")
+    counts = ("demoted", "microcompacted", "truncated", "outlined")
     layers = zip(counts, LAYER_NAMES.values(), strict=False)
     parts = [f"{done[name]:,} {told}" for name, told in layers if done[name]]
     parts += [count_of(done["summaries"], "summary", "summaries")] if done["summaries"] else []

@@ -18,7 +18,7 @@ from ...tools.base import Tool
 from ...tools.system import orphans
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import one_line
-from ..context.view import Call
+from ..context.items import Call
 from ..errors import RecordError, SessionError
 from ..loop.feature import Feature
 from ..loop.file_changes import INTERRUPTED, MAX_CHANGES_IN_RESULT, change_row

@@ -22,7 +22,8 @@ from .instruction_places import InstructionPlaces
 from .instruction_reader import LINK_OUTSIDE, OTHERS_WRITE, InstructionFile, InstructionReader
 
 if TYPE_CHECKING:
-    from ..context.view import Item, View
+    from ..context.items import Item
+    from ..context.view import View
 
 SOURCE = "instructions"  # of the entries, and the key of their details
 BUDGET_SHARE = 0.10  # of the window, for all instruction files

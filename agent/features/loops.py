@@ -8,7 +8,7 @@ turn ends with a limit. A reply that repeats its text is stopped while it stream
 import json
 
 from ...tools.system.shorten import shorten
-from ..context.view import Call
+from ..context.items import Call
 from ..errors import LimitReached
 from ..events import Delta
 from ..loop.feature import Feature, ToolCall, Veto

@@ -13,7 +13,8 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 from ...tools.base import Effect, Output, Tool
 from ...tools.function_tool import function_tool
 from ..config.settings import ModelSettings
-from ..context.view import View, ViewResult
+from ..context.items import ViewResult
+from ..context.view import View
 from ..context.window import Window
 from ..errors import CtxagentError, RequestRejected
 from ..events import Delta, TurnFinished

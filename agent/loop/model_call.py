@@ -5,8 +5,9 @@ from dataclasses import field, replace
 from typing import Any
 
 from ..context import tokens
+from ..context.items import Item
 from ..context.request import Request
-from ..context.view import INTERRUPTED, REPEATED, Item
+from ..context.view import INTERRUPTED, REPEATED
 from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft, ToolFinished
 from ..lazy import dataclass
 from ..models.base import Reply, text_of

@@ -20,7 +20,7 @@ from ..compaction.layers.microcompact import KEPT_IN
 from ..compaction.layers.truncate import file_sha256
 from ..compaction.policy import Policy
 from ..context import tokens
-from ..context.view import THINKING, Item
+from ..context.items import THINKING, Item
 from ..errors import LimitReached, PromptTooLong
 from ..lazy import dataclass
 from ..models.catalog import cost

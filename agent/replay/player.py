@@ -24,8 +24,8 @@ from ..compaction.engine import CompactionEngine
 from ..compaction.layers.demote import demote_to_file, demote_words
 from ..compaction.policy import Policy
 from ..context import tokens
+from ..context.items import shown_blocks
 from ..context.request import Request, build_request
-from ..context.view import shown_blocks
 from ..errors import LimitReached
 from ..events import Compacted
 from ..lazy import dataclass, regex
@@ -347,7 +347,7 @@ class Player:
 
 def _act(number: int, act: Compacted) -> ReplayAct:
     layer = act.layer
-    assert layer in ("demote", "microcompact", "truncate", "fold", "summary")
+    assert layer in ("demote", "microcompact", "truncate", "outline", "summary")
     return ReplayAct(number, layer, act.trigger, act.refs, act.tokens_before, act.tokens_after)
 
 

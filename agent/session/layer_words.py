@@ -8,14 +8,14 @@ LAYER_NAMES = {
     "demote": "moved to files",
     "microcompact": "cleared",
     "truncate": "cut short",
-    "fold": "folded",
+    "outline": "outlined",
     "summary": "summary",
 }
 _DONE = {  # what a layer acts on, in the singular and the plural, and what becomes of it
     "demote": ("result", "results", "moved to a file", "moved to files"),
     "microcompact": ("old result", "old results", "cleared", "cleared"),
     "truncate": ("old input", "old inputs", "cut short", "cut short"),
-    "fold": ("old call", "old calls", "folded to a line", "folded to a line each"),
+    "outline": ("old call", "old calls", "outlined", "outlined"),
 }
 
 

@@ -21,8 +21,8 @@ from .entries import (
 )
 from .in_flight import InFlight
 
-LAYERS = ("demoted", "microcompacted", "truncated", "folded", "summaries", "tokens_saved")
-_COUNTED_AS = {"demote": "demoted", "truncate": "truncated", "fold": "folded"}
+LAYERS = ("demoted", "microcompacted", "truncated", "outlined", "summaries", "tokens_saved")
+_COUNTED_AS = {"demote": "demoted", "truncate": "truncated", "outline": "outlined"}
 
 
 @dataclass(slots=True)

@@ -125,7 +125,7 @@ def status(
         ("Tool results offloaded", "demoted", "demote"),
         ("Tool results cleared", "microcompacted", "microcompact"),
         ("Tool inputs truncated", "truncated", "truncate"),
-        ("Tool calls folded", "folded", "fold"),
+        ("Tool calls outlined", "outlined", "outline"),
         ("Summarisations performed", "summaries", "summary"),
     ):
         lines.append(f"- **{title}:** {counts[count]} ({saved.get(layer, 0):,} tokens saved)")

@@ -20,7 +20,7 @@ from ctxagent.agent.replay.host import ReplayHost
 from ctxagent.agent.replay.player import Player
 
 SUMMARIES_ALONE = replace(
-    DEFAULT, clear_when="off", demote_above=None, truncate_at=None, fold=False
+    DEFAULT, clear_when="off", demote_above=None, truncate_at=None, outline=False
 )
 
 

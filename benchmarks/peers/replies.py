@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctxagent.agent.compaction.layers.later_calls import kind_of
-from ctxagent.agent.context.view import Call as ViewCall
+from ctxagent.agent.context.items import Call as ViewCall
 from ctxagent.agent.replay.recording import RecordedCall, RecordedReply, Recording
 from ctxagent.agent.replay.tool_names import TranslatedCall, translate
 

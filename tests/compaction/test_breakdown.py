@@ -15,7 +15,8 @@ from ctxagent.agent.compaction.breakdown import (
 )
 from ctxagent.agent.compaction.summary import request
 from ctxagent.agent.context import tokens
-from ctxagent.agent.context.view import View, fold, shown_blocks
+from ctxagent.agent.context.items import shown_blocks
+from ctxagent.agent.context.view import View, fold
 from ctxagent.agent.context.window import Window, measure
 from ctxagent.agent.session.entries import LOADED_TOOLS, Session, Summary, User
 

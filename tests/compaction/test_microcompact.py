@@ -17,7 +17,7 @@ from ctxagent.agent.compaction.layers.microcompact import (
 )
 from ctxagent.agent.compaction.policy import DEFAULT, PRESETS
 from ctxagent.agent.config.preservation import COMPACTABLE, DEFAULT_PRESERVE_RULES
-from ctxagent.agent.context.view import shown_blocks
+from ctxagent.agent.context.items import shown_blocks
 
 from ..support.sessions.history import History, called, words
 

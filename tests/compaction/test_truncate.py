@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ctxagent.agent.compaction.layers.truncate import MAX_FILE_BYTES, file_sha256, plan
 from ctxagent.agent.compaction.policy import DEFAULT
-from ctxagent.agent.context.view import shown_blocks
+from ctxagent.agent.context.items import shown_blocks
 from ctxagent.agent.errors import ToolError
 from ctxagent.tools.base import Context, Tool
 from ctxagent.tools.edit import EditTool

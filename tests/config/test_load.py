@@ -82,7 +82,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "compact.prepare_at": "off", "compact.keep_tokens": "0", "compact.keep_messages": "9",
         "compact.model": "m", "compact.summarizer": "mechanical", "microcompact.when": "off",
         "microcompact.from": "0.25", "microcompact.keep": "0", "microcompact.above": "0",
-        "microcompact.fold": "true", "microcompact.tools": "Bash", "truncate.at": "25%",
+        "microcompact.outline": "true", "microcompact.tools": "Bash", "truncate.at": "25%",
         "checkpoint.at": "60%",
         "preserve.always": "run_state", "preserve.compactable": "thinking-blocks",
         "preserve.strict": "1", "preserve.notes": "docs/STATE.md", "preserve.run_state": "run.json",

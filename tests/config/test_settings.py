@@ -65,7 +65,7 @@ def test_what_the_settings_say_wins_over_the_preset(place: Place) -> None:
         clear_keep=5,
         clear_above=4,
         clear_tools=(),
-        fold=False,
+        outline=False,
         truncate="persisted",
         truncate_at=100_000,
         checkpoint_at=0.6,

@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctxagent.agent.context.items import Call, shown_blocks
 from ctxagent.agent.context.tokens import estimate, estimate_block, estimate_content
 from ctxagent.agent.context.view import (
     INTERRUPTED,
     MAX_ERROR,
     MIN_ERROR,
-    Call,
     Folding,
     View,
     fold,
-    shown_blocks,
     start_folding,
 )
 from ctxagent.agent.session.entries import (

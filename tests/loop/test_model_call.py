@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from ctxagent.agent.context.items import Item
 from ctxagent.agent.context.request import Request
-from ctxagent.agent.context.view import Item, View
+from ctxagent.agent.context.view import View
 from ctxagent.agent.errors import ModelError
 from ctxagent.agent.events import (
     Accepted,

@@ -371,11 +371,11 @@ def test_what_a_patch_changed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fold", [False, True])
-def test_clearing_takes_the_place_of_a_summary_as_long_as_it_leaves_room(fold: bool) -> None:
-    """Stubs add up: in the end they leave too little, and then it is summarised. Folded, they do
+@pytest.mark.parametrize("outline", [False, True])
+def test_clearing_takes_the_place_of_a_summary_as_long_as_it_leaves_room(outline: bool) -> None:
+    """Stubs add up: in the end they leave too little, and then it is summarised. Outlined, they do
     not."""
-    policy = replace(DEFAULT, demote_above=None, fold=fold)
+    policy = replace(DEFAULT, demote_above=None, outline=outline)
     run = play(working(160, 3_000), terms(policy, window=32_000))
     instead = [act for act in run.acts if act.trigger == "instead of a summary"]
     assert instead
@@ -383,7 +383,7 @@ def test_clearing_takes_the_place_of_a_summary_as_long_as_it_leaves_room(fold: b
         first, *_, last = [each for each in instead if each.number == number] * 2
         assert first.before > 0.9 * 32_000
         assert last.after <= 16_000
-    assert (run.sums.summaries > 0) is not fold
+    assert (run.sums.summaries > 0) is not outline
     asked = sum(call.purpose == "summary" for call in run.priced)
     assert asked <= 2 * (run.sums.summaries + 1), "none is prepared where clearing will do"
 

@@ -55,7 +55,7 @@ def test_one_call_of_an_unknown_price_makes_the_sum_unknown() -> None:
 
 
 def test_what_compaction_did() -> None:
-    counts = {"demote": 1, "truncate": 2, "microcompact": 3, "later": 4, "fold": 5}
+    counts = {"demote": 1, "truncate": 2, "microcompact": 3, "later": 4, "outline": 5}
     masks = [
         Mask(layer=layer, targets=[{}] * count, tokens_before=50, tokens_after=20, trigger="")
         for layer, count in counts.items()
@@ -69,7 +69,7 @@ def test_what_compaction_did() -> None:
     shell = User(content="", source="shell", offloaded="offloaded/b", details={"tokens_saved": "x"})
     found = totals(*masks, summary, offloaded, shell, ToolResult(tool_use_id="t", content=""))
     assert found.own.compaction == {
-        "demoted": 1 + 2, "truncated": 2, "folded": 5, "microcompacted": 7, "summaries": 1,
+        "demoted": 1 + 2, "truncated": 2, "outlined": 5, "microcompacted": 7, "summaries": 1,
         "tokens_saved": 5 * 30 + 400 + 7,
     }  # fmt: skip
 

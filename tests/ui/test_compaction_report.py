@@ -62,7 +62,7 @@ LOG: list[Entry] = [
 
 
 def test_the_status_report_has_the_form_of_its_source() -> None:
-    counts = {"demoted": 1, "microcompacted": 7, "truncated": 3, "folded": 4, "summaries": 2}
+    counts = {"demoted": 1, "microcompacted": 7, "truncated": 3, "outlined": 4, "summaries": 2}
     others = [
         Mark(10, AT, "phase", "research"),
         Mark(11, AT, "checkpoint", "checkpoint 1 (75 %)", ("checkpoints/1.json",)),
@@ -79,7 +79,7 @@ def test_the_status_report_has_the_form_of_its_source() -> None:
     assert "- **Tool results offloaded:** 1 (18,500 tokens saved)" in lines
     assert "- **Tool inputs truncated:** 3 (5,000 tokens saved)" in lines
     assert any(line.startswith("- **Summarisations performed:** 2") for line in lines)
-    assert "- **Tool calls folded:** 4 (0 tokens saved)" in lines
+    assert "- **Tool calls outlined:** 4 (0 tokens saved)" in lines
     assert lines[11:13] == ["- **Checkpoints:** 1", "- **Phase:** planning"]
     assert lines[lines.index("### Recommendation") + 1].startswith("Apply Tier 3 summarisation")
     table = lines[lines.index("### Compression History") + 1 :]
@@ -110,7 +110,7 @@ def test_an_entry_is_told_in_words() -> None:
     ],
 )
 def test_each_level_has_its_advice(tokens: int, advice: str) -> None:
-    counts = dict.fromkeys(("demoted", "microcompacted", "truncated", "folded", "summaries"), 0)
+    counts = dict.fromkeys(("demoted", "microcompacted", "truncated", "outlined", "summaries"), 0)
     text = compaction_report.status(Window(tokens, 100), [], [], counts, NOW)
     assert f"### Recommendation\n{advice}" in text
     assert text.endswith("| – | none yet | 0 |")

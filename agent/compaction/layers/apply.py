@@ -10,7 +10,8 @@ from dataclasses import field, replace
 from typing import Any, Literal
 
 from ...context import tokens
-from ...context.view import View, ViewResult
+from ...context.items import ViewResult
+from ...context.view import View
 from ...context.window import Window
 from ...events import Compacted
 from ...lazy import dataclass
@@ -19,11 +20,11 @@ from ...session.layer_words import WITH_SUMMARY, done_by
 from ..host import EngineHost
 from ..policy import Policy, reached, summary_due_at
 from ..summary.request import max_tokens_after
-from . import demote, fold, images, microcompact, truncate
+from . import demote, images, microcompact, outline, truncate
 from .break_even import BreakEven, DueMask, PromptPrices
 from .later_calls import input_ages, input_curve
 
-LayerName = Literal["demote", "microcompact", "truncate", "fold"]
+LayerName = Literal["demote", "microcompact", "truncate", "outline"]
 
 MIN_TRUNCATION_SHARE = 0.01  # of the window: less saved is not worth an edit of history
 MESSAGE_LIMIT_FACTOR = 3  # times the limit of one result: what one message's results may have
@@ -40,7 +41,7 @@ class LayerRunner:
     next_edit_seq: int | None = None  # where the next edit would begin, as it looks now
     due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
     _stubs: microcompact.StubCache = field(default_factory=dict)
-    _exchanges: fold.ExchangeCache = field(default_factory=fold.ExchangeCache)
+    _finished: outline.FinishedCache = field(default_factory=outline.FinishedCache)
     _found_at: int = -1  # the newest entry when `due` was all that may be masked
 
     def demote_together(self) -> None:
@@ -207,10 +208,10 @@ class LayerRunner:
                     id = target["tool_use_id"]
                     chance = input_curve(view.calls[id]).at(ages[id])
                     due.append(DueMask("truncate", target, saved, chance))
-        return fold.plan(view, due, self._exchanges) if policy.fold else due
+        return outline.plan(view, due, self._finished) if policy.outline else due
 
     def _mask(self, due: Sequence[DueMask], trigger: str) -> None:
-        layers: tuple[LayerName, ...] = ("microcompact", "truncate", "fold")
+        layers: tuple[LayerName, ...] = ("microcompact", "truncate", "outline")
         read_for = self.break_even.reading_cost
         for layer in layers:
             its = [
@@ -218,8 +219,8 @@ class LayerRunner:
                 for each in due
                 if each.layer == layer
             ]
-            if layer == "fold":
-                targets = fold.targets(self.host.view, its, self._exchanges)
+            if layer == "outline":
+                targets = outline.targets(self.host.view, its, self._finished)
             else:
                 targets = [{**each.target} for each in its]
             self._record(layer, targets, trigger)

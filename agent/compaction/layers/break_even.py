@@ -28,7 +28,7 @@ from .need_chances import MISS_PROMPTS
 class DueMask:
     """A result or an input that may be masked now, with what that saves."""
 
-    layer: Literal["microcompact", "truncate", "fold"]
+    layer: Literal["microcompact", "truncate", "outline"]
     target: Mapping[str, Any]  # of the mask
     saved: int  # scaled tokens
     need_chance: float = 0.0  # that what it takes out is needed afterwards

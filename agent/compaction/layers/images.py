@@ -9,8 +9,9 @@ from typing import Any
 
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
+from ...context.items import ViewResult
 from ...context.request import build_messages
-from ...context.view import View, ViewResult
+from ...context.view import View
 from ...lazy import dataclass, regex
 from .microcompact import MAX_ARGUMENT_CHARS
 

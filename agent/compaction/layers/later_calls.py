@@ -7,7 +7,8 @@ from dataclasses import field
 from functools import lru_cache
 from typing import Any
 
-from ...context.view import Call, View, ViewResult
+from ...context.items import Call, ViewResult
+from ...context.view import View
 from ...lazy import dataclass, regex
 from ...session.ledger import change_rows
 from ...session.searches import failure

@@ -12,7 +12,8 @@ from typing import Any
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
-from ...context.view import View, ViewResult
+from ...context.items import ViewResult
+from ...context.view import View
 from ...lazy import dataclass
 from ...session.command_output import telling_lines
 from ...session.searches import FOUND, listing

@@ -18,7 +18,8 @@ from ....tools.system.plural import count_of
 from ....tools.system.shorten import shorten
 from ....tools.text import count_lines, strings_in
 from ...context import tokens
-from ...context.view import Call, View, ViewResult
+from ...context.items import Call, ViewResult
+from ...context.view import View
 from ...lazy import dataclass
 from ..policy import Policy
 
@@ -64,7 +65,7 @@ def plan(
     """
     answered = {result.call.id: result for result in view.results()}
     shortened = {id for item in view.items for id in item.inputs} | view.unmasked_calls
-    folded = {item.seq for item in view.items if item.folded is not None}
+    outlined = {item.seq for item in view.items if item.outline is not None}
     calls = [call for call in view.calls.values() if call.name not in KEPT_TOOLS]
     changing = [call for call in calls if call.name in CHANGING_TOOLS]
     others = [call for call in calls if call.name not in CHANGING_TOOLS]
@@ -75,7 +76,7 @@ def plan(
     inputs = [
         each
         for call in old
-        if call.id in answered and call.id not in shortened and call.seq not in folded
+        if call.id in answered and call.id not in shortened and call.seq not in outlined
         if (each := _old_input(call, answered[call.id])) and each.size > MIN_INPUT_TOKENS
     ]
     paths = dict.fromkeys(each.path for each in inputs if each.path)

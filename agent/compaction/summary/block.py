@@ -15,8 +15,9 @@ from typing import Any
 
 from ...context import tokens
 from ...context.compaction_block import MAX_INSTRUCTIONS_CHARS
+from ...context.items import Item
 from ...context.request import Request, adds_tools, begins_with, build_request
-from ...context.view import Item, View
+from ...context.view import View
 from ...context.window import Window
 from ...lazy import dataclass
 from ...session.conversation import CONVERSATION_NAME

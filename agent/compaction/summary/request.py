@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from ...context import tokens
+from ...context.items import SUMMARY_SOURCE, Item, shown_blocks
 from ...context.request import Request, build_request, with_question, without_surrogates
-from ...context.view import SUMMARY_SOURCE, Item, View, shown_blocks
+from ...context.view import View
 from ...context.window import Window
 from ...lazy import dataclass
 from ...prompts import prompt_text

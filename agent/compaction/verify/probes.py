@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal
 
+from ...context.items import Item
 from ...context.tokens import estimate
-from ...context.view import Item
 from ...lazy import dataclass, regex
 from ...session.ledger import Ledger
 from ..document import SummaryDocument, UserRule

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...context.compaction_block import COMPACTION, begins_with_block, with_plain_text
-from ...context.view import THINKING
+from ...context.items import THINKING
 from ...lazy import regex
 from ...session.entries import Block
 from ..address import host_of

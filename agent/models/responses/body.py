@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...context.compaction_block import with_plain_text
+from ...context.items import THINKING
 from ...context.request import ADDITION, Request
-from ...context.view import THINKING
 from ...session.entries import Block
 from ...session.searches import search_text
 from ..catalog import cache_terms

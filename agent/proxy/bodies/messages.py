@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...context.view import THINKING
+from ...context.items import THINKING
 from ...models.messages.draft import ReplyDraft
 from ...models.providers import MESSAGES
 from ...models.wire import Draft

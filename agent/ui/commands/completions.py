@@ -19,7 +19,8 @@ from .files import added_commands, read_command_files
 from .registry import COMMANDS, Complete
 
 if TYPE_CHECKING:
-    from ...context.view import Item, View
+    from ...context.items import Item
+    from ...context.view import View
     from ...session.ledger import Ledger
 
 MAX_REFS = 200  # newest of each kind

@@ -19,9 +19,10 @@ from pathlib import Path
 
 from ctxagent.agent.compaction.document import SummaryDocument, render
 from ctxagent.agent.compaction.summary.user_messages import MIN_BUDGET_TOKENS
+from ctxagent.agent.context.items import SUMMARY_SOURCE, shown_blocks
 from ctxagent.agent.context.request import build_messages
 from ctxagent.agent.context.tokens import estimate
-from ctxagent.agent.context.view import SUMMARY_SOURCE, View, shown_blocks
+from ctxagent.agent.context.view import View
 from ctxagent.agent.session.entries import (
     Assistant,
     Entry,

@@ -1,7 +1,7 @@
-"""Fold: old, finished exchanges of calls and results become one line each.
+"""Outline: old, finished exchanges of calls and results become one line each.
 
 Where results are cleared or short, most of what an old exchange still fills is its frame: the
-call's arguments, a stub, an id. A digest takes the place of a run of such exchanges, in one user
+call's arguments, a stub, an id. An outline takes the place of a run of such exchanges, in one user
 message: a line for each reply that said something, in its own words, and one for each call, or for
 several of one tool, with what it was given, how it ended and its entry. The user's words stand
 where they stood. `plan` looks at a view and changes nothing; `break_even` says when it is done.
@@ -14,7 +14,8 @@ from typing import Any
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
-from ...context.view import THINKING, Item, View, ViewResult
+from ...context.items import THINKING, Item, ViewResult
+from ...context.view import View
 from ...lazy import dataclass
 from .break_even import DueMask
 from .later_calls import ended_in_error, input_curve
@@ -23,7 +24,7 @@ from .need_chances import CURVES
 from .truncate import CHANGING_TOOLS, KEPT_TOOLS
 
 MIN_AGE = 20  # replies that came after an exchange
-MAX_RESULT_TOKENS = 150  # a longer result is cleared before its exchange is folded, or with it
+MAX_RESULT_TOKENS = 150  # a longer result is cleared before its exchange is outlined, or with it
 MAX_ARGUMENT_CHARS = 240  # of the main argument of a call
 MAX_RESULT_CHARS = 240  # of a short result
 HEADER = "[Earlier calls, a line each. #N is the entry that has the whole result]"
@@ -40,8 +41,8 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """A reply with calls, each with its result, that may be folded once its results are masked or
+class FinishedCalls:
+    """A reply with calls, each with its result, that may be outlined once its results are masked or
     short."""
 
     target: Mapping[str, Any]  # of what is due
@@ -54,14 +55,14 @@ class Exchange:
 
 
 @dataclass(slots=True)
-class ExchangeCache:
+class FinishedCache:
     """The exchanges of a view by the seq of the reply; None for one that stays. They hold until
     one of their results is masked, or the view is built anew."""
 
     view: View | None = None
-    exchanges: dict[int, Exchange | None] = field(default_factory=dict)
+    exchanges: dict[int, FinishedCalls | None] = field(default_factory=dict)
 
-    def find(self, view: View, reply: Item) -> Exchange | None:
+    def find(self, view: View, reply: Item) -> FinishedCalls | None:
         """Return the exchange of a reply as it stands in the view."""
         if self.view is not view:
             self.view, self.exchanges = view, {}
@@ -71,15 +72,15 @@ class ExchangeCache:
         return found
 
 
-def plan(view: View, due: Sequence[DueMask], known: ExchangeCache) -> list[DueMask]:
-    """Return what is due with the exchanges that may be folded: what else is due of an exchange
-    are the parts of its fold. `known` keeps exchanges from call to call."""
+def plan(view: View, due: Sequence[DueMask], known: FinishedCache) -> list[DueMask]:
+    """Return what is due with the exchanges that may be outlined: what else is due of an exchange
+    are its parts. `known` keeps exchanges from call to call."""
     cleared = {each.target["tool_use_id"]: each for each in due if each.layer == "microcompact"}
     shorter = {each.target["tool_use_id"]: each for each in due if each.layer == "truncate"}
-    folds, included = list[DueMask](), set[str]()
+    outlines, included = list[DueMask](), set[str]()
     replies = [item for item in view.items if item.role == "assistant"]
     for age, reply in zip(range(len(replies) - 1, MIN_AGE - 1, -1), replies, strict=False):
-        found = None if reply.folded is not None else known.find(view, reply)
+        found = None if reply.outline is not None else known.find(view, reply)
         if found is None or not found.long <= cleared.keys():
             continue
         calls = found.target["calls"]
@@ -94,38 +95,38 @@ def plan(view: View, due: Sequence[DueMask], known: ExchangeCache) -> list[DueMa
             stays *= 1 - _need_chance(result, line, cleared, age)
         parts = [each[id] for id in calls for each in (shorter, cleared) if id in each]
         included.update(part.id for part in parts)
-        folds.append(DueMask("fold", found.target, saved, 1 - stays, tuple(parts)))
+        outlines.append(DueMask("outline", found.target, saved, 1 - stays, tuple(parts)))
     rest = [each for each in due if each.id not in included]
-    return sorted([*rest, *folds], key=lambda each: each.seq) if folds else rest
+    return sorted([*rest, *outlines], key=lambda each: each.seq) if outlines else rest
 
 
-def targets(view: View, due: Sequence[DueMask], known: ExchangeCache) -> list[dict[str, Any]]:
-    """Return a mask's targets for the folds that are due: one for each call. The last one of a run
-    of neighbours has the digest, the others nothing."""
+def targets(view: View, due: Sequence[DueMask], known: FinishedCache) -> list[dict[str, Any]]:
+    """Return a mask's targets for the outlines that are due: one for each call. The last one of a
+    run of neighbours has the outline, the others nothing."""
     out: list[dict[str, Any]] = []
-    run: list[Exchange] = []
+    run: list[FinishedCalls] = []
     end = -1
-    for each in sorted(due, key=lambda fold: fold.seq):
+    for each in sorted(due, key=lambda each: each.seq):
         place = view.position(each.seq)
         found = None if place is None else known.find(view, view.items[place])
         if place is None or found is None:
             continue
         if run and place != end:
-            out[-1]["fold"] = digest(run)
+            out[-1]["outline"] = outline_of(run)
             run = []
         run.append(found)
         end = place + 1 + len(found.results)
         account = {k: v for k, v in each.target.items() if k not in found.target}
         out += [
-            {"seq": r.item.seq, "tool_use_id": r.call.id, "fold": "", **account}
+            {"seq": r.item.seq, "tool_use_id": r.call.id, "outline": "", **account}
             for r in found.results
         ]
     if run:
-        out[-1]["fold"] = digest(run)
+        out[-1]["outline"] = outline_of(run)
     return out
 
 
-def digest(run: Sequence[Exchange]) -> str:
+def outline_of(run: Sequence[FinishedCalls]) -> str:
     """Return the text that stands for a run of exchanges."""
     lines, tool = [HEADER], ""
     for exchange in run:
@@ -142,7 +143,7 @@ def digest(run: Sequence[Exchange]) -> str:
     return "\n".join(lines)
 
 
-_NOT_MADE = Exchange({}, (), (), (), masked_at=-1)
+_NOT_MADE = FinishedCalls({}, (), (), (), masked_at=-1)
 
 
 def _masked_at(results: Sequence[ViewResult]) -> int:
@@ -150,7 +151,7 @@ def _masked_at(results: Sequence[ViewResult]) -> int:
     return sum(result.item.masked_at for result in results)
 
 
-def _made(view: View, reply: Item) -> Exchange | None:
+def _made(view: View, reply: Item) -> FinishedCalls | None:
     """Return the exchange of a reply; None where something of it must stay, or stands between."""
     kinds = {block.get("type") for block in reply.blocks}
     ids = [str(b.get("id")) for b in reply.blocks if b.get("type") == "tool_use"]
@@ -176,8 +177,8 @@ def _made(view: View, reply: Item) -> Exchange | None:
         for result in results
         if not result.masked and (result.images or result.item.size > MAX_RESULT_TOKENS)
     )
-    found = Exchange(target, results, said, tuple(map(_line, results)), long)
-    size = tokens.estimate(digest([found]).removeprefix(HEADER))
+    found = FinishedCalls(target, results, said, tuple(map(_line, results)), long)
+    size = tokens.estimate(outline_of([found]).removeprefix(HEADER))
     return replace(found, size=size, masked_at=_masked_at(results))
 
 

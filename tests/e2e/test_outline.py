@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ctxagent.agent.compaction.layers.fold import HEADER
+from ctxagent.agent.compaction.layers.outline import HEADER
 from ctxagent.agent.session.entries import Mask
 from ctxagent.agent.session.log import read_log
 
@@ -19,7 +19,7 @@ WHY = "as it was said before, "
 
 @pytest.mark.slow
 @over_each_wire
-def test_a_long_turn_is_folded_and_goes_on(tmp_path: Path, wire: Wire) -> None:
+def test_a_long_turn_is_outlined_and_goes_on(tmp_path: Path, wire: Wire) -> None:
     place = Place(tmp_path)
     script = [
         Say(f"Step {n}.", tools=[("Bash", {"command": f"seq {n} {n + 150}  # {WHY * 8}"})])
@@ -34,15 +34,15 @@ def test_a_long_turn_is_folded_and_goes_on(tmp_path: Path, wire: Wire) -> None:
         assert done.returncode == 0, done.stderr
         last = str(server.requests[-1])
     (log,) = place.logs()
-    masks = [e for e in read_log(log).entries if isinstance(e, Mask) and e.layer == "fold"]
+    masks = [e for e in read_log(log).entries if isinstance(e, Mask) and e.layer == "outline"]
     assert masks
     assert HEADER in last
     assert "Count. Never touch b.py." in last
     assert all(f"Step {n}." in last for n in range(CALLS)), "what the agent said stays"
     told = place.run("log", log.parent.name, "--stats").stdout
-    assert "folded" in told
+    assert "outlined" in told
     assert place.run("doctor", log.parent.name).returncode == 0
 
     taken = place.run("compact", "--undo")
     assert taken.returncode == 0, taken.stderr
-    assert "folded to a line" in taken.stdout
+    assert "outlined" in taken.stdout

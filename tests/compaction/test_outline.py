@@ -1,4 +1,4 @@
-"""Fold: which exchanges may go, what stands for them, and that requests stay valid."""
+"""Outline: which exchanges may go, what stands for them, and that requests stay valid."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctxagent.agent.compaction.layers import fold, microcompact
+from ctxagent.agent.compaction.layers import microcompact, outline
 from ctxagent.agent.compaction.layers.break_even import DueMask
-from ctxagent.agent.compaction.layers.fold import HEADER, MIN_AGE
+from ctxagent.agent.compaction.layers.outline import HEADER, MIN_AGE
 from ctxagent.agent.compaction.policy import DEFAULT
 from ctxagent.agent.context.view import View
 from ctxagent.agent.session.entries import Revert
@@ -20,18 +20,18 @@ from .test_images import image
 POLICY = replace(DEFAULT, clear_keep=0)
 
 
-def folds(view: View, due: list[DueMask] | None = None) -> list[DueMask]:
-    planned = fold.plan(view, due or [], fold.ExchangeCache())
-    return [each for each in planned if each.layer == "fold"]
+def outlines(view: View, due: list[DueMask] | None = None) -> list[DueMask]:
+    planned = outline.plan(view, due or [], outline.FinishedCache())
+    return [each for each in planned if each.layer == "outline"]
 
 
-def fold_all(history: History) -> list[str]:
-    """Fold all that may be folded; the digests."""
-    view, known = history.view(), fold.ExchangeCache()
-    due = fold.plan(view, microcompact.plan(view, POLICY), known)
-    targets = fold.targets(view, [each for each in due if each.layer == "fold"], known)
-    history.mask("fold", targets)
-    return [target["fold"] for target in targets if target["fold"]]
+def outline_all(history: History) -> list[str]:
+    """Outline all that may be outlined; the digests."""
+    view, known = history.view(), outline.FinishedCache()
+    due = outline.plan(view, microcompact.plan(view, POLICY), known)
+    targets = outline.targets(view, [each for each in due if each.layer == "outline"], known)
+    history.mask("outline", targets)
+    return [target["outline"] for target in targets if target["outline"]]
 
 
 def age(history: History) -> None:
@@ -58,7 +58,7 @@ def test_one_line_for_each_call_and_one_for_neighbours_of_one_tool() -> None:
     b = history.call("Read", {"path": "b.py"}, words(400))
     c = bash(history, "pytest -q", "1 failed", details={"exit_code": 1}, is_error=False)
     age(history)
-    (digest,) = fold_all(history)
+    (digest,) = outline_all(history)
     assert lines_of(digest) == [
         f"Read: a.py #{a} → x = 1; b.py #{b}",
         f"Bash: pytest -q (done, exit 1) #{c}",
@@ -72,7 +72,7 @@ def test_what_the_agent_said_stays_word_for_word() -> None:
     history.reply({"type": "text", "text": "First I look.\nThen I act."}, called("l", "Glob", {}))
     seq = history.answer("l", "a.py")
     age(history)
-    (digest,) = fold_all(history)
+    (digest,) = outline_all(history)
     assert lines_of(digest) == ["You: First I look.", "Then I act.", f"Glob: #{seq} → a.py"]
 
 
@@ -83,7 +83,7 @@ def test_the_words_of_the_user_stay_where_they_stood() -> None:
     history.say("second: never touch b.py")
     bash(history, "two")
     age(history)
-    assert len(fold_all(history)) == 2
+    assert len(outline_all(history)) == 2
     first = history.request()["messages"][0]
     assert [block["text"].splitlines()[-1] for block in first["content"]] == [
         "first", "Bash: one #4 → ok", "second: never touch b.py", "Bash: two #7 → ok",
@@ -97,8 +97,8 @@ def test_calls_of_one_reply_go_together() -> None:
     history.answer("a", "1")
     history.answer("b", words(400))
     age(history)
-    assert folds(history.view()) == [], "a long result is not cleared"
-    (digest,) = fold_all(history)
+    assert outlines(history.view()) == [], "a long result is not cleared"
+    (digest,) = outline_all(history)
     assert lines_of(digest) == ["Bash: one #4 → 1; two #5"]
     assert history.request()["messages"][0]["role"] == "user"
 
@@ -109,7 +109,7 @@ def test_an_error_stays_with_its_telling_lines() -> None:
     text = f"{words(300)}\nE   ValueError: no such key\n"
     seq = bash(history, "pytest", text, details={"exit_code": 2}, is_error=True)
     age(history)
-    (digest,) = fold_all(history)
+    (digest,) = outline_all(history)
     assert lines_of(digest) == [
         f"Bash: pytest (done, exit 2) #{seq}",
         "E   ValueError: no such key",
@@ -121,7 +121,7 @@ def test_a_long_call_names_the_entry_that_has_it_whole() -> None:
     history.say("go")
     seq = bash(history, "echo " + "a" * 1_000)
     age(history)
-    (digest,) = fold_all(history)
+    (digest,) = outline_all(history)
     assert lines_of(digest)[0].endswith(f"… #{seq} → ok (whole call: #{seq - 1})")
 
 
@@ -129,53 +129,53 @@ def test_what_must_stay_stays() -> None:
     history = History()
     history.say("go")
     bash(history, "young")
-    assert folds(history.view()) == []
+    assert outlines(history.view()) == []
     history.call("Plan", {"plan": "Agreed."}, "The user agrees.")
     history.reply(called("open", "Bash", {"command": "never answered"}))
     history.say("and?")
     history.call("Read", {"path": "a.png"}, [image()])
     age(history)
-    (only,) = folds(history.view())
+    (only,) = outlines(history.view())
     assert only.target["calls"] == ["c2"]
 
 
-def test_what_was_taken_back_is_not_folded_again() -> None:
+def test_what_was_taken_back_is_not_outlined_again() -> None:
     history = History()
     history.say("go")
     bash(history, "one")
     age(history)
     before = history.request()
-    fold_all(history)
+    outline_all(history)
     assert history.request() != before
     mask = len(history.entries)
     history.add(Revert, target=mask, reason="test")
     assert history.request() == before
-    assert folds(history.view()) == []
+    assert outlines(history.view()) == []
 
 
-def test_the_smaller_masks_of_an_exchange_are_parts_of_its_fold() -> None:
+def test_the_smaller_masks_of_an_exchange_are_parts_of_its_outline() -> None:
     history = History()
     history.say("go")
     bash(history, "one", words(400))
     age(history)
     view = history.view()
     due = microcompact.plan(view, POLICY)
-    (whole,) = fold.plan(view, due, fold.ExchangeCache())
+    (whole,) = outline.plan(view, due, outline.FinishedCache())
     assert whole.parts == tuple(due)
     assert whole.saved > due[0].saved > 0
     assert whole.saved_alone == whole.saved - due[0].saved
 
 
-def test_sizes_are_those_of_a_view_that_is_folded_anew() -> None:
+def test_sizes_are_those_of_a_view_that_is_outlined_anew() -> None:
     history = History()
     history.say("go")
     for n in range(6):
         bash(history, f"make {n}", words(40))
     age(history)
-    view, known = history.view(), fold.ExchangeCache()
-    due = fold.plan(view, [], known)
+    view, known = history.view(), outline.FinishedCache()
+    due = outline.plan(view, [], known)
     expected = view.size - sum(each.saved for each in due)
-    history.mask("fold", fold.targets(view, due, known))
+    history.mask("outline", outline.targets(view, due, known))
     mask = history.entries[-1]
     after = history.view().size
     assert view.size_with(mask) == after  # type: ignore[arg-type]
@@ -216,9 +216,9 @@ def test_every_request_is_valid_and_nothing_said_is_lost(
             history.say(f"rule {n}")
         if n in later:
             age(history)
-            fold_all(history)
+            outline_all(history)
     age(history)
-    fold_all(history)
+    outline_all(history)
     told = str(history.request()["messages"])
     for n, (_, _, _, text, spoken) in enumerate(calls):
         assert not spoken or f"rule {n}" in told
