@@ -1,6 +1,8 @@
 """What starts when, and what each may cost. The attempts end as the tests say."""
 
+import errno
 import json
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import pairwise
@@ -12,7 +14,12 @@ import pytest
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.fleet import runner
 from ctxagent.agent.fleet.attempt import LOST, AttemptOrder
-from ctxagent.agent.fleet.ledger import AttemptOutcome, FleetFolder, FleetLedger
+from ctxagent.agent.fleet.ledger import (
+    AttemptOutcome,
+    FleetFolder,
+    FleetLedger,
+    read_records,
+)
 from ctxagent.agent.fleet.manifest import Manifest
 from ctxagent.agent.fleet.outages import DISK, SERVER, OutageRules
 from ctxagent.agent.fleet.runner import RETRIES, FleetRun, RunLimits, RunObserver
@@ -371,3 +378,23 @@ def test_an_agent_that_an_earlier_run_left_keeps_its_part_of_the_budget(tmp_path
     engine = Engine(costing(0.1))
     made(tmp_path, engine, RunLimits(4, dollars=1.0), {}, {}).run()
     assert [order.dollars for order in engine.orders] == pytest.approx([0.7, 0.1])
+
+
+def test_a_ledger_whose_disk_is_full_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(costing(0))
+    fleet_run = made(tmp_path, engine, RunLimits(2), *[{}] * 3)
+    sync, failed = os.fsync, list[int]()
+
+    def full(fd: int) -> None:
+        if engine.orders and engine.clock.now < 5:
+            failed.append(fd)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(fd)
+
+    monkeypatch.setattr(os, "fsync", full)
+    fleet_run.run()
+    assert failed
+    assert list(states(fleet_run).values()) == ["done"] * 3
+    assert read_records(fleet_run._ledger.folder) == fleet_run._ledger.records
