@@ -32,7 +32,7 @@ def history(folder: Path, window: int = 32_000) -> list[Entry]:
     """A session of 120 calls that was summarised twice at least, as its log has it: every result
     stands in the log, none in a file of its folder."""
     policy = replace(DEFAULT, demote_above=None)
-    return [*Entries(play(made(), folder, window=window, policy=policy).log)]
+    return [*Entries(play(made(), folder, window=window, policy=policy, summary_every=40).log)]
 
 
 def lengthen(base: Sequence[Entry], log: Path, size: int) -> int:
