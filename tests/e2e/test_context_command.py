@@ -204,7 +204,8 @@ def clearable(cwd: Path, policy: Policy) -> Conversation:
         for given in [{"path": f"{n}.txt", "content": f"line {n}\n" * 600}]
     ]
     last = [Step(text="word " * 8_000), Step(text="On."), Step(text="And on.")]
-    talk = Conversation(cwd, [*calls, *last], policy=policy, window=80_000)
+    whole = replace(policy, demote_above=None)
+    talk = Conversation(cwd, [*calls, *last], policy=whole, window=80_000)
     talk.say("write them all")
     return talk
 
