@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ...tools.base import CommandLimits, Confinement, Context, Params, Tool
 from ...tools.bash import BashParams
 from ...tools.network import NetworkParams, NetworkTool
-from ..errors import ToolError
+from ..errors import ToolError, UsageError
 from ..events import Answer, Question
 from ..lazy import dataclass
 from ..permissions import suggestions
@@ -55,10 +55,7 @@ class CallGate:
         if changed is not call:
             params, call, verdict = await self._ruled_again(tool, changed)
         if ruling.action == "allow" and verdict.action == "ask":
-            as_if = self.handle.approval.with_rule(tool.name)
-            if (allowed := self._judged(tool, params, as_if)).action == "allow":
-                verdict = replace(allowed, reason=ruling.reason)
-                self._note_answer(tool, call.title, Answer(allow=True, reason=ruling.reason))
+            verdict = self._allowed(tool, params, call, verdict, ruling.reason)
         must_ask = ruling.action == "ask"
         if must_ask:
             verdict = _to_be_asked(verdict, ruling.reason)
@@ -86,6 +83,21 @@ class CallGate:
             raise CallRefused(argument_error(tool, error)) from None
         call = replace(changed, title=tool.title(params))
         return params, call, await self._ruled(tool, params, call.title)
+
+    def _allowed(
+        self, tool: Tool[Any], params: Params, call: ToolCall, asked: Verdict, reason: str
+    ) -> Verdict:
+        """Return the verdict on a call as if a rule allowed its tool; the verdict `asked` where
+        that is not enough."""
+        try:
+            as_if = self.handle.approval.with_rule(tool.name)
+        except UsageError:  # no rule can name the tool
+            return asked
+        verdict = self._judged(tool, params, as_if)
+        if verdict.action != "allow":
+            return asked
+        self._note_answer(tool, call.title, Answer(allow=True, reason=reason))
+        return replace(verdict, reason=reason)
 
     async def _ruled(self, tool: Tool[Any], params: Params, title: str) -> Verdict:
         """Return the verdict of the rules. Raises CallRefused for a denied call."""

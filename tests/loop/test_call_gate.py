@@ -21,7 +21,7 @@ from ctxagent.agent.events import (
 )
 from ctxagent.agent.loop.call_arguments import CallRefused
 from ctxagent.agent.loop.call_gate import TOO_MANY_GUARDED, CallGate
-from ctxagent.agent.loop.feature import Feature, ToolCall, Veto
+from ctxagent.agent.loop.feature import Feature, Ruling, ToolCall, Veto
 from ctxagent.agent.loop.features import Features
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.loop.turn import run_turn
@@ -217,6 +217,75 @@ def test_arguments_of_a_feature_that_fit_no_tool_are_refused(project: Path) -> N
     Gatekeeper(talk, {"comand": "touch b"})
     assert talk.say("go").status == "ok"
     assert "- comand: Extra inputs are not permitted" in talk.of(ToolResult)[0].content
+    assert list(project.iterdir()) == []
+
+
+class Judge(Feature):
+    """Rules on calls, and answers questions about them."""
+
+    name = "judge"
+
+    def __init__(self, talk: Conversation, before: Ruling | None, answer: Any = None) -> None:
+        super().__init__(talk.agent.handle)
+        self.before, self.answer = before, answer
+        talk.agent.features.add(self)
+
+    async def before_tool(self, call: ToolCall) -> Ruling | None:
+        return self.before
+
+    async def before_question(self, call: ToolCall, reason: str) -> Ruling | None:
+        if isinstance(self.answer, Veto):
+            raise self.answer
+        found: Ruling | None = self.answer
+        return found
+
+
+def test_a_feature_may_ask_in_a_mode_that_asks_nothing(project: Path) -> None:
+    ask, questions = answering(Answer(allow=True))
+    talk = Conversation(project, [touch("a"), Step(text="ok")], ask=ask)
+    Judge(talk, Ruling("ask", "look twice"))
+    talk.say("go")
+    (question,) = questions
+    assert (question.reason, question.offers) == ("look twice", ())
+    assert question.settled() is None
+    talk.agent.approval.mode = "plan"
+    settled = question.settled()
+    assert settled is not None
+    assert not settled.allow
+    assert [path.name for path in project.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(("mode", "made"), [("ask", True), ("accept-edits", True), ("plan", False)])
+def test_what_a_feature_allows_counts_like_an_allow_rule(
+    project: Path, mode: PermissionMode, made: bool
+) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode=mode)
+    Judge(talk, Ruling("allow", "it is harmless"))
+    talk.say("go")
+    assert bool([*project.iterdir()]) == made
+    note = talk.of(Note)[0]
+    assert (note.text == "allowed: Bash touch a") == made
+    assert (note.data["reason"] == "it is harmless") == made
+
+
+def test_a_feature_answers_in_place_of_the_user(project: Path) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode="ask")
+    Judge(talk, None, Ruling("allow", "always", {"command": "touch b"}))
+    talk.say("go")
+    assert [path.name for path in project.iterdir()] == ["b"]
+    assert talk.of(Note)[0].text == "allowed: Bash touch b"
+    assert talk.of(ToolResult)[0].details["arguments"]["command"] == "touch b"
+
+
+@pytest.mark.parametrize(
+    "answer", [Veto("not on a Sunday"), Ruling("allow", "x", {"command": "rm b"})]
+)
+def test_an_answer_of_a_feature_allows_nothing_that_is_denied(project: Path, answer: Any) -> None:
+    steps = [touch("a"), Step(text="ok")]
+    talk = Conversation(project, steps, mode="ask", deny=["Bash(rm:*)"])
+    Judge(talk, None, answer)
+    talk.say("go")
+    assert talk.of(ToolResult)[0].content.startswith("Not allowed: ")
     assert list(project.iterdir()) == []
 
 

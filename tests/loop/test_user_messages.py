@@ -109,6 +109,21 @@ def test_a_message_in_the_middle_of_a_turn_is_marked(tmp_path: Path) -> None:
     ] == [("feed it", (data,), True, False), ("and the heron", (), True, True)]
 
 
+def test_a_refused_message_in_the_middle_of_a_turn_ends_nothing(tmp_path: Path) -> None:
+    talk = Conversation(tmp_path, [Step(text="ok")])
+    editor, later = Editor(talk), ["and the heron"]
+
+    def next_message() -> str | None:
+        editor.given = Veto("not on a Sunday")
+        return later.pop() if later else None
+
+    finished = asyncio.run(run_turn(talk.agent, "feed it", next_message))
+    assert finished.status == "ok"
+    assert [entry.content for entry in talk.of(User) if entry.source == "person"] == ["feed it"]
+    notices = [event.text for event in talk.events if isinstance(event, Notice)]
+    assert notices == ["your message is not sent: not on a Sunday"]
+
+
 def test_images_are_taken_out_of_a_message_as_attachments() -> None:
     source = {"type": "base64", "media_type": "image/png", "data": b64encode(b"png").decode()}
     image = {"type": "image", "source": source}
