@@ -137,17 +137,17 @@ class DiagnosticsFeature(Feature):
             return f"nothing runs without the sandbox: {sandbox.absent}"
         if mode == "on":
             return ""
-        instead = 'lsp.enabled = "on" starts them all the same'
+        instead = 'lsp.enabled = "on" starts them anyway'
         if self.handle.ask is None:
-            return f"nobody is at the keyboard; {instead}"
+            return f"nobody is there to answer questions; {instead}"
         count = tracked_files(self.handle.context.cwd)
         if count is None:
-            return f"this is no git repository; {instead}"
+            return f"this is not a git repository; {instead}"
         if count > MAX_TRACKED_FILES:
             many = f"{count:,} files in the repository are more than {MAX_TRACKED_FILES:,}"
             return f"{many}; {instead}"
         absent = "sandbox.mode is off" if sandbox is None else sandbox.unasked_absent
-        return f"nothing would confine them: {absent}; {instead}" if absent else ""
+        return f"the sandbox cannot confine them: {absent}; {instead}" if absent else ""
 
 
 def tracked_files(folder: Path) -> int | None:

@@ -72,13 +72,13 @@ def test_by_default_servers_run_in_the_sandbox_for_a_user_in_a_small_repository(
 ) -> None:
     cwd, context = handle.context.cwd, handle.context
     assert refusal(handle, "off") == 'lsp.enabled is "off"'
-    assert refusal(handle, "auto").startswith("nobody is at the keyboard; lsp.enabled = ")
+    assert refusal(handle, "auto").startswith("nobody is there to answer questions; lsp.enabled = ")
     handle.ask = asked
-    assert refusal(handle, "auto").startswith("this is no git repository")
+    assert refusal(handle, "auto").startswith("this is not a git repository")
     git(cwd, "init")
-    assert "nothing would confine them: sandbox.mode is off" in refusal(handle, "auto")
+    assert "the sandbox cannot confine them: sandbox.mode is off" in refusal(handle, "auto")
     context.sandbox = Sandbox(unasked_absent="bwrap is not installed.")  # type: ignore[assignment]
-    assert "nothing would confine them: bwrap is not installed." in refusal(handle, "auto")
+    assert "the sandbox cannot confine them: bwrap is not installed." in refusal(handle, "auto")
     context.sandbox = Sandbox(required=True, absent="no.")  # type: ignore[assignment]
     assert refusal(handle, "on") == "nothing runs without the sandbox: no."
     context.sandbox = None

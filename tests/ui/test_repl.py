@@ -642,10 +642,14 @@ def test_init_is_a_turn_that_is_seen_and_asked_about(tmp_path: Path) -> None:
         seat.say("/init")
         seat.say("typed ahead")
         await seat.keys()
-        assert "❯ Write AGENTS.md in the root of this project" in seat.glass.all()
+        assert "sent its instructions: " in seat.glass.all()
+        assert "Write AGENTS.md in the root of this project" not in seat.glass.all()
         assert not (desk.cwd / "AGENTS.md").exists()
         seat.press("y")
         await seat.until("Later words.")
+        await seat.idle()
+        seat.press("\x0f\x0f")  # the newest folds: the diff of the file, or the instructions
+        await seat.until("Write AGENTS.md in the root of this project")
 
     drive(desk, act)
     assert (desk.cwd / "AGENTS.md").read_text() == "make test\n"

@@ -22,7 +22,7 @@ async def _diagnostics(repl: CommandContext, argument: str) -> None:
         return
     servers = await feature.servers()
     if servers is None:
-        repl.say(f"no language server is started: {feature.refusal}")
+        repl.say(f"no language server runs here: {feature.refusal}")
         return
     rows: list[tuple[str, str, str, str]] = [
         (each.name, each.state, f"{len(each.documents):,}", each.error or str(each.root))

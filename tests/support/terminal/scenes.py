@@ -250,6 +250,7 @@ def statusline(it: Stage, take: Take) -> None:
     with it.terminal("-c", "statusline.command=~/line", steps=[step], rows=14) as terminal:
         terminal.type("Which functions are there?\r")
         terminal.see("idle · 0 %")
+        terminal.see("$0.02")
         take("statusline", terminal, DARK)
 
 
