@@ -187,7 +187,6 @@ def proxy_options(
     from ..compaction.policy import policy_of
     from ..proxy.forward import UPSTREAMS
     from ..proxy.serve import ProxyOptions
-    from ..session.searches import SEARCH_TOOL
 
     given = {}
     for each in upstreams:
@@ -200,14 +199,9 @@ def proxy_options(
     settings = loaded.settings
     if loaded.origins["compact.preset"] == "default":
         settings = replace(settings, compact=replace(settings.compact, preset=PRESET))
-    policy = policy_of(settings)
-    # What the server's own searches found is in replies, which are the client's. An input goes only
-    # where the disk has it: the client's model may have no tool that reads the log.
-    tools = tuple(name for name in policy.clear_tools if name != SEARCH_TOOL)
-    policy = replace(policy, clear_tools=tools, truncate="persisted", outline=False)
     return ProxyOptions(
         project_of(options, loaded),
-        policy,
+        policy_of(settings),
         port,
         given,
         summaries=summaries,

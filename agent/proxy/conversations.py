@@ -9,7 +9,7 @@ import shutil
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from ..security.redaction import redaction_for
 from ..session.conversation import conversation_text
 from ..session.entries import Assistant, Entry, Note
 from ..session.log import Entries, Log
+from ..session.searches import SEARCH_TOOL
 from ..session.store import Project
 from .bodies.base import BodyFormat, Json, Preamble
 from .host import ProxyHost
@@ -34,6 +35,15 @@ MAX_SIGHTINGS = 256  # of conversations without tools that have not been continu
 _HEAD_BYTES = 4_096  # of a log, which have the client that its session is of
 _CLIENT = regex(rb'"client": \{"first": "(\w+)"')
 _NOT_OF_MODEL = ("user", "system", "developer", "tool")  # roles
+
+
+def for_clients(policy: Policy) -> Policy:
+    """Return a policy without what only an agent's own context can have: replies are the client's,
+    with what the server's searches found in them and the calls that an outline would take out. An
+    input goes only where the disk has it: the client's model may have no tool that reads the log.
+    """
+    tools = tuple(name for name in policy.clear_tools if name != SEARCH_TOOL)
+    return replace(policy, clear_tools=tools, truncate="persisted", outline=False)
 
 
 @dataclass
@@ -49,6 +59,7 @@ class Conversations:
     _closed: dict[str, list[Path]] = field(default_factory=dict)  # by first message, newest first
 
     def __post_init__(self) -> None:
+        self.policy = for_clients(self.policy)
         for log in self.project.logs()[:MAX_SEARCHED_LOGS]:
             if first := _first_of(log):
                 self._closed.setdefault(first, []).append(log)
