@@ -37,7 +37,7 @@ from ctxagent.tests.support.server.loopback import Body, Say, Server, Step
 
 SIZES: dict[str, dict[str, Any]] = {
     "full": {"window": 200_000, "summaries": 5, "seconds": 3.0},
-    "quick": {"window": 200_000, "summaries": 1, "seconds": 1.0},
+    "quick": {"window": 200_000, "summaries": 3, "seconds": 1.0},
     "tiny": {"window": 60_000, "summaries": 1, "seconds": 0.02},
 }
 WAYS = {"written ahead": CompactSettings(), "written when due": CompactSettings(prepare_at=None)}

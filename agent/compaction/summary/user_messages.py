@@ -122,23 +122,34 @@ def _fitted(whole: Sequence[_Shown], room: int) -> list[_Shown]:
     """Shorten messages, the oldest first, until all fit, at last to their refs alone; then make
     those whole again that have room after all, the newest first."""
     shown, sizes = list(whole), [_size(each) for each in whole]
-    total = sum(sizes)
-    if total > room:
-        room -= min(int(REFS_SHARE * room), REF_TOKENS * len(whole))
+    now, total = sizes.copy(), sum(sizes)
+    if total <= room:
+        return shown
+    room -= min(int(REFS_SHARE * room), REF_TOKENS * len(whole))
+    pasted = {place for place, each in enumerate(whole) if _has_paste(each)}
     steps = [(True, limit) for limit in PASTED_LIMITS] + [(False, limit) for limit in TEXT_LIMITS]
     for is_paste, limit in (*steps, (False, None)):
         for place, each in enumerate(shown):
             if total <= room:
                 break
+            short = limit is not None and len(each.text or "") <= limit
+            if short or (is_paste and place not in pasted):
+                continue
             shown[place] = _shortened(each, is_paste, limit)
-            if shown[place] != each:
-                total += _size(shown[place]) - _size(each)
+            if shown[place] is not each:
+                size = _size(shown[place])
+                now[place], total = size, total + size - now[place]
     for place in reversed(range(len(shown))):
-        if shown[place] != whole[place]:
-            longer = sizes[place] - _size(shown[place])
+        if shown[place] is not whole[place]:
+            longer = sizes[place] - now[place]
             if total + longer <= room:
                 shown[place], total = whole[place], total + longer
     return shown
+
+
+def _has_paste(shown: _Shown) -> bool:
+    text = shown.text or ""
+    return shown.message.is_attached or _PASTED.search(text) is not None
 
 
 def _size(shown: _Shown) -> int:
@@ -150,12 +161,12 @@ def _size(shown: _Shown) -> int:
 def _shortened(shown: _Shown, is_paste: bool, limit: int | None) -> _Shown:
     text = shown.text
     if limit is None or text is None:
-        return replace(shown, text=None)
-    if is_paste and shown.message.is_attached:
-        return replace(shown, text=_both_ends(text, limit))
-    if is_paste:
-        return replace(shown, text=_PASTED.sub(lambda part: _both_ends(part[0], limit), text))
-    return replace(shown, text=_both_ends(text, limit))
+        shorter = None
+    elif is_paste and not shown.message.is_attached:
+        shorter = _PASTED.sub(lambda part: _both_ends(part[0], limit), text)
+    else:
+        shorter = _both_ends(text, limit)
+    return shown if shorter == text else replace(shown, text=shorter)
 
 
 def _both_ends(text: str, limit: int) -> str:
