@@ -93,7 +93,8 @@ class NotingPlayer(Player):
             account: BreakEven, due: Sequence[DueMask], view: View, prices: PromptPrices
         ) -> HistoryEdit | None:
             edit = best_edit(account, due, view, prices)
-            texts = {each.id: _text(account, each, view, prices) for each in due}
+            every = [each for whole in due for each in (whole, *whole.parts)]
+            texts = {each.id: _text(account, each, view, prices) for each in every}
             self._choice = _Choice(texts, prices.rewrite, edit)
             return edit
 
@@ -111,7 +112,8 @@ class NotingPlayer(Player):
 
 def _text(account: BreakEven, due: DueMask, view: View, prices: PromptPrices) -> _Text:
     behind = sum(item.size for item in view.items[view.position(due.seq) :])
-    return _Text(account.reading_cost[due.id], prices.miss(due), due.saved, view.scaled(behind))
+    reading = sum(account.reading_cost[id] for id in due.ids)
+    return _Text(reading, prices.miss(due), due.saved, view.scaled(behind))
 
 
 def noted(recording: Recording, terms: Terms) -> tuple[NotingPlayer, ReplayRun]:
@@ -130,10 +132,15 @@ def first_that_pays(player: NotingPlayer) -> tuple[HistoryEdit, list[EditAccount
         for number, choice in player.choices.items()
         if choice.edit and choice.edit.pays
     )
-    chosen = {each.id for each in edit.due}
     accounts = []
     for at, choice in player.choices.items():
-        texts = [text for id, text in choice.texts.items() if id in chosen]
+        there = choice.texts
+        ids = [
+            id
+            for each in edit.due
+            for id in ([each.id] if each.id in there else [part.id for part in each.parts])
+        ]
+        texts = [there[id] for id in ids if id in there]
         if texts and at <= number:
             rewritten = max(text.behind for text in texts) - sum(text.saved for text in texts)
             accounts.append(
