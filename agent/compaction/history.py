@@ -190,7 +190,7 @@ def why_gone(entries: Reversible[Entry], seq: int) -> str:
                 found = f"a summary stands for it since #{entry.seq} ({_why(entry)})"
         elif isinstance(entry, Mask) and entry.seq not in undone:
             for target in entry.targets:
-                if target.get("seq") == seq:
+                if seq in (target.get("seq"), target.get("reply")):
                     return _why_masked(entry, target)
         elif entry.seq == seq:
             offloaded = getattr(entry, "offloaded", None)

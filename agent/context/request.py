@@ -75,6 +75,8 @@ class Request:
     # Seconds for which an overloaded server is asked again; None counts attempts, as for any fault.
     overload_wait: float | None = None
     fallback_after: float | None = None  # the same, until another model is asked; also by 429
+    # IDs of calls that the view has and the messages do not: no new call may have one of them.
+    taken_ids: frozenset[str] = frozenset()
     on_send: Callable[[], None] | None = None  # is called before each attempt is sent to a server
 
 
@@ -266,7 +268,11 @@ def build_request(
     for place in sorted(e for e in ends if 0 <= e < len(out)):
         _mark(out[place])
     origin = {"upto": view.last_seq, "stable_before": stable_before}
-    return Request(model, system, view.tools, out, max_tokens, effort, thinking, origin)
+    outlined = {item.seq for item in view.items if item.outline is not None}
+    taken = frozenset(id for id, call in view.calls.items() if call.seq in outlined)
+    return Request(
+        model, system, view.tools, out, max_tokens, effort, thinking, origin, taken_ids=taken
+    )
 
 
 def with_question(request: Request, asked: str) -> Request:

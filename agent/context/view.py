@@ -265,7 +265,7 @@ class View:
                 item.inputs[call] = target["input"]
                 after = place  # thinking may follow the call in the same message
             elif isinstance(target.get("outline"), str):
-                after = self._outline(item, call, target["outline"])
+                after = self._outline(item, target.get("reply"), target["outline"])
                 item.masked_at = item.masked_at or entry.seq
             else:
                 continue
@@ -274,13 +274,14 @@ class View:
         if first is not None:
             self._edited(first)
 
-    def _outline(self, item: Item, call: str, text: str) -> int:
-        """Let a digest stand for a result and for the reply that made the call; return the place of
-        the first that changed."""
+    def _outline(self, item: Item, reply_seq: object, text: str) -> int:
+        """Let an outline stand for a result and for the reply that made the call; return the place
+        of the first that changed."""
         item.outline, place = text, self._positions[item.seq]
-        if call not in self.calls:
+        found = self._positions.get(reply_seq) if isinstance(reply_seq, int) else None
+        if found is None:
             return place
-        place = self._positions[self.calls[call].seq]
+        place = found
         reply = self.items[place]
         reply.outline = ""
         self._resize(reply)

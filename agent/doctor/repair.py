@@ -196,7 +196,7 @@ def _with_new_numbers(entry: Entry, numbers: dict[int, int]) -> Entry:
         return _REF.sub(new, text) if isinstance(text, str) else text
 
     if isinstance(entry, Mask):
-        new = {"seq": now, "stub": text_now, "outline": text_now}
+        new = {"seq": now, "reply": now, "stub": text_now, "outline": text_now}
         targets = [{k: new[k](v) if k in new else v for k, v in t.items()} for t in entry.targets]
         return replace(entry, targets=targets)
     if isinstance(entry, Summary):

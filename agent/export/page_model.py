@@ -62,8 +62,9 @@ class PageModel:
                 self.newest[entry.id] = entry
             elif isinstance(entry, Mask) and entry.seq not in gone:
                 for target in entry.targets:
-                    if isinstance(target.get("seq"), int):
-                        self.stubbed.setdefault(target["seq"], []).append(entry.seq)
+                    for seq in (target.get("seq"), target.get("reply")):
+                        if isinstance(seq, int) and entry.seq not in self.stubbed.get(seq, ()):
+                            self.stubbed.setdefault(seq, []).append(entry.seq)
             elif isinstance(entry, Revert) and entry.target in gone and entry.seq not in gone:
                 self.reverts[entry.target] = entry.seq
 

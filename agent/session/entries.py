@@ -222,7 +222,8 @@ class Mask(Entry):
     kind: ClassVar[str] = "mask"
     layer: str
     # {"seq", "tool_use_id", "stub"} for a result, {"seq", "tool_use_id", "input"} for the input of
-    # a call, {"seq", "tool_use_id", "outline"} for a result and the reply that made the call.
+    # a call, {"seq", "tool_use_id", "reply", "outline"} for a result and the
+    # reply that made the call.
     targets: list[dict[str, Any]]
     tokens_before: int
     tokens_after: int

@@ -208,7 +208,7 @@ class LayerRunner:
                     id = target["tool_use_id"]
                     chance = input_curve(view.calls[id]).at(ages[id])
                     due.append(DueMask("truncate", target, saved, chance))
-        return outline.plan(view, due, self._finished) if policy.outline else due
+        return outline.plan(view, policy, due, self._finished) if policy.outline else due
 
     def _mask(self, due: Sequence[DueMask], trigger: str) -> None:
         layers: tuple[LayerName, ...] = ("microcompact", "truncate", "outline")
@@ -264,6 +264,8 @@ class LayerRunner:
             trigger=trigger,
         )
         saved = view.scaled(view.size) - view.scaled(view.size_with(mask))
+        if layer == "outline" and saved <= 0:  # of few calls that stand apart
+            return
         after = max(0, before - max(0, saved))
         self.host.record(replace(mask, tokens_after=after))
         seconds, text = time.monotonic() - started, done_by(layer, count)

@@ -25,7 +25,7 @@ from .need_chances import (
 from .truncate import CHANGING_TOOLS
 
 _SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch")
-_IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
+IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
 _OFTEN = 2  # changes of a file
 _SHOWS_FILE = regex(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|less|awk)\b")
 
@@ -206,7 +206,7 @@ def _shows_file(command: str) -> bool:
 
 def _signature(call: Call) -> object:
     """Return a value that is the same for two calls that ask for the same."""
-    arguments = sorted((k, v) for k, v in call.input.items() if k not in _IGNORED_ARGUMENTS)
+    arguments = sorted((k, v) for k, v in call.input.items() if k not in IGNORED_ARGUMENTS)
     return call.name, tuple((k, v if isinstance(v, str) else repr(v)) for k, v in arguments)
 
 

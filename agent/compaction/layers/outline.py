@@ -7,6 +7,7 @@ several of one tool, with what it was given, how it ended and its entry. The use
 where they stood. `plan` looks at a view and changes nothing; `break_even` says when it is done.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
@@ -14,20 +15,24 @@ from typing import Any
 from ....tools.system.shorten import shorten
 from ....tools.system.unicode import replace_unprintable
 from ...context import tokens
-from ...context.items import THINKING, Item, ViewResult
+from ...context.items import THINKING, Call, Item, ViewResult
 from ...context.view import View
 from ...lazy import dataclass
+from ..policy import Policy
 from .break_even import DueMask
-from .later_calls import ended_in_error, input_curve
+from .later_calls import IGNORED_ARGUMENTS, ended_in_error, input_curve
 from .microcompact import error_lines, outcome
 from .need_chances import CURVES
-from .truncate import CHANGING_TOOLS, KEPT_TOOLS
+from .truncate import KEPT_TOOLS
 
 MIN_AGE = 20  # replies that came after an exchange
 MAX_RESULT_TOKENS = 150  # a longer result is cleared before its exchange is outlined, or with it
 MAX_ARGUMENT_CHARS = 240  # of the main argument of a call
 MAX_RESULT_CHARS = 240  # of a short result
-HEADER = "[Earlier calls, a line each. #N is the entry that has the whole result]"
+MAX_OTHER_CHARS = 80  # of each other argument
+HEADER = "[Earlier calls, a line each; #N has the whole result; what → and | show is data]"
+_HEADER_TOKENS = tokens.estimate_block({"type": "text", "text": HEADER})
+_KEPT_TOOLS = (*KEPT_TOOLS, "AskUser")  # what the user agreed to or answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +77,27 @@ class FinishedCache:
         return found
 
 
-def plan(view: View, due: Sequence[DueMask], known: FinishedCache) -> list[DueMask]:
+def plan(view: View, policy: Policy, due: Sequence[DueMask], known: FinishedCache) -> list[DueMask]:
     """Return what is due with the exchanges that may be outlined: what else is due of an exchange
-    are its parts. `known` keeps exchanges from call to call."""
+    are its parts. Those stay that the policy's rules or its number of newest results keep, and the
+    newest list of todos. `known` keeps exchanges from call to call."""
     cleared = {each.target["tool_use_id"]: each for each in due if each.layer == "microcompact"}
     shorter = {each.target["tool_use_id"]: each for each in due if each.layer == "truncate"}
-    outlines, included = list[DueMask](), set[str]()
     replies = [item for item in view.items if item.role == "assistant"]
+    newest = {result.item.seq for result in view.results()[-policy.clear_keep or len(view.items) :]}
+    todos = next((c.id for c in reversed(view.calls.values()) if c.name == "Todo"), "")
+    may_go = "tool_results" in policy.rules.compactable
+    runs: list[list[DueMask]] = []
+    end = -1
     for age, reply in zip(range(len(replies) - 1, MIN_AGE - 1, -1), replies, strict=False):
         found = None if reply.outline is not None else known.find(view, reply)
         if found is None or not found.long <= cleared.keys():
             continue
         calls = found.target["calls"]
-        if not view.unmasked_calls.isdisjoint(calls):
+        if todos in calls or not view.unmasked_calls.isdisjoint(calls):
+            continue
+        whole = [r for r in found.results if not r.masked and r.call.id not in cleared]
+        if whole and not (may_go and newest.isdisjoint(r.item.seq for r in whole)):
             continue
         before = reply.size + sum(result.item.size for result in found.results)
         saved = view.scaled(before - found.size)
@@ -93,11 +106,26 @@ def plan(view: View, due: Sequence[DueMask], known: FinishedCache) -> list[DueMa
         stays = 1.0
         for result, line in zip(found.results, found.lines, strict=True):
             stays *= 1 - _need_chance(result, line, cleared, age)
-        parts = [each[id] for id in calls for each in (shorter, cleared) if id in each]
-        included.update(part.id for part in parts)
-        outlines.append(DueMask("outline", found.target, saved, 1 - stays, tuple(parts)))
+        parts = tuple(each[id] for id in calls for each in (shorter, cleared) if id in each)
+        place = view.position(reply.seq)
+        if place != end:
+            runs.append([])
+        runs[-1].append(DueMask("outline", found.target, saved, 1 - stays, parts))
+        end = (place or 0) + 1 + len(found.results)
+    header = view.scaled(_HEADER_TOKENS)
+    outlines = [each for run in runs for each in _with_header(run, header)]
+    included = {part.id for each in outlines for part in each.parts}
     rest = [each for each in due if each.id not in included]
     return sorted([*rest, *outlines], key=lambda each: each.seq) if outlines else rest
+
+
+def _with_header(run: Sequence[DueMask], header: int) -> list[DueMask]:
+    """Return what is due of neighbours, where each bears its part of the header; nothing where they
+    save no more than that."""
+    total = sum(each.saved for each in run)
+    if total <= header:
+        return []
+    return [replace(each, saved=each.saved - header * each.saved // total) for each in run]
 
 
 def targets(view: View, due: Sequence[DueMask], known: FinishedCache) -> list[dict[str, Any]]:
@@ -118,7 +146,13 @@ def targets(view: View, due: Sequence[DueMask], known: FinishedCache) -> list[di
         end = place + 1 + len(found.results)
         account = {k: v for k, v in each.target.items() if k not in found.target}
         out += [
-            {"seq": r.item.seq, "tool_use_id": r.call.id, "outline": "", **account}
+            {
+                "seq": r.item.seq,
+                "tool_use_id": r.call.id,
+                "reply": each.seq,
+                "outline": "",
+                **account,
+            }
             for r in found.results
         ]
     if run:
@@ -159,7 +193,9 @@ def _made(view: View, reply: Item) -> FinishedCalls | None:
     place = view.position(reply.seq)
     if place is None or not ids or len(calls) < len(ids):
         return None
-    if not kinds <= {"text", "tool_use", *THINKING} or any(c.name in KEPT_TOOLS for c in calls):
+    if len(set(ids)) < len(ids) or any(call.seq != reply.seq for call in calls):
+        return None
+    if not kinds <= {"text", "tool_use", *THINKING} or any(c.name in _KEPT_TOOLS for c in calls):
         return None
     behind = {item.seq for item in view.items[place + 1 : place + 1 + len(ids)]}
     by_call = {r.call.id: r for r in view.results() if r.item.seq in behind}
@@ -183,27 +219,50 @@ def _made(view: View, reply: Item) -> FinishedCalls | None:
 
 
 def _line(result: ViewResult) -> _Line:
-    call, content = result.call, result.block.get("content")
-    argument = shorten(call.argument, MAX_ARGUMENT_CHARS)
-    parts, more, is_whole = [argument] * bool(argument), list[str](), argument == call.argument
-    text = content if isinstance(content, str) else ""
-    ended = outcome(result)
-    failed = ended_in_error(result)
+    """Return the line of a call. What it leaves out of the call or its result has a ref; what a
+    tool printed over several lines stands behind marks, so that it cannot pass for another line."""
+    call, text = result.call, _text_of(result)
+    argument, others = shorten(call.argument, MAX_ARGUMENT_CHARS), _other_arguments(call)
+    is_whole = argument == call.argument and all(shown == whole for shown, whole in others)
+    ended, failed = outcome(result), ended_in_error(result)
+    parts = [argument, *(shown for shown, _ in others)]
     if failed or ended != "done":
         parts.append(f"({ended})")
-    parts.append(f"#{result.item.seq}")
-    if failed:
+    parts.append(f"#{result.item.seq}" if is_whole else f"#{result.item.seq}, call #{call.seq}")
+    more: list[str] = []
+    if not result.masked and result.item.size <= MAX_RESULT_TOKENS:
+        shown = shorten(text, MAX_RESULT_CHARS)
+        is_whole = is_whole and shown == text
+        more = shown.split("\n")
+    elif failed:
         more = error_lines(result)
-    elif not result.masked and result.size <= MAX_RESULT_TOKENS and text.strip():
-        shown = shorten(" ".join(text.split()), MAX_RESULT_CHARS)
-        parts.append(f"→ {shown}")
-        is_whole = is_whole and not shown.endswith("…")
-    if call.name in CHANGING_TOOLS or len(call.input) > 2:
-        is_whole = False
-    if not is_whole and call.argument != argument:
-        parts.append(f"(whole call: #{call.seq})")
-    line = replace_unprintable(" ".join(parts))
-    return _Line(call.name, line, tuple(map(replace_unprintable, more)), is_whole)
+        is_whole = is_whole and result.masked
+    if len(more) == 1 and not failed:
+        parts += [f"→ {line}" for line in more if line]
+        more = []
+    quoted = (f"  | {replace_unprintable(line)}" for line in more if line)
+    return _Line(
+        call.name, replace_unprintable(" ".join(filter(None, parts))), (*quoted,), is_whole
+    )
+
+
+def _text_of(result: ViewResult) -> str:
+    content = result.block.get("content")
+    blocks = content if isinstance(content, list) else []
+    texts = (str(b.get("text", "")) for b in blocks if isinstance(b, dict))
+    return (content if isinstance(content, str) else "\n".join(texts)).strip()
+
+
+def _other_arguments(call: Call) -> list[tuple[str, str]]:
+    """Return all arguments but the main one that change what a call does, cut and whole."""
+    found = []
+    for name, value in call.input.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if name in IGNORED_ARGUMENTS or " ".join(text.split()) == call.argument:
+            continue
+        whole = f"{name}={' '.join(text.split())}"
+        found.append((shorten(whole, MAX_OTHER_CHARS), f"{name}={text}"))
+    return found
 
 
 def _need_chance(result: ViewResult, line: _Line, due: Mapping[str, DueMask], age: int) -> float:

@@ -292,6 +292,9 @@ def _pieces(text: str, max_tokens: int) -> Iterator[str]:
         begin = end
 
 
+_SPEAKERS = {"user": "User", "assistant": "Assistant"}
+
+
 def transcript(items: Sequence[Item]) -> str:
     """Return items as text, with the stubs of the context, so that its price is bounded."""
     texts = (_block_text(item, block) for item in items for block in shown_blocks(item))
@@ -299,7 +302,8 @@ def transcript(items: Sequence[Item]) -> str:
 
 
 def _block_text(item: Item, block: Block) -> str:
-    return block_text(block, "User" if item.role == "user" else "Assistant", item.seq)
+    speaker = "Earlier calls" if item.outline is not None else _SPEAKERS[item.role]
+    return block_text(block, speaker, item.seq)
 
 
 def headline(item: Item) -> str:

@@ -332,7 +332,8 @@ class ChatDraft:
 
 
 def call_ids(request: Request) -> Iterator[str]:
-    """Yield the IDs of the calls that a request has."""
+    """Yield the IDs that no new call may have."""
+    yield from request.taken_ids
     for message in request.messages:
         yield from (block["id"] for block in message["content"] if block["type"] == "tool_use")
 

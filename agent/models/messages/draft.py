@@ -279,7 +279,8 @@ def draft_of(request: Request) -> ReplyDraft:
 
 
 def call_ids(request: Request) -> Iterator[str]:
-    """Yield the ids of the calls that a request holds, and of its searches."""
+    """Yield the ids that no new call or search may have."""
+    yield from request.taken_ids
     for message in request.messages:
         for block in message["content"]:
             if block["type"] in ("tool_use", SEARCH):
