@@ -726,9 +726,10 @@ def test_calls_that_cannot_begin(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_each_has_the_window_of_its_own_and_compacts_in_it(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
-        if number <= 30:  # small ones, of which old ones go; then a few that fill the window
-            lines = 400 if number <= 15 else 1_000
-            return Step(tools=[("Bash", {"command": f"seq -f 'item %g of {number}' {lines}"})])
+        if number <= 60:  # results, of which old ones go; then words, which stay, fill the window
+            said = "" if number <= 15 else " ".join(f"{number}.{n}" for n in range(600))
+            command = f"seq -f 'item %g of {number}' 400"
+            return Step(text=said, tools=[("Bash", {"command": command})])
         return Step(text="Counted.")
 
     talk = Talk(

@@ -30,6 +30,8 @@ from ctxagent.tests.support.server.chat_rules import check_chat
 from ctxagent.tests.support.server.responses import read_body
 from ctxagent.tests.support.server.validator import validate
 
+ALWAYS = replace(PRESETS["lean"], clear_when="every-call")  # clears what is old at each request
+
 EVENTS = {"content-type": "text/event-stream"}
 RULES: dict[str, Callable[[dict[str, Any]], object]] = {
     "messages": validate, "chat": check_chat, "responses": read_body,
@@ -44,7 +46,7 @@ def test_only_edited_blocks_change(protocol: str, odd: bool, tmp_path: Path) -> 
     edits = 0
     with (
         recorder(lambda received: answers[-1]) as server,
-        running_proxy(tmp_path, server.url, PRESETS["lean"], summaries=False) as proxy,
+        running_proxy(tmp_path, server.url, ALWAYS, summaries=False) as proxy,
     ):
 
         @settings(max_examples=8, phases=[Phase.generate])

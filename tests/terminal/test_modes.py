@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from prompt_toolkit.input import create_input
 
+from ctxagent.agent.config.keyboard import KeyboardSettings
 from ctxagent.agent.errors import CtxagentError
 from ctxagent.agent.ui.status import Fragment
 from ctxagent.agent.ui.terminal.output import output_for
@@ -143,7 +144,7 @@ def test_a_fault_while_it_paints(tmp_path: Path) -> None:
         with os.fdopen(slave, "r", closefd=False) as keys, os.fdopen(slave, "w") as stream:
             terminal = Inline(
                 host, input=create_input(keys), output=(output := output_for(stream)),  # type: ignore[arg-type]
-                cwd=tmp_path, history=None, vi=False,
+                cwd=tmp_path, history=None, keys=KeyboardSettings(), vi=False,
                 window=TerminalWindow(output, project="project"),
             )  # fmt: skip
             os.write(master, b"\x1b[Z")
