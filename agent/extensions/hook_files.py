@@ -7,7 +7,7 @@ and named; the others of the file are used.
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +27,7 @@ UNMATCHED_EVENTS = ("UserPromptSubmit", "Stop")  # for which a matcher means not
 DEFAULT_HOOK_S, MAX_HOOK_S = 600.0, 3600.0
 HOOKS_NAME = "hooks.json"  # in the user's configuration, and in .ctxagent of a project
 SETTINGS_NAMES = ("settings.json", "settings.local.json")  # of another agent, with other keys too
+PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"  # in the environment of each command
 PROJECT_FILES = (f".ctxagent/{HOOKS_NAME}", *(f".claude/{name}" for name in SETTINGS_NAMES))
 NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
 MAX_SHOWN_CHARS = 40  # of a value that is wrong
@@ -88,7 +89,8 @@ class HookFiles:
         hooks, warnings = list[PublishedHook](), list[str]()
         for path in (self._own, *project_files(self._cwd, self._home)):
             shown = self._shown(path)
-            found, problems = read_hooks(path, f"file {shown}", {}, self._trusts(path))
+            environ = {} if path == self._own else {PROJECT_VARIABLE: str(path.parent.parent)}
+            found, problems = read_hooks(path, f"file {shown}", environ, self._trusts(path))
             hooks += found
             warnings += [f"{shown}: {problem}" for problem in problems]
         return hooks, warnings
@@ -178,7 +180,8 @@ def _hook(
     if not isinstance(run, str) or not run.strip():
         raise ValueError("it has no command" if kind == "command" else "it has no url")
     if kind == "command" and (arguments := row.get("args")) is not None:
-        run = shlex.join(_filled(str(word), environ) for word in (run, *arguments))
+        names = (*environ, PROJECT_VARIABLE)
+        run = " ".join(_quoted(str(word), names) for word in (run, *arguments))
     condition = row.get("if") or ""
     if condition and event not in TOOL_EVENTS:
         raise ValueError(f"`if` is for {', '.join(TOOL_EVENTS)} alone")
@@ -198,8 +201,8 @@ def _hook(
     )
 
 
-def _filled(word: str, environ: Mapping[str, str]) -> str:
-    """Return a word of a command line, which no shell expands, with the hook's own variables."""
-    for name, value in environ.items():
-        word = word.replace(f"${{{name}}}", value)
-    return word
+def _quoted(word: str, names: Iterable[str]) -> str:
+    """Quote a word of a command line so that the shell expands `${NAME}` for these names alone."""
+    parts = re.split(rf"(\$\{{(?:{'|'.join(names)})\}})", word)
+    quoted = (f'"{part}"' if place % 2 else shlex.quote(part) for place, part in enumerate(parts))
+    return "".join(part for part in quoted if part != "''") or "''"

@@ -20,7 +20,7 @@ from ...tools.system.shorten import shorten
 from ..compaction.layers.demote import file_name
 from ..errors import SessionError, UsageError
 from ..events import waiting
-from ..extensions.hook_files import PublishedHook
+from ..extensions.hook_files import PROJECT_VARIABLE, PublishedHook
 from ..lazy import dataclass
 from ..loop.feature import ToolCall
 from ..loop.session_handle import SessionHandle
@@ -149,7 +149,7 @@ class PublishedHooks:
     async def _answer(self, hook: PublishedHook, line: bytes) -> HookAnswer | None:
         """Return what a hook says, None for one that goes on in the background."""
         context, output = self._handle.context, AnswerSink()
-        env = {**context.env, **hook.environ, "CLAUDE_PROJECT_DIR": str(context.cwd)}
+        env = {**context.env, PROJECT_VARIABLE: str(context.cwd), **hook.environ}
         work = asyncio.ensure_future(run_hook(hook, line, output, cwd=context.cwd, env=env))
         going_on = asyncio.ensure_future(output.went_on.wait())
         if hook.in_background:

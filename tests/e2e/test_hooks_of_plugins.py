@@ -489,3 +489,30 @@ def test_hooks_in_files_of_the_user_and_of_a_trusted_project(place: Place) -> No
     assert error == ""
     server, _ = ran(place, [Say("Done.")], "--safe")
     assert "Mine." not in told(server.requests[0])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"command": '"$CLAUDE_PROJECT_DIR"/.claude/hooks/guard.sh'},
+        {"command": "${CLAUDE_PROJECT_DIR}/.claude/hooks/guard.sh", "args": ["a b"]},
+    ],
+)
+def test_a_guard_of_the_projects_root_guards_its_folders_too(
+    place: Place, row: dict[str, Any]
+) -> None:
+    guard = place.project / ".claude" / "hooks" / "guard.sh"
+    guard.parent.mkdir(parents=True)
+    guard.write_text("#!/bin/sh\necho guarded >&2\nexit 2\n")
+    guard.chmod(0o755)
+    (place.project / ".git").mkdir()
+    (place.project / "sub").mkdir()
+    rows = {"PreToolUse": [{"matcher": "Bash", "hooks": [row]}]}
+    (guard.parents[1] / "settings.json").write_text(json.dumps({"hooks": rows}))
+    below = ("--cwd", "sub")
+    assert place.run(*below, "config", "--trust").returncode == 0
+    server, _ = ran(
+        place, [bash("touch made"), Say("Done.")], "--permission-mode", "bypass", *below
+    )
+    assert "prevented it: guarded" in told(server.requests[-1])
+    assert not (place.project / "sub" / "made").exists()

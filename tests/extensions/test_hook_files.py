@@ -1,6 +1,7 @@
 """What a file of hooks in the published format says."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,17 @@ def test_a_command(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_words_without_a_shell_are_quoted(tmp_path: Path) -> None:
-    row = {"command": "${CLAUDE_PLUGIN_ROOT}/run", "args": ["a b", "$HOME"]}
-    assert one(tmp_path, row).run == "'/a kit/run' 'a b' '$HOME'"
+def test_words_without_a_shell_are_quoted_but_for_the_hooks_own_variables(tmp_path: Path) -> None:
+    row = {
+        "command": "${CLAUDE_PLUGIN_ROOT}/run",
+        "args": ["a b", "$HOME ${HOME}", "", "in ${CLAUDE_PROJECT_DIR}!"],
+    }
+    found = one(tmp_path, row)
+    env = {**found.environ, "CLAUDE_PROJECT_DIR": "/my $(touch x) 'project'", "HOME": "/h"}
+    line = f"printf '<%s>' {found.run}"
+    done = subprocess.run(["sh", "-c", line], env=env, cwd=tmp_path, capture_output=True, text=True)
+    words = ("/a kit/run", "a b", "$HOME ${HOME}", "", "in /my $(touch x) 'project'!")
+    assert done.stdout == "".join(f"<{word}>" for word in words)
 
 
 def test_an_address(tmp_path: Path) -> None:
@@ -134,6 +143,16 @@ def test_the_users_file_counts_at_once_and_the_projects_once_trusted(tmp_path: P
     assert [hook.run for hook in files(tmp_path).hooks] == ["run hooks.json", "run settings.json"]
     put(path, "SessionStart")
     assert len(files(tmp_path).hooks) == 1
+
+
+def test_hooks_are_told_the_folder_that_has_their_file(tmp_path: Path) -> None:
+    put(tmp_path / "home" / ".config" / "hooks.json")
+    path = tmp_path / "project" / ".claude" / "settings.json"
+    put(path)
+    trust(path, tmp_path / "trust")
+    own, projects = files(tmp_path).hooks
+    assert own.environ == {}
+    assert projects.environ == {"CLAUDE_PROJECT_DIR": str(tmp_path / "project")}
 
 
 def test_settings_without_hooks_are_no_problem(tmp_path: Path) -> None:
