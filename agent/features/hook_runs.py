@@ -20,6 +20,7 @@ VETO_EXIT_CODE = 2
 MAX_OUTPUT_BYTES = 1_000_000  # of an output that are read
 MAX_OUTPUT_LINES = 5  # of an output that are shown
 MAX_SHOWN_BYTES = 4_096
+MAX_FIRST_LINE_BYTES = 4_096  # of a line that may send a hook to the background
 _MAX_PIPE_READS = 32  # at the end of a command: more than a pipe holds
 _CHUNK_BYTES = 65_536
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
@@ -66,11 +67,15 @@ class AnswerSink(HeadSink):
 
     def feed(self, data: bytes) -> None:
         if self._first is not None:
-            line, end, rest = (self._first + data).partition(b"\n")
-            self._first, data = (None, line + end + rest) if end else (line, b"")
+            data = self._first + data
+            line, end, _ = data[: MAX_FIRST_LINE_BYTES + 1].partition(b"\n")
+            if not end and len(data) <= MAX_FIRST_LINE_BYTES:
+                self._first = data
+                return
+            self._first = None
             if end and _goes_on(line):
                 self.went_on.set()
-                data = rest
+                data = data[len(line) + 1 :]
         super().feed(data)
 
     def close(self) -> None:
@@ -81,7 +86,7 @@ class AnswerSink(HeadSink):
 def _goes_on(line: bytes) -> bool:
     try:
         said = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(said, dict) and said.get("async") is True
 
