@@ -6,15 +6,19 @@ When a command ends, every process that it started is ended too.
 import asyncio
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from ...tools.system.environment import is_secret
 from ...tools.system.process import Process, ending
 from ..errors import ToolError
 from ..extensions.hook_files import PublishedHook
 from ..lazy import dataclass, regex
 from ..models.http_client import post
+from ..models.providers import variables
 
 VETO_EXIT_CODE = 2
 MAX_OUTPUT_BYTES = 1_000_000  # of an output that are read
@@ -24,6 +28,7 @@ MAX_FIRST_LINE_BYTES = 4_096  # of a line that may send a hook to the background
 _MAX_PIPE_READS = 32  # at the end of a command: more than a pipe holds
 _CHUNK_BYTES = 65_536
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
+_MODEL_PREFIXES = ("ANTHROPIC_", "AWS_")  # of secrets that requests to a model use
 _SUCCESS = range(200, 300)  # status codes
 
 
@@ -54,6 +59,7 @@ class HookOutput:
     stdout: str = ""
     stderr: str = ""
     problem: str = ""  # why there is no output, "" if there is
+    warnings: tuple[str, ...] = ()  # about the hook, whatever it answers
 
 
 class AnswerSink(HeadSink):
@@ -166,7 +172,8 @@ def _read(reader: int, sink: HeadSink) -> bool:
 async def run_hook(
     hook: PublishedHook, line: bytes, output: AnswerSink, *, cwd: Path, env: Mapping[str, str]
 ) -> HookOutput:
-    """Run a hook in the published format with an event. `output` gets the stdout of a command."""
+    """Run a hook in the published format with an event. `output` gets the stdout of a command.
+    The headers of a request take variables from `env`."""
     if hook.kind == "http":
         return await _posted(hook, line, env)
     errors = HeadSink()
@@ -183,22 +190,44 @@ async def run_hook(
 
 async def _posted(hook: PublishedHook, line: bytes, env: Mapping[str, str]) -> HookOutput:
     """Post an event. The body of an answer of success counts like the output of a command."""
-
-    def value(name: str) -> str:
-        return env.get(name, "") if name in hook.allowed_variables else ""
-
-    headers = {
-        name: _VARIABLE.sub(lambda found: value(found[1] or found[2]), text).strip()
-        for name, text in hook.headers.items()
-    }
+    headers, warnings = _headers(hook, env)
     headers["Content-Type"] = "application/json"
     try:
         async with asyncio.timeout(hook.seconds):
             status, body = await post(hook.run, line, headers)
     except TimeoutError:
-        return HookOutput(None, problem=failure(None, "", hook.seconds))
+        return HookOutput(None, "", "", failure(None, "", hook.seconds), warnings)
     except ToolError as error:
-        return HookOutput(-1, problem=f"did not answer: {error}")
+        return HookOutput(-1, "", "", f"did not answer: {error}", warnings)
     if status not in _SUCCESS:
-        return HookOutput(1, problem=f"failed (status {status}): {first_lines(body)}")
-    return HookOutput(0, body[:MAX_OUTPUT_BYTES])
+        problem = f"failed (status {status}): {first_lines(body)}"
+        return HookOutput(1, "", "", problem, warnings)
+    return HookOutput(0, body[:MAX_OUTPUT_BYTES], warnings=warnings)
+
+
+def _headers(
+    hook: PublishedHook, environ: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the headers of a request, and which variables in them have no value and why."""
+    warnings = list[str]()
+
+    def value(header: str, found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in hook.allowed_variables:
+            why = "allowedEnvVars does not list it. Add it there"
+        elif is_secret(name) and (name in {*variables()} or name.startswith(_MODEL_PREFIXES)):
+            why = (
+                "hooks never get the keys of models. Put what the server needs in another variable"
+            )
+        elif not environ.get(name):
+            why = "it is not set. Export it before you start ctxagent"
+        else:
+            return environ[name]
+        warnings.append(f"sends its header {header} without ${name}: {why}")
+        return ""
+
+    headers = {
+        header: _VARIABLE.sub(partial(value, header), text).strip()
+        for header, text in hook.headers.items()
+    }
+    return headers, tuple(warnings)

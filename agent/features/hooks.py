@@ -87,15 +87,20 @@ class HooksFeature(Feature):
         *,
         begins: Begins = "startup",
         kind: str = "",
+        environ: Mapping[str, str] = {},
     ) -> None:
         """The `published` hooks run after the user's own. `kind` is the type of the subagent whose
-        conversation it is, "" for none."""
+        conversation it is, "" for none. `environ` is the environment of the agent itself."""
         super().__init__(handle)
         self._settings, self._begins = settings, begins
         self.last_runs: dict[tuple[str, str], HookRun] = {}  # by event and command
         self._log_path = handle.log.path
         self.published = PublishedHooks(
-            handle, published, kind, lambda hook, outcome: self._ran(hook.event, hook.run, outcome)
+            handle,
+            published,
+            kind,
+            lambda hook, outcome: self._ran(hook.event, hook.run, outcome),
+            environ,
         )
         self._names = subagent_names(kind) if kind else ()
         self._has_begun = False

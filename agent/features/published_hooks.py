@@ -98,10 +98,12 @@ class PublishedHooks:
         hooks: Sequence[PublishedHook],
         kind: str,
         ran: Callable[[PublishedHook, str], None],
+        environ: Mapping[str, str],
     ) -> None:
         """`kind` is the type of the subagent whose conversation it is, "" for none. `ran` is called
-        after each run, with how it ended."""
+        after each run, with how it ended. Headers of requests take variables from `environ`."""
         self.all, self._handle, self._kind, self._ran = hooks, handle, kind, ran
+        self._environ = environ
         self._transcript = HookTranscript(handle.log)
         self._conditions: dict[str, Approval | None] = {}
         self._background = set[asyncio.Task[None]]()
@@ -150,6 +152,8 @@ class PublishedHooks:
         """Return what a hook says, None for one that goes on in the background."""
         context, output = self._handle.context, AnswerSink()
         env = {**context.env, PROJECT_VARIABLE: str(context.cwd), **hook.environ}
+        if hook.kind == "http":
+            env = {**self._environ, **env}
         work = asyncio.ensure_future(run_hook(hook, line, output, cwd=context.cwd, env=env))
         going_on = asyncio.ensure_future(output.went_on.wait())
         if hook.in_background:
@@ -178,6 +182,8 @@ class PublishedHooks:
             self._notify("warning", f"{name} says: {answer.reason or answer.message}")
         elif answer.message and (answer.reason or answer.decision != "deny"):
             self._notify("warning", f"{hook.origin}: {answer.message}")
+        for warning in found.warnings:
+            handle.warn_once(f"{name} {warning}")
         for key in answer.unsupported:
             handle.warn_once(f"{name} answers {key}, which is not supported here")
         return answer
