@@ -14,7 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...tools.system.shorten import shorten
-from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..config.trust import (
+    LINK_LEAVES_PROJECT,
+    folders_within_project,
+    is_trusted,
+    read_untrusted,
+)
 from ..lazy import dataclass, regex
 
 EVENTS = (
@@ -86,8 +91,11 @@ class HookFiles:
 
     @cached_property
     def _read(self) -> tuple[list[PublishedHook], list[str]]:
-        hooks, warnings = list[PublishedHook](), list[str]()
-        for path in (self._own, *project_files(self._cwd, self._home)):
+        hooks, (held, leaving) = list[PublishedHook](), _project_files(self._cwd, self._home)
+        warnings = [
+            f"{self._shown(path)}: no hook in it is used: {LINK_LEAVES_PROJECT}" for path in leaving
+        ]
+        for path in (self._own, *held):
             shown = self._shown(path)
             environ = {} if path == self._own else {PROJECT_VARIABLE: str(path.parent.parent)}
             found, problems = read_hooks(path, f"file {shown}", environ, self._trusts(path))
@@ -104,14 +112,20 @@ class HookFiles:
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
-    """Return the files of the nearest folder of the project that may have hooks, without links that
-    lead out of the project."""
+    """Return the files of the project's folders from its root down to `cwd` that may have hooks,
+    without links that lead out of the project."""
+    return _project_files(cwd, home)[0]
+
+
+def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
+    """Return the project's files, and the links among them that lead out of the project."""
     way = [folder for folder in folders_within_project(cwd, home) if folder != home]
-    for folder in way:
-        found = [path for name in PROJECT_FILES if (path := folder / name).is_file()]
-        if found:
-            return [path for path in found if path.resolve().is_relative_to(way[-1].resolve())]
-    return []
+    held, leaving = list[Path](), list[Path]()
+    for path in (folder / name for folder in reversed(way) for name in PROJECT_FILES):
+        if path.is_file():
+            is_inside = path.resolve().is_relative_to(way[-1].resolve())
+            (held if is_inside else leaving).append(path)
+    return held, leaving
 
 
 def read_hooks(

@@ -162,17 +162,40 @@ def test_settings_without_hooks_are_no_problem(tmp_path: Path) -> None:
     assert (files(tmp_path).hooks, files(tmp_path).warnings) == ([], [])
 
 
-def test_the_nearest_folder_counts_and_no_link_out_of_the_project(tmp_path: Path) -> None:
+def test_the_files_of_all_folders_of_the_project_count(tmp_path: Path) -> None:
     files(tmp_path)
     project, home = tmp_path / "project", tmp_path / "home"
-    put(project / ".ctxagent" / "hooks.json")
-    put(project / ".claude" / "settings.local.json")
-    assert [path.name for path in project_files(project / "sub", home)] == [
-        "hooks.json", "settings.local.json",
-    ]  # fmt: skip
-    put(project / "sub" / ".ctxagent" / "hooks.json")
-    assert len(project_files(project / "sub", home)) == 1
+    paths = [
+        project / ".ctxagent" / "hooks.json",
+        project / ".claude" / "settings.local.json",
+        project / "sub" / ".claude" / "settings.local.json",
+    ]
+    for path in paths:
+        put(path)
+        trust(path, tmp_path / "trust")
+    assert project_files(project / "sub", home) == paths
+    origins = [hook.origin for hook in files(tmp_path).hooks]
+    assert origins == [f"file {path}" for path in paths]
+    assert files(tmp_path).hooks[-1].environ == {"CLAUDE_PROJECT_DIR": str(project / "sub")}
+
+
+def test_settings_without_hooks_hide_no_hooks_of_the_root(tmp_path: Path) -> None:
+    files(tmp_path)
+    project = tmp_path / "project"
+    put(project / ".claude" / "settings.json")
+    trust(project / ".claude" / "settings.json", tmp_path / "trust")
+    (project / "sub" / ".claude").mkdir(parents=True)
+    (project / "sub" / ".claude" / "settings.local.json").write_text('{"model": "x"}')
+    assert [hook.run for hook in files(tmp_path).hooks] == ["run settings.json"]
+    assert files(tmp_path).warnings == []
+
+
+def test_a_link_out_of_the_project_is_named(tmp_path: Path) -> None:
+    files(tmp_path)
     put(tmp_path / "elsewhere.json")
-    (project / "sub" / ".ctxagent" / "hooks.json").unlink()
-    (project / "sub" / ".ctxagent" / "hooks.json").symlink_to(tmp_path / "elsewhere.json")
-    assert project_files(project / "sub", home) == []
+    link = tmp_path / "project" / "sub" / ".ctxagent" / "hooks.json"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere.json")
+    assert project_files(tmp_path / "project" / "sub", tmp_path / "home") == []
+    (warning,) = files(tmp_path).warnings
+    assert warning.startswith(f"{link}: no hook in it is used: it is a link that leads out")
