@@ -40,6 +40,10 @@ MAX_SHOWN_CHARS = 40  # of a value that is wrong
 HookKind = Literal["command", "http"]
 
 _LIST_OF_NAMES = regex(r"[\w\s,|-]*")
+# What parts of a wrong shape lead to, also numbers that are too large.
+_WRONG_SHAPES = (
+    ValueError, TypeError, AttributeError, OverflowError, RecursionError, re.error,
+)  # fmt: skip
 _SEPARATORS = regex(r"[,|]")
 
 
@@ -146,7 +150,7 @@ def read_hooks(
         listed = [(event, group) for event, rows in groups.items() for group in rows]
     except (FileNotFoundError, NotADirectoryError):
         return [], []
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, KeyError, *_WRONG_SHAPES) as error:
         why = error.strerror if isinstance(error, OSError) else 'it is no {"hooks": {EVENT: […]}}'
         return [], [f"no hook in it is used: {why}"]
     if listed and not trusts(data):
@@ -160,13 +164,13 @@ def read_hooks(
             continue
         try:
             rows = [*_checked_rows(event, group)]
-        except (ValueError, TypeError, AttributeError, re.error) as error:
+        except _WRONG_SHAPES as error:
             problems.append(f"hooks for {event} are left out: {error}")
             continue
         for row in rows:
             try:
                 hooks.append(_hook(event, group, row, origin, environ))
-            except (ValueError, TypeError, AttributeError) as error:
+            except _WRONG_SHAPES as error:
                 problems.append(f"a hook for {event} is left out: {error}")
     return hooks, problems
 

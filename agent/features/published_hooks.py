@@ -9,8 +9,9 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
+from itertools import dropwhile
 from typing import Any
 
 from pydantic import ValidationError
@@ -30,7 +31,7 @@ from ..session.archive import offload
 from ..session.entries import HOOK, User
 from ..session.store import AGENTS, content_text
 from .hook_answers import HookAnswer, read_answer
-from .hook_input import MODES, subagent_names, told_arguments, tool_names
+from .hook_input import MODES, changed_arguments, subagent_names, told_arguments, tool_names
 from .hook_runs import AnswerSink, HookOutput, run_hook
 from .hook_transcript import HookTranscript
 
@@ -124,12 +125,9 @@ class PublishedHooks:
     ) -> HookOutcome:
         """Run the hooks for an event that match one of these names, or the call of a tool."""
         names = tool_names(call.tool) if call else names
-        hooks = [
-            hook
-            for hook in self.all
-            if hook.event == event and hook.matches(*names) and self._is_meant(hook, call)
-        ]
-        outcome = HookOutcome()
+        matching = (hook for hook in self.all if hook.event == event and hook.matches(*names))
+        hooks = [*dropwhile(lambda hook: not self._is_meant(hook, call), matching)]
+        outcome, now = HookOutcome(), call
         if not hooks:
             return outcome
         with suppress(OSError, SessionError):
@@ -137,6 +135,8 @@ class PublishedHooks:
         given = {**self._common(event), **_told_of_call(call), **told}
         with waiting(self._handle.emit, f"the hooks of {event}"):
             for hook in hooks:
+                if not self._is_meant(hook, now):
+                    continue
                 line = json.dumps(given).encode() + b"\n"
                 answer = await self._answer(hook, line)
                 if answer is None:
@@ -144,8 +144,10 @@ class PublishedHooks:
                 outcome.add(hook, answer, _title(call))
                 if answer.decision == "deny" and event in BLOCKING_EVENTS:
                     break
-                if outcome.arguments is not None and call:
-                    given["tool_input"] = dict(outcome.arguments)
+                if answer.arguments is not None and call:
+                    given["tool_input"] = changed = dict(answer.arguments)
+                    ours = changed_arguments(call.tool, call.arguments, changed, call.cwd)
+                    now = replace(call, arguments=ours)
         return outcome
 
     async def _answer(self, hook: PublishedHook, line: bytes) -> HookAnswer | None:

@@ -68,6 +68,14 @@ def test_the_time_has_bounds(tmp_path: Path, given: float, wanted: float) -> Non
         ("{", 'no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
         ({"hooks": {"Stop": [3]}}, "hooks for Stop are left out: "),
         ({"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}, "hooks for Stop are left out: "),
+        (
+            {"hooks": {"Stop": [{"matcher": "a{99999999999}", "hooks": []}]}},
+            "hooks for Stop are left out: ",
+        ),
+        (
+            {"hooks": {"Stop": [{"hooks": [{"command": "x", "timeout": 10**400}]}]}},
+            "a hook for Stop is left out: ",
+        ),
         ({"hooks": {"Setup": [{}], "Elicitation": [{}]}}, "hooks for Setup, Elicitation are left"),
         (
             {"hooks": {"Stop": [{"hooks": [{"type": "agent"}]}]}},

@@ -131,6 +131,23 @@ def test_a_condition(
     assert len(talk.warnings) == (condition == "No rule at all")
 
 
+def test_conditions_are_judged_on_what_the_hook_before_changed(tmp_path: Path) -> None:
+    rows = [
+        hook("PreToolUse", "touch never", condition="Bash(git push:*)"),
+        hook("PreToolUse", says(updatedInput={"command": "git push"})),
+        hook("PreToolUse", "echo no >&2; exit 2", condition="Bash(git push:*)"),
+    ]
+    talk = Talk(tmp_path, *rows)
+    with pytest.raises(Veto, match="prevented it: no"):
+        talk.run(lambda f: f.before_tool(call("git status")))
+    assert not (tmp_path / "never").exists()
+    talk = Talk(
+        tmp_path, *rows[1:2], hook("PreToolUse", LISTEN, condition="Bash(ls:*)"), folder="s2"
+    )
+    talk.run(lambda f: f.before_tool(call("ls")))
+    assert talk.heard == []
+
+
 def test_what_is_said_at_a_start_is_not_said_again_while_it_stands(tmp_path: Path) -> None:
     start = hook("SessionStart", "echo hello")
     talk = Talk(tmp_path, start)
