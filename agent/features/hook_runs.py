@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ...tools.system.environment import is_secret
 from ...tools.system.process import Process, ending
+from ...tools.system.shorten import shorten
 from ..errors import ToolError
 from ..extensions.hook_files import PublishedHook
 from ..lazy import dataclass, regex
@@ -21,6 +22,8 @@ from ..models.http_client import post
 from ..models.providers import variables
 
 VETO_EXIT_CODE = 2
+NOT_STARTED_EXIT_CODES = (126, 127)  # of a shell: what is no program, and what is not found
+MAX_COMMAND_CHARS = 60  # in a warning
 MAX_OUTPUT_BYTES = 1_000_000  # of an output that are read
 MAX_OUTPUT_LINES = 5  # of an output that are shown
 MAX_SHOWN_BYTES = 4_096
@@ -185,6 +188,8 @@ async def run_hook(
         return HookOutput(-1, problem=f"did not start: {error}")
     shown = errors.lines() or output.lines()
     problem = "" if code == VETO_EXIT_CODE else failure(code, shown, hook.seconds)
+    if code in NOT_STARTED_EXIT_CODES:
+        problem = f"could not start `{shorten(hook.run, MAX_COMMAND_CHARS)}`: it {problem}"
     return HookOutput(code, output.text(), errors.text(), problem)
 
 

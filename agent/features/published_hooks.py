@@ -43,6 +43,7 @@ BLOCKING_EVENTS = (
 FEEDBACK_EVENTS = ("PostToolUse", "PostToolUseFailure")  # whose refusal the model is told
 MAX_CALL_CHARS = 80  # of a call that a hook speaks about
 
+_GOES_ON = "The call goes on without this hook"
 _HEAD = "[From the hook {event} of the {origin}{about}. These are not the user's words.]"
 _CUT = "[cut here: {left:,} more characters; Recall #{ref} has all of it]"
 
@@ -137,7 +138,7 @@ class PublishedHooks:
             for hook in hooks:
                 if not self._is_meant(hook, now):
                     continue
-                line = json.dumps(given).encode() + b"\n"
+                line = json.dumps(self._redacted(given)).encode() + b"\n"
                 answer = await self._answer(hook, line)
                 if answer is None:
                     continue
@@ -179,7 +180,8 @@ class PublishedHooks:
         self._ran(hook, answer.outcome)
         name = f"the hook {hook.event} of the {hook.origin}"
         if answer.problem:
-            self._notify("warning", f"{name} {answer.problem}")
+            goes_on = f". {_GOES_ON}" if hook.event == "PreToolUse" else ""
+            self._notify("warning", f"{name} {answer.problem}{goes_on}")
         elif answer.decision == "deny" and hook.event not in BLOCKING_EVENTS + FEEDBACK_EVENTS:
             self._notify("warning", f"{name} says: {answer.reason or answer.message}")
         elif answer.message and (answer.reason or answer.decision != "deny"):
@@ -257,6 +259,10 @@ class PublishedHooks:
 
     def _notify(self, level: Any, text: str) -> None:
         self._handle.notify(level, self._handle.context.redact(Output(text)).text)
+
+    def _redacted(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return what a hook is told without secrets, as a message of the user is recorded."""
+        return self._handle.log.redact(User(content="", details=given)).details
 
     def _common(self, event: str) -> dict[str, Any]:
         """Return what hooks are told at every event."""
