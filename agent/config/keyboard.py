@@ -45,7 +45,8 @@ def _key(*more: str) -> ValueType:
 
     examples = [*more, "ctrl-o", "alt-x", "shift-tab", "f5"]
     wanted = f'a key such as {", ".join(map(_quoted, examples))} or "ctrl-x ctrl-e"'
-    return ValueType(f"{wanted}, but not Ctrl-C, Ctrl-D or Ctrl-Z", read)
+    fixed = "Ctrl-C, Ctrl-D or Ctrl-Z, nor Ctrl-H, Ctrl-I or Ctrl-M (Backspace, Tab and Enter)"
+    return ValueType(f"{wanted}, but not {fixed}", read)
 
 
 def _quoted(key: str) -> str:

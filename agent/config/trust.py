@@ -18,6 +18,9 @@ from ..errors import ConfigError
 
 TRUST_FILE = "trusted.json"
 MAX_TRUSTED_BYTES = 100_000  # of a file that can be trusted, where no other bound is named
+LINK_LEAVES_PROJECT = (
+    "it is a link that leads out of the project; copy the file there if it belongs to it"
+)
 
 
 def folders_within_project(cwd: Path, home: Path) -> list[Path]:

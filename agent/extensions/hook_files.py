@@ -7,14 +7,19 @@ and named; the others of the file are used.
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from ...tools.system.shorten import shorten
-from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..config.trust import (
+    LINK_LEAVES_PROJECT,
+    folders_within_project,
+    is_trusted,
+    read_untrusted,
+)
 from ..lazy import dataclass, regex
 
 EVENTS = (
@@ -27,6 +32,7 @@ UNMATCHED_EVENTS = ("UserPromptSubmit", "Stop")  # for which a matcher means not
 DEFAULT_HOOK_S, MAX_HOOK_S = 600.0, 3600.0
 HOOKS_NAME = "hooks.json"  # in the user's configuration, and in .ctxagent of a project
 SETTINGS_NAMES = ("settings.json", "settings.local.json")  # of another agent, with other keys too
+PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"  # in the environment of each command
 PROJECT_FILES = (f".ctxagent/{HOOKS_NAME}", *(f".claude/{name}" for name in SETTINGS_NAMES))
 NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
 MAX_SHOWN_CHARS = 40  # of a value that is wrong
@@ -34,6 +40,10 @@ MAX_SHOWN_CHARS = 40  # of a value that is wrong
 HookKind = Literal["command", "http"]
 
 _LIST_OF_NAMES = regex(r"[\w\s,|-]*")
+# What parts of a wrong shape lead to, also numbers that are too large.
+_WRONG_SHAPES = (
+    ValueError, TypeError, AttributeError, OverflowError, RecursionError, re.error,
+)  # fmt: skip
 _SEPARATORS = regex(r"[,|]")
 
 
@@ -85,10 +95,14 @@ class HookFiles:
 
     @cached_property
     def _read(self) -> tuple[list[PublishedHook], list[str]]:
-        hooks, warnings = list[PublishedHook](), list[str]()
-        for path in (self._own, *project_files(self._cwd, self._home)):
+        hooks, (held, leaving) = list[PublishedHook](), _project_files(self._cwd, self._home)
+        warnings = [
+            f"{self._shown(path)}: no hook in it is used: {LINK_LEAVES_PROJECT}" for path in leaving
+        ]
+        for path in (self._own, *held):
             shown = self._shown(path)
-            found, problems = read_hooks(path, f"file {shown}", {}, self._trusts(path))
+            environ = {} if path == self._own else {PROJECT_VARIABLE: str(path.parent.parent)}
+            found, problems = read_hooks(path, f"file {shown}", environ, self._trusts(path))
             hooks += found
             warnings += [f"{shown}: {problem}" for problem in problems]
         return hooks, warnings
@@ -102,14 +116,20 @@ class HookFiles:
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
-    """Return the files of the nearest folder of the project that may have hooks, without links that
-    lead out of the project."""
+    """Return the files of the project's folders from its root down to `cwd` that may have hooks,
+    without links that lead out of the project."""
+    return _project_files(cwd, home)[0]
+
+
+def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
+    """Return the project's files, and the links among them that lead out of the project."""
     way = [folder for folder in folders_within_project(cwd, home) if folder != home]
-    for folder in way:
-        found = [path for name in PROJECT_FILES if (path := folder / name).is_file()]
-        if found:
-            return [path for path in found if path.resolve().is_relative_to(way[-1].resolve())]
-    return []
+    held, leaving = list[Path](), list[Path]()
+    for path in (folder / name for folder in reversed(way) for name in PROJECT_FILES):
+        if path.is_file():
+            is_inside = path.resolve().is_relative_to(way[-1].resolve())
+            (held if is_inside else leaving).append(path)
+    return held, leaving
 
 
 def read_hooks(
@@ -130,7 +150,7 @@ def read_hooks(
         listed = [(event, group) for event, rows in groups.items() for group in rows]
     except (FileNotFoundError, NotADirectoryError):
         return [], []
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, KeyError, *_WRONG_SHAPES) as error:
         why = error.strerror if isinstance(error, OSError) else 'it is no {"hooks": {EVENT: […]}}'
         return [], [f"no hook in it is used: {why}"]
     if listed and not trusts(data):
@@ -144,13 +164,13 @@ def read_hooks(
             continue
         try:
             rows = [*_checked_rows(event, group)]
-        except (ValueError, TypeError, AttributeError, re.error) as error:
+        except _WRONG_SHAPES as error:
             problems.append(f"hooks for {event} are left out: {error}")
             continue
         for row in rows:
             try:
                 hooks.append(_hook(event, group, row, origin, environ))
-            except (ValueError, TypeError, AttributeError) as error:
+            except _WRONG_SHAPES as error:
                 problems.append(f"a hook for {event} is left out: {error}")
     return hooks, problems
 
@@ -178,7 +198,8 @@ def _hook(
     if not isinstance(run, str) or not run.strip():
         raise ValueError("it has no command" if kind == "command" else "it has no url")
     if kind == "command" and (arguments := row.get("args")) is not None:
-        run = shlex.join(_filled(str(word), environ) for word in (run, *arguments))
+        names = (*environ, PROJECT_VARIABLE)
+        run = " ".join(_quoted(str(word), names) for word in (run, *arguments))
     condition = row.get("if") or ""
     if condition and event not in TOOL_EVENTS:
         raise ValueError(f"`if` is for {', '.join(TOOL_EVENTS)} alone")
@@ -198,8 +219,8 @@ def _hook(
     )
 
 
-def _filled(word: str, environ: Mapping[str, str]) -> str:
-    """Return a word of a command line, which no shell expands, with the hook's own variables."""
-    for name, value in environ.items():
-        word = word.replace(f"${{{name}}}", value)
-    return word
+def _quoted(word: str, names: Iterable[str]) -> str:
+    """Quote a word of a command line so that the shell expands `${NAME}` for these names alone."""
+    parts = re.split(rf"(\$\{{(?:{'|'.join(names)})\}})", word)
+    quoted = (f'"{part}"' if place % 2 else shlex.quote(part) for place, part in enumerate(parts))
+    return "".join(part for part in quoted if part != "''") or "''"

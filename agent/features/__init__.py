@@ -105,6 +105,7 @@ def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -
         ],
         begins="resume" if sources.state.entries else "clear" if launch.after_clear else "startup",
         kind=sources.kind,
+        environ=launch.environ,
     )
 
 

@@ -6,23 +6,32 @@ When a command ends, every process that it started is ended too.
 import asyncio
 import json
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
+from ...tools.system.environment import is_secret
 from ...tools.system.process import Process, ending
+from ...tools.system.shorten import shorten
 from ..errors import ToolError
 from ..extensions.hook_files import PublishedHook
 from ..lazy import dataclass, regex
 from ..models.http_client import post
+from ..models.providers import variables
 
 VETO_EXIT_CODE = 2
+NOT_STARTED_EXIT_CODES = (126, 127)  # of a shell: what is no program, and what is not found
+MAX_COMMAND_CHARS = 60  # in a warning
 MAX_OUTPUT_BYTES = 1_000_000  # of an output that are read
 MAX_OUTPUT_LINES = 5  # of an output that are shown
 MAX_SHOWN_BYTES = 4_096
+MAX_FIRST_LINE_BYTES = 4_096  # of a line that may send a hook to the background
 _MAX_PIPE_READS = 32  # at the end of a command: more than a pipe holds
 _CHUNK_BYTES = 65_536
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
+_MODEL_PREFIXES = ("ANTHROPIC_", "AWS_")  # of secrets that requests to a model use
 _SUCCESS = range(200, 300)  # status codes
 
 
@@ -53,6 +62,7 @@ class HookOutput:
     stdout: str = ""
     stderr: str = ""
     problem: str = ""  # why there is no output, "" if there is
+    warnings: tuple[str, ...] = ()  # about the hook, whatever it answers
 
 
 class AnswerSink(HeadSink):
@@ -66,11 +76,15 @@ class AnswerSink(HeadSink):
 
     def feed(self, data: bytes) -> None:
         if self._first is not None:
-            line, end, rest = (self._first + data).partition(b"\n")
-            self._first, data = (None, line + end + rest) if end else (line, b"")
+            data = self._first + data
+            line, end, _ = data[: MAX_FIRST_LINE_BYTES + 1].partition(b"\n")
+            if not end and len(data) <= MAX_FIRST_LINE_BYTES:
+                self._first = data
+                return
+            self._first = None
             if end and _goes_on(line):
                 self.went_on.set()
-                data = rest
+                data = data[len(line) + 1 :]
         super().feed(data)
 
     def close(self) -> None:
@@ -81,7 +95,7 @@ class AnswerSink(HeadSink):
 def _goes_on(line: bytes) -> bool:
     try:
         said = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(said, dict) and said.get("async") is True
 
@@ -161,7 +175,8 @@ def _read(reader: int, sink: HeadSink) -> bool:
 async def run_hook(
     hook: PublishedHook, line: bytes, output: AnswerSink, *, cwd: Path, env: Mapping[str, str]
 ) -> HookOutput:
-    """Run a hook in the published format with an event. `output` gets the stdout of a command."""
+    """Run a hook in the published format with an event. `output` gets the stdout of a command.
+    The headers of a request take variables from `env`."""
     if hook.kind == "http":
         return await _posted(hook, line, env)
     errors = HeadSink()
@@ -173,27 +188,51 @@ async def run_hook(
         return HookOutput(-1, problem=f"did not start: {error}")
     shown = errors.lines() or output.lines()
     problem = "" if code == VETO_EXIT_CODE else failure(code, shown, hook.seconds)
+    if code in NOT_STARTED_EXIT_CODES:
+        problem = f"could not start `{shorten(hook.run, MAX_COMMAND_CHARS)}`: it {problem}"
     return HookOutput(code, output.text(), errors.text(), problem)
 
 
 async def _posted(hook: PublishedHook, line: bytes, env: Mapping[str, str]) -> HookOutput:
     """Post an event. The body of an answer of success counts like the output of a command."""
-
-    def value(name: str) -> str:
-        return env.get(name, "") if name in hook.allowed_variables else ""
-
-    headers = {
-        name: _VARIABLE.sub(lambda found: value(found[1] or found[2]), text).strip()
-        for name, text in hook.headers.items()
-    }
+    headers, warnings = _headers(hook, env)
     headers["Content-Type"] = "application/json"
     try:
         async with asyncio.timeout(hook.seconds):
             status, body = await post(hook.run, line, headers)
     except TimeoutError:
-        return HookOutput(None, problem=failure(None, "", hook.seconds))
+        return HookOutput(None, "", "", failure(None, "", hook.seconds), warnings)
     except ToolError as error:
-        return HookOutput(-1, problem=f"did not answer: {error}")
+        return HookOutput(-1, "", "", f"did not answer: {error}", warnings)
     if status not in _SUCCESS:
-        return HookOutput(1, problem=f"failed (status {status}): {first_lines(body)}")
-    return HookOutput(0, body[:MAX_OUTPUT_BYTES])
+        problem = f"failed (status {status}): {first_lines(body)}"
+        return HookOutput(1, "", "", problem, warnings)
+    return HookOutput(0, body[:MAX_OUTPUT_BYTES], warnings=warnings)
+
+
+def _headers(
+    hook: PublishedHook, environ: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the headers of a request, and which variables in them have no value and why."""
+    warnings = list[str]()
+
+    def value(header: str, found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        if name not in hook.allowed_variables:
+            why = "allowedEnvVars does not list it. Add it there"
+        elif is_secret(name) and (name in {*variables()} or name.startswith(_MODEL_PREFIXES)):
+            why = (
+                "hooks never get the keys of models. Put what the server needs in another variable"
+            )
+        elif not environ.get(name):
+            why = "it is not set. Export it before you start ctxagent"
+        else:
+            return environ[name]
+        warnings.append(f"sends its header {header} without ${name}: {why}")
+        return ""
+
+    headers = {
+        header: _VARIABLE.sub(partial(value, header), text).strip()
+        for header, text in hook.headers.items()
+    }
+    return headers, tuple(warnings)

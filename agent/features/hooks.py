@@ -29,7 +29,7 @@ from ..session.entries import End, Note
 from ..session.log import Entries
 from ..session.store import content_text
 from .hook_input import changed_arguments, subagent_names, tool_response
-from .hook_runs import VETO_EXIT_CODE, HeadSink, failure, run_command
+from .hook_runs import MAX_COMMAND_CHARS, VETO_EXIT_CODE, HeadSink, failure, run_command
 from .published_hooks import HookOutcome, PublishedHooks, Words
 
 HOOK_TIMEOUT_S = 30.0
@@ -38,8 +38,6 @@ MAX_CONTINUATIONS_IN_A_ROW = 8  # that hooks cause, without a call of a tool in 
 MAX_CONTINUATIONS = 100  # in one turn
 IDLE_S = 60.0  # after a turn, until hooks are told that the agent waits
 HOOK_TOPIC = "hook"  # of the note that the hooks for the start of a session have run
-
-_MAX_COMMAND_CHARS = 60  # in a warning
 
 Begins = Literal["startup", "resume", "clear", "compact"]
 
@@ -87,15 +85,20 @@ class HooksFeature(Feature):
         *,
         begins: Begins = "startup",
         kind: str = "",
+        environ: Mapping[str, str] = {},
     ) -> None:
         """The `published` hooks run after the user's own. `kind` is the type of the subagent whose
-        conversation it is, "" for none."""
+        conversation it is, "" for none. `environ` is the environment of the agent itself."""
         super().__init__(handle)
         self._settings, self._begins = settings, begins
         self.last_runs: dict[tuple[str, str], HookRun] = {}  # by event and command
         self._log_path = handle.log.path
         self.published = PublishedHooks(
-            handle, published, kind, lambda hook, outcome: self._ran(hook.event, hook.run, outcome)
+            handle,
+            published,
+            kind,
+            lambda hook, outcome: self._ran(hook.event, hook.run, outcome),
+            environ,
         )
         self._names = subagent_names(kind) if kind else ()
         self._has_begun = False
@@ -397,7 +400,7 @@ async def run_hooks(
     vetoable = str(event["event"]).startswith("before_")
     for command in commands:
         output = HeadSink()
-        name = shorten(command, _MAX_COMMAND_CHARS)
+        name = shorten(command, MAX_COMMAND_CHARS)
         try:
             code = await run_command(command, line, output, cwd=cwd, env=env, seconds=seconds)
         except ToolError as error:

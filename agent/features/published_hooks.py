@@ -9,8 +9,9 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
+from itertools import dropwhile
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,7 +21,7 @@ from ...tools.system.shorten import shorten
 from ..compaction.layers.demote import file_name
 from ..errors import SessionError, UsageError
 from ..events import waiting
-from ..extensions.hook_files import PublishedHook
+from ..extensions.hook_files import PROJECT_VARIABLE, PublishedHook
 from ..lazy import dataclass
 from ..loop.feature import ToolCall
 from ..loop.session_handle import SessionHandle
@@ -30,7 +31,7 @@ from ..session.archive import offload
 from ..session.entries import HOOK, User
 from ..session.store import AGENTS, content_text
 from .hook_answers import HookAnswer, read_answer
-from .hook_input import MODES, subagent_names, told_arguments, tool_names
+from .hook_input import MODES, changed_arguments, subagent_names, told_arguments, tool_names
 from .hook_runs import AnswerSink, HookOutput, run_hook
 from .hook_transcript import HookTranscript
 
@@ -42,6 +43,7 @@ BLOCKING_EVENTS = (
 FEEDBACK_EVENTS = ("PostToolUse", "PostToolUseFailure")  # whose refusal the model is told
 MAX_CALL_CHARS = 80  # of a call that a hook speaks about
 
+_GOES_ON = "The call goes on without this hook"
 _HEAD = "[From the hook {event} of the {origin}{about}. These are not the user's words.]"
 _CUT = "[cut here: {left:,} more characters; Recall #{ref} has all of it]"
 
@@ -98,10 +100,12 @@ class PublishedHooks:
         hooks: Sequence[PublishedHook],
         kind: str,
         ran: Callable[[PublishedHook, str], None],
+        environ: Mapping[str, str],
     ) -> None:
         """`kind` is the type of the subagent whose conversation it is, "" for none. `ran` is called
-        after each run, with how it ended."""
+        after each run, with how it ended. Headers of requests take variables from `environ`."""
         self.all, self._handle, self._kind, self._ran = hooks, handle, kind, ran
+        self._environ = environ
         self._transcript = HookTranscript(handle.log)
         self._conditions: dict[str, Approval | None] = {}
         self._background = set[asyncio.Task[None]]()
@@ -122,12 +126,9 @@ class PublishedHooks:
     ) -> HookOutcome:
         """Run the hooks for an event that match one of these names, or the call of a tool."""
         names = tool_names(call.tool) if call else names
-        hooks = [
-            hook
-            for hook in self.all
-            if hook.event == event and hook.matches(*names) and self._is_meant(hook, call)
-        ]
-        outcome = HookOutcome()
+        matching = (hook for hook in self.all if hook.event == event and hook.matches(*names))
+        hooks = [*dropwhile(lambda hook: not self._is_meant(hook, call), matching)]
+        outcome, now = HookOutcome(), call
         if not hooks:
             return outcome
         with suppress(OSError, SessionError):
@@ -135,21 +136,27 @@ class PublishedHooks:
         given = {**self._common(event), **_told_of_call(call), **told}
         with waiting(self._handle.emit, f"the hooks of {event}"):
             for hook in hooks:
-                line = json.dumps(given).encode() + b"\n"
+                if not self._is_meant(hook, now):
+                    continue
+                line = json.dumps(self._redacted(given)).encode() + b"\n"
                 answer = await self._answer(hook, line)
                 if answer is None:
                     continue
                 outcome.add(hook, answer, _title(call))
                 if answer.decision == "deny" and event in BLOCKING_EVENTS:
                     break
-                if outcome.arguments is not None and call:
-                    given["tool_input"] = dict(outcome.arguments)
+                if answer.arguments is not None and call:
+                    given["tool_input"] = changed = dict(answer.arguments)
+                    ours = changed_arguments(call.tool, call.arguments, changed, call.cwd)
+                    now = replace(call, arguments=ours)
         return outcome
 
     async def _answer(self, hook: PublishedHook, line: bytes) -> HookAnswer | None:
         """Return what a hook says, None for one that goes on in the background."""
         context, output = self._handle.context, AnswerSink()
-        env = {**context.env, **hook.environ, "CLAUDE_PROJECT_DIR": str(context.cwd)}
+        env = {**context.env, PROJECT_VARIABLE: str(context.cwd), **hook.environ}
+        if hook.kind == "http":
+            env = {**self._environ, **env}
         work = asyncio.ensure_future(run_hook(hook, line, output, cwd=context.cwd, env=env))
         going_on = asyncio.ensure_future(output.went_on.wait())
         if hook.in_background:
@@ -173,11 +180,14 @@ class PublishedHooks:
         self._ran(hook, answer.outcome)
         name = f"the hook {hook.event} of the {hook.origin}"
         if answer.problem:
-            self._notify("warning", f"{name} {answer.problem}")
+            goes_on = f". {_GOES_ON}" if hook.event == "PreToolUse" else ""
+            self._notify("warning", f"{name} {answer.problem}{goes_on}")
         elif answer.decision == "deny" and hook.event not in BLOCKING_EVENTS + FEEDBACK_EVENTS:
             self._notify("warning", f"{name} says: {answer.reason or answer.message}")
         elif answer.message and (answer.reason or answer.decision != "deny"):
             self._notify("warning", f"{hook.origin}: {answer.message}")
+        for warning in found.warnings:
+            handle.warn_once(f"{name} {warning}")
         for key in answer.unsupported:
             handle.warn_once(f"{name} answers {key}, which is not supported here")
         return answer
@@ -249,6 +259,10 @@ class PublishedHooks:
 
     def _notify(self, level: Any, text: str) -> None:
         self._handle.notify(level, self._handle.context.redact(Output(text)).text)
+
+    def _redacted(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return what a hook is told without secrets, as a message of the user is recorded."""
+        return self._handle.log.redact(User(content="", details=given)).details
 
     def _common(self, event: str) -> dict[str, Any]:
         """Return what hooks are told at every event."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...tools.system.plural import count_of
 from ...tools.system.shorten import shorten
-from ..config.trust import folders_within_project, is_trusted, read_untrusted
+from ..config.trust import LINK_LEAVES_PROJECT, folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
 from ..extensions.plugins import Plugin
 from ..launch import LaunchOptions
@@ -38,9 +38,6 @@ MAX_DESCRIPTION_CHARS = (
 READ_ONLY_TOOLS = ("Bash", "Read", "Grep", "Glob", "Recall")
 BUILT_IN = "built in"  # the source of a type that is in no file
 TASK, PLAN = "Task", "Plan"  # tools that subagents do not have
-LINK_LEAVES_PROJECT = (
-    "it is a link that leads out of the project; copy the file there if it belongs to it"
-)
 
 _NAME = regex(r"[a-z][a-z0-9-]{0,79}")
 _KEYS = ("name", "description", "tools", "model")

@@ -69,6 +69,9 @@ class CallGate:
         if answered.arguments is not None:
             changed = replace(call, arguments=answered.arguments)
             params, call, verdict = await self._ruled_again(tool, changed)
+        else:  # the answer may have taken minutes
+            await self._ruled(tool, params, call.title)
+            self._recheck(tool, params, verdict)
         self._note_answer(tool, call.title, Answer(allow=True, reason=answered.reason))
         return params, call, verdict
 

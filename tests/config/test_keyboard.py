@@ -37,7 +37,7 @@ def test_a_key_may_be_written_in_several_ways(
 
 @pytest.mark.parametrize(
     "text",
-    ["ctrl-c", "ctrl-d", "ctrl-z", "ctrl-i", "ctrl-m", "tab", "up", "o", "f13", "ctrl-oo",
+    ["ctrl-c", "ctrl-d", "ctrl-z", "ctrl-h", "ctrl-i", "ctrl-m", "tab", "up", "o", "f13", "ctrl-oo",
      "super-o", "alt-enter", "enter", "esc", "ctrl-j", "ctrl-x ctrl-c", "alt-x o", "ctrl-x o o",
      "-", ""],
 )  # fmt: skip
@@ -46,6 +46,7 @@ def test_other_keys_are_refused(place: Place, text: str) -> None:
     error = place.fails()
     assert error.where == f"{place.user_file}:2"
     assert f"keys.unfold is {text!r}; expected a key such as" in error.message
+    assert "nor Ctrl-H, Ctrl-I or Ctrl-M (Backspace, Tab and Enter)" in error.message
 
 
 def test_an_unknown_action_is_named_with_the_nearest_one(place: Place) -> None:

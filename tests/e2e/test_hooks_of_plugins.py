@@ -430,12 +430,12 @@ def test_a_condition_and_a_background_hook(place: Place) -> None:
 
 
 def test_a_hook_over_http(place: Place) -> None:
-    posted = list[tuple[str | None, dict[str, Any]]]()
+    posted = list[tuple[dict[str, str], dict[str, Any]]]()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            posted.append((self.headers["X-Who"], json.loads(body)))
+            posted.append((dict(self.headers), json.loads(body)))
             answer = {"hookSpecificOutput": {"permissionDecision": "deny"}, "systemMessage": "No."}
             data = json.dumps(answer).encode()
             self.send_response(200)
@@ -449,17 +449,34 @@ def test_a_hook_over_http(place: Place) -> None:
     web = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=web.serve_forever, daemon=True).start()
     post = {"type": "http", "url": f"http://127.0.0.1:{web.server_port}/hook"}
-    post |= {"headers": {"X-Who": "$LANG $HOME"}, "allowedEnvVars": ["LANG"]}  # type: ignore[dict-item]
+    post |= {  # type: ignore[dict-item]
+        "headers": {
+            "X-Who": "$LANG $HOME",
+            "Authorization": "Bearer $MY_TOKEN",
+            "X-Key": "$OPENAI_API_KEY$NO",
+        },
+        "allowedEnvVars": ["LANG", "MY_TOKEN", "OPENAI_API_KEY", "NO"],
+    }
     gone = {"type": "http", "url": "http://127.0.0.1:9/"}
     add(place, "kit", {"PreToolUse": [{"hooks": [gone, post]}]})
     steps = [bash("touch made"), Say("Done.")]
-    _, error = ran(place, steps, "--permission-mode", "bypass")
+    with Server(steps) as server:
+        env = place.server(server.url) | {"MY_TOKEN": "of-mine", "OPENAI_API_KEY": "never"}
+        error = place.run("-p", "go", "--permission-mode", "bypass", env=env).stderr
     web.shutdown()
     web.server_close()
     assert "did not answer" in error
     assert not (place.project / "made").exists()
-    ((who, event),) = posted
-    assert who == "C.UTF-8"
+    ((headers, event),) = posted
+    assert headers["X-Who"] == "C.UTF-8"
+    assert headers["Authorization"] == "Bearer of-mine"
+    assert headers["X-Key"] == ""
+    for warning in (
+        "header X-Who without $HOME: allowedEnvVars does not list it",
+        "header X-Key without $OPENAI_API_KEY: hooks never get the keys of models",
+        "header X-Key without $NO: it is not set",
+    ):
+        assert f"the hook PreToolUse of the plugin kit sends its {warning}" in error
     assert event["tool_input"] == {"command": "touch made"}
 
 
@@ -489,3 +506,30 @@ def test_hooks_in_files_of_the_user_and_of_a_trusted_project(place: Place) -> No
     assert error == ""
     server, _ = ran(place, [Say("Done.")], "--safe")
     assert "Mine." not in told(server.requests[0])
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"command": '"$CLAUDE_PROJECT_DIR"/.claude/hooks/guard.sh'},
+        {"command": "${CLAUDE_PROJECT_DIR}/.claude/hooks/guard.sh", "args": ["a b"]},
+    ],
+)
+def test_a_guard_of_the_projects_root_guards_its_folders_too(
+    place: Place, row: dict[str, Any]
+) -> None:
+    guard = place.project / ".claude" / "hooks" / "guard.sh"
+    guard.parent.mkdir(parents=True)
+    guard.write_text("#!/bin/sh\necho guarded >&2\nexit 2\n")
+    guard.chmod(0o755)
+    (place.project / ".git").mkdir()
+    (place.project / "sub").mkdir()
+    rows = {"PreToolUse": [{"matcher": "Bash", "hooks": [row]}]}
+    (guard.parents[1] / "settings.json").write_text(json.dumps({"hooks": rows}))
+    below = ("--cwd", "sub")
+    assert place.run(*below, "config", "--trust").returncode == 0
+    server, _ = ran(
+        place, [bash("touch made"), Say("Done.")], "--permission-mode", "bypass", *below
+    )
+    assert "prevented it: guarded" in told(server.requests[-1])
+    assert not (place.project / "sub" / "made").exists()

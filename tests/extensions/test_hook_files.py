@@ -1,6 +1,7 @@
 """What a file of hooks in the published format says."""
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,17 @@ def test_a_command(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_words_without_a_shell_are_quoted(tmp_path: Path) -> None:
-    row = {"command": "${CLAUDE_PLUGIN_ROOT}/run", "args": ["a b", "$HOME"]}
-    assert one(tmp_path, row).run == "'/a kit/run' 'a b' '$HOME'"
+def test_words_without_a_shell_are_quoted_but_for_the_hooks_own_variables(tmp_path: Path) -> None:
+    row = {
+        "command": "${CLAUDE_PLUGIN_ROOT}/run",
+        "args": ["a b", "$HOME ${HOME}", "", "in ${CLAUDE_PROJECT_DIR}!"],
+    }
+    found = one(tmp_path, row)
+    env = {**found.environ, "CLAUDE_PROJECT_DIR": "/my $(touch x) 'project'", "HOME": "/h"}
+    line = f"printf '<%s>' {found.run}"
+    done = subprocess.run(["sh", "-c", line], env=env, cwd=tmp_path, capture_output=True, text=True)
+    words = ("/a kit/run", "a b", "$HOME ${HOME}", "", "in /my $(touch x) 'project'!")
+    assert done.stdout == "".join(f"<{word}>" for word in words)
 
 
 def test_an_address(tmp_path: Path) -> None:
@@ -59,6 +68,14 @@ def test_the_time_has_bounds(tmp_path: Path, given: float, wanted: float) -> Non
         ("{", 'no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
         ({"hooks": {"Stop": [3]}}, "hooks for Stop are left out: "),
         ({"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}, "hooks for Stop are left out: "),
+        (
+            {"hooks": {"Stop": [{"matcher": "a{99999999999}", "hooks": []}]}},
+            "hooks for Stop are left out: ",
+        ),
+        (
+            {"hooks": {"Stop": [{"hooks": [{"command": "x", "timeout": 10**400}]}]}},
+            "a hook for Stop is left out: ",
+        ),
         ({"hooks": {"Setup": [{}], "Elicitation": [{}]}}, "hooks for Setup, Elicitation are left"),
         (
             {"hooks": {"Stop": [{"hooks": [{"type": "agent"}]}]}},
@@ -136,6 +153,16 @@ def test_the_users_file_counts_at_once_and_the_projects_once_trusted(tmp_path: P
     assert len(files(tmp_path).hooks) == 1
 
 
+def test_hooks_are_told_the_folder_that_has_their_file(tmp_path: Path) -> None:
+    put(tmp_path / "home" / ".config" / "hooks.json")
+    path = tmp_path / "project" / ".claude" / "settings.json"
+    put(path)
+    trust(path, tmp_path / "trust")
+    own, projects = files(tmp_path).hooks
+    assert own.environ == {}
+    assert projects.environ == {"CLAUDE_PROJECT_DIR": str(tmp_path / "project")}
+
+
 def test_settings_without_hooks_are_no_problem(tmp_path: Path) -> None:
     path = tmp_path / "project" / ".claude" / "settings.json"
     path.parent.mkdir(parents=True)
@@ -143,17 +170,40 @@ def test_settings_without_hooks_are_no_problem(tmp_path: Path) -> None:
     assert (files(tmp_path).hooks, files(tmp_path).warnings) == ([], [])
 
 
-def test_the_nearest_folder_counts_and_no_link_out_of_the_project(tmp_path: Path) -> None:
+def test_the_files_of_all_folders_of_the_project_count(tmp_path: Path) -> None:
     files(tmp_path)
     project, home = tmp_path / "project", tmp_path / "home"
-    put(project / ".ctxagent" / "hooks.json")
-    put(project / ".claude" / "settings.local.json")
-    assert [path.name for path in project_files(project / "sub", home)] == [
-        "hooks.json", "settings.local.json",
-    ]  # fmt: skip
-    put(project / "sub" / ".ctxagent" / "hooks.json")
-    assert len(project_files(project / "sub", home)) == 1
+    paths = [
+        project / ".ctxagent" / "hooks.json",
+        project / ".claude" / "settings.local.json",
+        project / "sub" / ".claude" / "settings.local.json",
+    ]
+    for path in paths:
+        put(path)
+        trust(path, tmp_path / "trust")
+    assert project_files(project / "sub", home) == paths
+    origins = [hook.origin for hook in files(tmp_path).hooks]
+    assert origins == [f"file {path}" for path in paths]
+    assert files(tmp_path).hooks[-1].environ == {"CLAUDE_PROJECT_DIR": str(project / "sub")}
+
+
+def test_settings_without_hooks_hide_no_hooks_of_the_root(tmp_path: Path) -> None:
+    files(tmp_path)
+    project = tmp_path / "project"
+    put(project / ".claude" / "settings.json")
+    trust(project / ".claude" / "settings.json", tmp_path / "trust")
+    (project / "sub" / ".claude").mkdir(parents=True)
+    (project / "sub" / ".claude" / "settings.local.json").write_text('{"model": "x"}')
+    assert [hook.run for hook in files(tmp_path).hooks] == ["run settings.json"]
+    assert files(tmp_path).warnings == []
+
+
+def test_a_link_out_of_the_project_is_named(tmp_path: Path) -> None:
+    files(tmp_path)
     put(tmp_path / "elsewhere.json")
-    (project / "sub" / ".ctxagent" / "hooks.json").unlink()
-    (project / "sub" / ".ctxagent" / "hooks.json").symlink_to(tmp_path / "elsewhere.json")
-    assert project_files(project / "sub", home) == []
+    link = tmp_path / "project" / "sub" / ".ctxagent" / "hooks.json"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere.json")
+    assert project_files(tmp_path / "project" / "sub", tmp_path / "home") == []
+    (warning,) = files(tmp_path).warnings
+    assert warning.startswith(f"{link}: no hook in it is used: it is a link that leads out")

@@ -57,6 +57,8 @@ def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
         ((b'{"async": false}\n',), False, '{"async": false}\n'),
         ((b"words\n", b'{"async": true}\n'), False, 'words\n{"async": true}\n'),
         ((), False, ""),
+        ((b"[" * 4_000, b"\n"), False, "[" * 4_000 + "\n"),
+        ((b" " * 4_096, b'{"async": true}\n'), False, " " * 4_096 + '{"async": true}\n'),
     ],
 )
 def test_the_first_line_may_send_a_hook_to_the_background(
@@ -67,6 +69,15 @@ def test_the_first_line_may_send_a_hook_to_the_background(
         sink.feed(piece)
     sink.close()
     assert (sink.went_on.is_set(), sink.text()) == (goes_on, text)
+
+
+def test_a_first_line_without_end_is_not_kept() -> None:
+    sink = AnswerSink()
+    for _ in range(64):
+        sink.feed(b"x" * 65_536)
+    assert len(sink.text()) == MAX_OUTPUT_BYTES
+    sink.close()
+    assert len(sink.text()) == MAX_OUTPUT_BYTES
 
 
 def test_an_address_that_is_none(tmp_path: Path) -> None:

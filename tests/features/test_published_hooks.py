@@ -17,6 +17,7 @@ from ctxagent.agent.features.hooks import HooksFeature
 from ctxagent.agent.features.published_hooks import HookOutcome
 from ctxagent.agent.loop.feature import IncomingMessage, Ruling, ToolCall, Turn, Veto
 from ctxagent.agent.models.base import Reply
+from ctxagent.agent.security.redaction import Redaction
 from ctxagent.agent.session.entries import Note, Usage, User
 from ctxagent.tools.base import Context, Output
 
@@ -131,6 +132,23 @@ def test_a_condition(
     assert len(talk.warnings) == (condition == "No rule at all")
 
 
+def test_conditions_are_judged_on_what_the_hook_before_changed(tmp_path: Path) -> None:
+    rows = [
+        hook("PreToolUse", "touch never", condition="Bash(git push:*)"),
+        hook("PreToolUse", says(updatedInput={"command": "git push"})),
+        hook("PreToolUse", "echo no >&2; exit 2", condition="Bash(git push:*)"),
+    ]
+    talk = Talk(tmp_path, *rows)
+    with pytest.raises(Veto, match="prevented it: no"):
+        talk.run(lambda f: f.before_tool(call("git status")))
+    assert not (tmp_path / "never").exists()
+    talk = Talk(
+        tmp_path, *rows[1:2], hook("PreToolUse", LISTEN, condition="Bash(ls:*)"), folder="s2"
+    )
+    talk.run(lambda f: f.before_tool(call("ls")))
+    assert talk.heard == []
+
+
 def test_what_is_said_at_a_start_is_not_said_again_while_it_stands(tmp_path: Path) -> None:
     start = hook("SessionStart", "echo hello")
     talk = Talk(tmp_path, start)
@@ -165,6 +183,39 @@ def test_what_a_hook_prints_has_its_secrets_taken_out(tmp_path: Path) -> None:
     )
     talk.run(lambda f: f.session_started())
     assert talk.said == ["the ***"]
+
+
+def test_what_a_hook_is_told_has_the_known_secrets_taken_out(tmp_path: Path) -> None:
+    rows = [hook(event, LISTEN) for event in ("UserPromptSubmit", "PreToolUse")]
+    talk = Talk(tmp_path, *rows)
+    secret = 'a"Key\\of4mine'
+    talk.handle.log.redact = Redaction({secret: "MY_TOKEN"}).clean_entry
+    talk.run(
+        lambda f: f.message_received(IncomingMessage(f"use {secret}")),
+        lambda f: f.before_tool(call(f"curl -H {secret}")),
+    )
+    assert [event.get("prompt") for event in talk.heard] == ["use [redacted: MY_TOKEN]", None]
+    assert talk.heard[1]["tool_input"] == {"command": "curl -H [redacted: MY_TOKEN]"}
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("./gone.sh", "could not start `./gone.sh`: it failed (exit 127): "),
+        ("./plain", "could not start `./plain`: it failed (exit 126): "),
+        ("a\0b", "did not start: "),
+        ("exit 3", "failed (exit 3): no output"),
+    ],
+)
+def test_a_guard_that_fails_is_named_and_the_call_goes_on(
+    tmp_path: Path, line: str, problem: str
+) -> None:
+    (tmp_path / "plain").write_text("no program")
+    talk = Talk(tmp_path, PublishedHook("file .claude/settings.json", "PreToolUse", line))
+    assert talk.run(lambda f: f.before_tool(call())) == [None]
+    (warning,) = talk.warnings
+    assert warning.startswith(f"the hook PreToolUse of the file .claude/settings.json {problem}")
+    assert warning.endswith(". The call goes on without this hook")
 
 
 def test_failures_and_words_for_the_user(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -266,6 +266,52 @@ def test_what_a_feature_allows_counts_like_an_allow_rule(
     note = talk.of(Note)[0]
     assert (note.text == "allowed: Bash touch a") == made
     assert (note.data["reason"] == "it is harmless") == made
+
+
+def with_deny_rule(talk: Conversation, project: Path) -> None:
+    talk.agent.handle.approval = Approval(mode="ask", deny=("Bash(touch:*)",), cwd=project)
+
+
+def in_plan_mode(talk: Conversation, project: Path) -> None:
+    talk.agent.approval.mode = "plan"
+
+
+@pytest.mark.parametrize("change", [with_deny_rule, in_plan_mode])
+def test_rules_that_change_while_a_feature_answers_are_applied(
+    project: Path, change: Callable[[Conversation, Path], None]
+) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode="ask")
+
+    class Slow(Judge):
+        async def before_question(self, call: ToolCall, reason: str) -> Ruling | None:
+            change(talk, project)
+            return Ruling("allow", "always")
+
+    Slow(talk, None)
+    talk.say("go")
+    assert [*project.iterdir()] == []
+    assert talk.of(ToolResult)[0].content.startswith("Not allowed: ")
+
+
+def test_a_link_that_moves_while_a_feature_answers_is_refused(
+    project: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.txt"
+    other.write_text("secret lime\n")
+    (project / "c.txt").symlink_to(other)
+
+    class Slow(Judge):
+        async def before_question(self, call: ToolCall, reason: str) -> Ruling | None:
+            (project / "c.txt").unlink()
+            (project / "c.txt").write_text("secret lime\n")
+            return Ruling("allow", "always")
+
+    steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
+    talk = Conversation(project, steps, mode="accept-edits")
+    Slow(talk, None)
+    talk.say("go")
+    expected = "Not done: since it was asked about, it leads elsewhere. Call it again."
+    assert talk.of(ToolResult)[0].content == expected
 
 
 def test_a_feature_answers_in_place_of_the_user(project: Path) -> None:
