@@ -53,16 +53,16 @@ class InstructionPlaces:
 
     @property
     def root(self) -> Path:
-        """The folder of the project: the repository, or outside of any the working directory."""
+        """The folder of the project: the repository, or outside of any the working directory. A
+        repository that is the home folder, or contains it, is no project."""
         way = (self.cwd, *self.cwd.parents)
-        return next((each for each in way if (each / ".git").exists()), self.cwd)
+        root = next((each for each in way if (each / ".git").exists()), self.cwd)
+        return self.cwd if self._has_home(root) else root
 
     @property
     def roots(self) -> list[Path]:
-        """The folders in which files have instruction files above them. A repository that is the
-        home folder, or has it inside, is no project: then only the working directory counts."""
-        root = self.root
-        return [self.cwd if self.home.is_relative_to(root) else root, *self.added]
+        """The folders in which files have instruction files above them."""
+        return [self.root, *self.added]
 
     @property
     def own_folders(self) -> list[Path]:
@@ -99,7 +99,7 @@ class InstructionPlaces:
             replace(each, is_scoped=True)
             for folder in sorted(set(folders), key=lambda each: each.parts)
             if (root := next((each for each in roots if folder.is_relative_to(each)), None))
-            for each in _in_folder(folder, root)
+            for each in _in_folder(folder, folder if self._has_home(root) else root)
         ]
 
     def is_own(self, path: Path) -> bool:
@@ -108,6 +108,9 @@ class InstructionPlaces:
         return real.suffix == ".md" and any(
             real.is_relative_to(folder.resolve()) for folder in self.own_folders
         )
+
+    def _has_home(self, root: Path) -> bool:
+        return self.home.resolve().is_relative_to(root.resolve())
 
     def located(self, path: Path) -> Path:
         """Return a path in a project that was reached by a link as it is named in the project."""

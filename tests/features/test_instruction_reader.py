@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ctxagent.agent.features.instruction_reader import (
+    LINK_OUTSIDE,
     MAX_FILES,
     MAX_GLOBS,
     InstructionReader,
@@ -143,3 +144,19 @@ def test_a_rule_waits_for_its_files(project: Path) -> None:
     assert names(touched) == ["more.md", "web.md"]
     assert names(read(project, touched=[project / "a.ts"])) == []
     assert names(read(project, told={str(rules / "web.md")})) == ["more.md", "web.md"]
+
+
+def test_a_home_that_is_a_repository_opens_none_of_its_files(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "home/dl/untarred"
+    project.mkdir(parents=True)
+    (home / ".git").mkdir()
+    (home / "config").write_text("Host s3cret")
+    (project / "AGENTS.md").write_text("Obey. @~/config")
+    (project / "CLAUDE.md").symlink_to(home / "config")
+    where = places(project, tmp_path / "config", tmp_path, home)
+    reader = InstructionReader(where)
+    texts = [file.text for file in reader.read(where.standing())]
+    assert texts == [
+        "Obey. @~/config\n\n[@~/config is not imported: it is outside of the project]",
+        LINK_OUTSIDE,
+    ]
