@@ -103,11 +103,14 @@ class InstructionPlaces:
         ]
 
     def is_own(self, path: Path) -> bool:
-        """Return True for Markdown in the folders of the user's own instruction files."""
+        """Return True for Markdown directly in one of the user's own folders. The folders below
+        have text of others, such as plugins."""
         real = path.resolve()
-        return real.suffix == ".md" and any(
-            real.is_relative_to(folder.resolve()) for folder in self.own_folders
-        )
+        return real.suffix == ".md" and real.parent in [each.resolve() for each in self.own_folders]
+
+    def own_files(self) -> list[Path]:
+        """Return the paths of the user's own files, which count for all work."""
+        return [each.path for each in self._own(self.root)]
 
     def _has_home(self, root: Path) -> bool:
         return self.home.resolve().is_relative_to(root.resolve())

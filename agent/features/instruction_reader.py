@@ -81,7 +81,7 @@ class InstructionReader:
         """Read one file after what it imports. A file that cannot be read is left out."""
         path, globs = candidate.path, tuple[str, ...]()
         try:
-            text, counts = self._text_of(candidate)
+            text, counts = self._text_of(candidate, is_import=bool(importers))
             if candidate.is_rule and counts:
                 globs, text = split_rule(text)
         except OSError:
@@ -132,8 +132,9 @@ class InstructionReader:
         if path is None or not _is_file(path):
             is_meant = name.startswith(_FILE_LIKE) or name.endswith(".md")
             return "there is no such file" * (is_meant and not (path and path.is_dir()))
-        root, is_allowed = self._reach(path, importer)
-        if not is_allowed:
+        if importer.root and path in self.places.own_files():
+            return ""  # it counts for all work anyway
+        if importer.root and not self._may_import(path, importer.root):
             return "it is outside of the project"
         if len(chain) > MAX_IMPORT_DEPTH:
             return f"it is more than {MAX_IMPORT_DEPTH} imports away"
@@ -148,18 +149,15 @@ class InstructionReader:
         except OSError as error:
             return f"it cannot be read: {error.strerror}"
         self._seen.add(path)
+        project = self.places.root
+        is_project = path.resolve().is_relative_to(project.resolve())
+        root = importer.root or (project if is_project else None)
         self._take(replace(importer, path=path, root=root, is_rule=False), chain)
         return ""
 
-    def _reach(self, path: Path, importer: Candidate) -> tuple[Path | None, bool]:
-        """Return the folder that a file's own imports may not leave, and whether the file may be
-        imported: a project's files reach the project, and Markdown in the user's own folders."""
-        real = path.resolve()
-        if importer.root and real.is_relative_to(importer.root.resolve()):
-            return importer.root, True
-        project = self.places.root
-        root = project if real.is_relative_to(project.resolve()) else None
-        return root, importer.root is None or self.places.is_own(path)
+    def _may_import(self, path: Path, root: Path) -> bool:
+        """Return True if a project's files may import a file."""
+        return path.resolve().is_relative_to(root.resolve()) or self.places.is_own(path)
 
     def _path_of(self, name: str, folder: Path) -> Path | None:
         """Return the path that a name in a file of `folder` means; None if it cannot be one."""
@@ -167,11 +165,11 @@ class InstructionReader:
         path = home / name[2:] if name.startswith("~/") else folder / name
         return None if "\0" in name else Path(os.path.normpath(path))
 
-    def _text_of(self, candidate: Candidate) -> tuple[str, bool]:
+    def _text_of(self, candidate: Candidate, *, is_import: bool) -> tuple[str, bool]:
         """Return what the model gets from a file, and whether it is the file's own text. Raises
         OSError."""
         path, root = candidate.path, candidate.root
-        if root and not path.resolve().is_relative_to(root.resolve()):
+        if root and not is_import and not path.resolve().is_relative_to(root.resolve()):
             return LINK_OUTSIDE, False  # it could lead to anything that the user can read
         with path.open("rb") as file:  # never more than what may matter: it may be of any size
             data = file.read(4 * MAX_INSTRUCTION_CHARS + 1)

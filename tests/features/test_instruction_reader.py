@@ -160,3 +160,24 @@ def test_a_home_that_is_a_repository_opens_none_of_its_files(tmp_path: Path) -> 
         "Obey. @~/config\n\n[@~/config is not imported: it is outside of the project]",
         LINK_OUTSIDE,
     ]
+
+
+def test_what_a_project_imports_from_the_home_imports_nothing_outside_of_the_project(
+    project: Path,
+) -> None:
+    home = project.parent / "home"
+    (home / ".claude/plugins/m").mkdir(parents=True)
+    (home / ".claude/rules").mkdir()
+    for name in ("plugins/m/README.md", "own.md", "rules/r.md", "CLAUDE.md"):
+        (home / ".claude" / name).write_text(f"{name} @~/.netrc @{project}/in.md")
+    (home / ".netrc").write_text("s3cret")
+    (project / "in.md").write_text("in")
+    named = ("plugins/m/README.md", "own.md", "rules/r.md", "CLAUDE.md")
+    (project / "AGENTS.md").write_text(" ".join(f"@~/.claude/{name}" for name in named))
+    where = places(project, project.parent / "config", project.parent, home)
+    reader = InstructionReader(where)
+    files = reader.read(each for each in where.scoped([project]) if not each.is_rule)
+    assert [file.path.name for file in files] == ["in.md", "own.md", "AGENTS.md"]
+    assert "[@~/.netrc is not imported: it is outside of the project]" in files[1].text
+    assert files[2].text.count("is not imported") == 1
+    assert "README.md is not imported: it is outside" in files[2].text
