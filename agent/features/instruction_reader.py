@@ -12,14 +12,15 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from ..config.trust import is_trusted, other_writer
-from ..extensions.front_matter import split_front_matter
+from ..extensions.front_matter import MAX_HEAD_CHARS, split_front_matter
 from ..lazy import dataclass, regex
 from .instruction_places import Candidate, InstructionPlaces, untrusted
 
 MAX_INSTRUCTION_CHARS = 100_000  # of one file
 MAX_IMPORT_DEPTH = 5  # files that import each other, in a row
 MAX_FILES = 500
-MAX_GLOBS = 100  # that the braces of one pattern stand for
+MAX_GLOBS = 100  # of one rule, each alternative in braces counted
+MAX_GLOB_CHARS = 1_000
 OTHERS_WRITE = "[not taken in: {why}. It counts once the user has read and trusted it]"
 LINK_OUTSIDE = "[a link that leaves the project: not followed]"
 NOT_IMPORTED = "[{name} is not imported: {why}]"
@@ -31,8 +32,8 @@ _SPAN = regex(r"<!--.*?(?:-->|\Z)|(?<!`)(`{1,9})(?!`).{1,300}?(?<!`)\1(?!`)", re
 _IMPORT = regex(r"(?:^|(?<=\s))@((?:\\ |[^\s\\])+)")
 _BEHIND = ".,;:!?'\")]}>*…"  # what may follow a path without being part of it
 _FILE_LIKE = ("./", "../", "~/", "/")
-_BARE_GLOB = regex(r"^(\s*(?:-\s+|(?:paths|globs):[ \t]+))([*{][^\n]*)$", re.MULTILINE)
-_COMMA = regex(r",(?![^{]*\})")
+_BARE_GLOB = regex(r"^([ \t]*(?:-|(?:paths|globs):)[ \t]+)([*{][^\n]*)$", re.MULTILINE)
+_BETWEEN_COMMAS = regex(r"(?:[^,{]|\{[^{}]*\}|\{)+")
 _BRACES = regex(r"\{([^{}]*)\}")
 
 
@@ -195,23 +196,34 @@ def split_rule(text: str) -> tuple[tuple[str, ...], str]:
     """Return the patterns of the files that a rule counts for, and its text. Raises ValueError for
     a head that cannot be read."""
     head, mark, body = text.partition("\n---")
-    if text.startswith("---"):
+    if text.startswith("---") and len(head) <= MAX_HEAD_CHARS:  # a longer one is refused
         head = _BARE_GLOB.sub(_quoted, head)
     values, rest = split_front_matter(head + mark + body)
     given = values.get("paths") or values.get("globs")
-    texts = map(str, given) if isinstance(given, list) else _COMMA.split(str(given or ""))
-    globs = (glob for each in texts for glob in without_braces(each.strip()))
-    return tuple(dict.fromkeys(filter(None, globs))), rest
+    texts = (
+        map(str, given) if isinstance(given, list) else _BETWEEN_COMMAS.findall(str(given or ""))
+    )
+    globs = dict[str, None]()
+    for each in filter(None, map(str.strip, texts)):
+        globs |= dict.fromkeys(without_braces(each, MAX_GLOBS - len(globs)))
+    if any(len(glob) > MAX_GLOB_CHARS for glob in globs):
+        raise ValueError(f"one of its patterns has more than {MAX_GLOB_CHARS} characters")
+    return tuple(globs), rest
 
 
-def without_braces(glob: str) -> list[str]:
-    """Return the patterns that a pattern with alternatives in braces stands for."""
+def without_braces(glob: str, most: int = MAX_GLOBS) -> list[str]:
+    """Return the patterns that a pattern with alternatives in braces stands for. Raises ValueError
+    if there are more than `most`."""
     done, left = list[str](), [glob]
-    while left and len(done) + len(left) <= MAX_GLOBS:
+    while left:
         pattern = left.pop(0)
-        if found := _BRACES.search(pattern):
+        found = _BRACES.search(pattern)
+        words = found[1].split(",") if found else []
+        if len(done) + len(left) + max(1, len(words)) > most:
+            raise ValueError(f"its patterns stand for more than {MAX_GLOBS}")
+        if found:
             before, behind = pattern[: found.start()], pattern[found.end() :]
-            left += [f"{before}{each}{behind}" for each in found[1].split(",")]
+            left += [f"{before}{each}{behind}" for each in words]
         else:
             done.append(pattern)
     return list(dict.fromkeys(done))

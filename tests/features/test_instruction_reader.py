@@ -1,12 +1,15 @@
 """How instruction files are read: imports, rules, and what may not be imported."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from time import process_time
 
 import pytest
 
 from ctxagent.agent.features.instruction_reader import (
     LINK_OUTSIDE,
     MAX_FILES,
+    MAX_GLOB_CHARS,
     MAX_GLOBS,
     InstructionReader,
     imported_names,
@@ -63,7 +66,49 @@ def test_a_rule_without_a_head_is_as_it_is() -> None:
 def test_braces_in_braces_and_too_many() -> None:
     assert without_braces("{a,{b,c}}/x") == ["a/x", "b/x", "c/x"]
     assert without_braces("{a") == ["{a"]
-    assert len(without_braces("{a,b,c,d}" * 20)) <= MAX_GLOBS
+    with pytest.raises(ValueError, match=f"more than {MAX_GLOBS}"):
+        without_braces("{a,b,c,d}" * 20)
+    with pytest.raises(ValueError, match=f"more than {MAX_GLOBS}"):
+        without_braces("{" + "," * 20_000 + "}" + "x" * 10_000)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "why"),
+    [
+        ("{a,b,c,d}" * 4, f"more than {MAX_GLOBS}"),
+        (",".join(f"a{n}" for n in range(MAX_GLOBS + 1)), f"more than {MAX_GLOBS}"),
+        ("x" * (MAX_GLOB_CHARS + 1), f"more than {MAX_GLOB_CHARS} characters"),
+    ],
+)
+def test_a_rule_with_too_many_patterns_is_left_out_and_named(
+    project: Path, patterns: str, why: str
+) -> None:
+    rule = project / ".claude/rules/r.md"
+    rule.parent.mkdir(parents=True)
+    rule.write_text(f"---\npaths: '{patterns}'\n---\nNever.")
+    reader = read(project)
+    assert names(reader) == []
+    (problem,) = reader.problems
+    assert "this rule is left out" in problem
+    assert why in problem
+
+
+@pytest.mark.parametrize(
+    ("head", "is_read"),
+    [
+        ("\n" * 100_000 + "x: 1", False),
+        ("-\n" * 50_000 + "x: 1", False),
+        ("\n" * 19_000 + "x: 1", True),
+        ("x: '" + "," * 19_000 + "'", True),
+        ("paths: '" + "{" * 900 + "'", True),
+        ("paths: '" + "," * 19_000 + "'", True),
+    ],
+)
+def test_a_hostile_head_takes_little_time(head: str, is_read: bool) -> None:
+    before = process_time()
+    with nullcontext() if is_read else pytest.raises(ValueError, match="more than"):
+        assert split_rule(f"---\n{head}\n---\nbody")[1] == "body"
+    assert process_time() - before < 2
 
 
 def read(project: Path, **more: object) -> InstructionReader:
