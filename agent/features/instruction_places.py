@@ -35,10 +35,11 @@ class Candidate:
     is_scoped: bool = False  # counts for work in the folder only
     is_rule: bool = False  # may have a head that says for which files it counts
 
-    def matches(self, globs: Iterable[str], path: Path) -> bool:
-        """Return True if one of a rule's patterns means a file."""
-        base, text = str(self.folder), str(path)
-        return any(path_matcher(glob, base, widely=False).matches(text) for glob in globs)
+    def matches(self, globs: Iterable[str], paths: Iterable[Path]) -> bool:
+        """Return True if one of a rule's patterns means one of the files."""
+        texts = [*map(str, paths)]
+        matchers = (path_matcher(glob, str(self.folder), widely=False) for glob in globs)
+        return any(matcher.matches(text) for matcher in matchers for text in texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,9 +109,8 @@ class InstructionReader:
         self.files.append(file)
 
     def _applies(self, candidate: Candidate, globs: Iterable[str]) -> bool:
-        if str(candidate.path) in self.told:
-            return True
-        return any(candidate.matches(globs, self.places.located(path)) for path in self.touched)
+        is_told = str(candidate.path) in self.told
+        return is_told or candidate.matches(globs, map(self.places.located, self.touched))
 
     def _imports(self, importer: Candidate, text: str, chain: tuple[Path, ...]) -> list[str]:
         """Read what a text imports. Return a note for each file that is not imported."""

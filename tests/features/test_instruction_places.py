@@ -120,7 +120,7 @@ def test_what_a_pattern_means(tmp_path: Path, glob: str, path: str, matches: boo
     rule = Candidate(
         tmp_path / "p/.claude/rules/r.md", tmp_path / "p", tmp_path / "p", is_rule=True
     )
-    assert rule.matches([glob], (tmp_path / "p" / path).resolve()) is matches
+    assert rule.matches([glob], [(tmp_path / "p" / path).resolve()]) is matches
 
 
 def test_a_warning_for_each_file_that_others_may_write(
