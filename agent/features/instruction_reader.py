@@ -69,6 +69,7 @@ class InstructionReader:
         for each in candidates:
             if each.path not in self._seen:
                 self._seen.add(each.path)
+                self.problems += [each.problem] if each.problem else []
                 is_denied = each.is_scoped and self.denies(str(each.path))
                 if _is_file(each.path) and not is_denied:
                     self._take(each, ())

@@ -6,6 +6,7 @@ from time import process_time
 
 import pytest
 
+from ctxagent.agent.features import instruction_places
 from ctxagent.agent.features.instruction_reader import (
     LINK_OUTSIDE,
     MAX_FILES,
@@ -226,3 +227,36 @@ def test_what_a_project_imports_from_the_home_imports_nothing_outside_of_the_pro
     assert "[@~/.netrc is not imported: it is outside of the project]" in files[1].text
     assert files[2].text.count("is not imported") == 1
     assert "README.md is not imported: it is outside" in files[2].text
+
+
+def test_rules_behind_a_link_out_of_the_project_are_left_out(project: Path) -> None:
+    outside = project.parent / "outside"
+    outside.mkdir()
+    (outside / "a.md").write_text("a")
+    (project / ".claude").mkdir()
+    (project / ".claude/rules").symlink_to(outside)
+    reader = read(project)
+    assert names(reader) == []
+    assert reader.problems == [
+        f"{project}/.claude/rules is a link that leaves the project: its rules are left out"
+    ]
+
+
+def test_too_many_rules_are_named_and_the_first_ones_count(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("z.md", "a.md", "in/b.md", "in/c.md", "in/d/e/f/g.md"):
+        path = project / ".claude/rules" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    assert read(project).problems == []
+    monkeypatch.setattr(instruction_places, "MAX_RULES", 3)
+    reader = read(project)
+    assert names(reader) == ["a.md", "b.md", "z.md"]
+    (problem,) = reader.problems
+    assert "has more than 3 rules" in problem
+    monkeypatch.undo()
+    monkeypatch.setattr(instruction_places, "MAX_RULE_FOLDERS", 2)
+    reader = read(project)
+    assert names(reader) == ["a.md", "b.md", "c.md", "z.md"]
+    assert "or 2 folders" in reader.problems[0]
