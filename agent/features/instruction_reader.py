@@ -174,7 +174,7 @@ class InstructionReader:
             return LINK_OUTSIDE, False  # it could lead to anything that the user can read
         with path.open("rb") as file:  # never more than what may matter: it may be of any size
             data = file.read(4 * MAX_INSTRUCTION_CHARS + 1)
-        if root and (why := other_writer(path)):
+        if (root or is_import) and (why := other_writer(path)):
             self.others[path] = why
             if not is_trusted(path, data, self.places.trust_dir):
                 return OTHERS_WRITE.format(why=why), False
