@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 from ..config.trust import is_file_trusted, other_writer
@@ -21,6 +20,7 @@ RULES_FOLDER = ".claude/rules"
 LOCAL_FILE = "CLAUDE.local.md"
 OTHER_AGENTS = (".claude", ".codex")  # folders in the home directory
 MAX_RULES = 200  # of one folder of rules
+MAX_RULE_FOLDERS = 200  # in it
 # Folders whose content other people wrote: their instruction files are not the project's.
 THIRD_PARTY = frozenset(("node_modules", "site-packages", "dist-packages", ".git"))
 
@@ -34,11 +34,13 @@ class Candidate:
     root: Path | None  # that links and imports may not leave; None for a file of the user
     is_scoped: bool = False  # counts for work in the folder only
     is_rule: bool = False  # may have a head that says for which files it counts
+    problem: str = ""  # with the rules of a folder; not a file then
 
-    def matches(self, globs: Iterable[str], path: Path) -> bool:
-        """Return True if one of a rule's patterns means a file."""
-        base, text = str(self.folder), str(path)
-        return any(path_matcher(glob, base, widely=False).matches(text) for glob in globs)
+    def matches(self, globs: Iterable[str], paths: Iterable[Path]) -> bool:
+        """Return True if one of a rule's patterns means one of the files."""
+        texts = [*map(str, paths)]
+        matchers = (path_matcher(glob, str(self.folder), widely=False) for glob in globs)
+        return any(matcher.matches(text) for matcher in matchers for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +55,16 @@ class InstructionPlaces:
 
     @property
     def root(self) -> Path:
-        """The folder of the project: the repository, or outside of any the working directory."""
+        """The folder of the project: the repository, or outside of any the working directory. A
+        repository that is the home folder, or contains it, is no project."""
         way = (self.cwd, *self.cwd.parents)
-        return next((each for each in way if (each / ".git").exists()), self.cwd)
+        root = next((each for each in way if (each / ".git").exists()), self.cwd)
+        return self.cwd if self._has_home(root) else root
 
     @property
     def roots(self) -> list[Path]:
-        """The folders in which files have instruction files above them. A repository that is the
-        home folder, or has it inside, is no project: then only the working directory counts."""
-        root = self.root
-        return [self.cwd if self.home.is_relative_to(root) else root, *self.added]
+        """The folders in which files have instruction files above them."""
+        return [self.root, *self.added]
 
     @property
     def own_folders(self) -> list[Path]:
@@ -74,9 +76,9 @@ class InstructionPlaces:
         root = self.root
         found = [*self._own(root)]
         for folder in (*reversed(self.cwd.parents), self.cwd):
-            found += _in_folder(folder, root if folder.is_relative_to(root) else folder)
+            found += self._in_folder(folder, root if folder.is_relative_to(root) else folder)
         for folder in self.added:
-            found += [replace(each, is_scoped=True) for each in _in_folder(folder, folder)]
+            found += [replace(each, is_scoped=True) for each in self._in_folder(folder, folder)]
         once = dict[Path, Candidate]()
         for each in found:
             once.setdefault(each.path, each)
@@ -99,15 +101,21 @@ class InstructionPlaces:
             replace(each, is_scoped=True)
             for folder in sorted(set(folders), key=lambda each: each.parts)
             if (root := next((each for each in roots if folder.is_relative_to(each)), None))
-            for each in _in_folder(folder, root)
+            for each in self._in_folder(folder, folder if self._has_home(root) else root)
         ]
 
     def is_own(self, path: Path) -> bool:
-        """Return True for Markdown in the folders of the user's own instruction files."""
+        """Return True for Markdown directly in one of the user's own folders. The folders below
+        have text of others, such as plugins."""
         real = path.resolve()
-        return real.suffix == ".md" and any(
-            real.is_relative_to(folder.resolve()) for folder in self.own_folders
-        )
+        return real.suffix == ".md" and real.parent in [each.resolve() for each in self.own_folders]
+
+    def own_files(self) -> list[Path]:
+        """Return the paths of the user's own files, which count for all work."""
+        return [each.path for each in self._own(self.root)]
+
+    def _has_home(self, root: Path) -> bool:
+        return self.home.resolve().is_relative_to(root.resolve())
 
     def located(self, path: Path) -> Path:
         """Return a path in a project that was reached by a link as it is named in the project."""
@@ -116,6 +124,15 @@ class InstructionPlaces:
                 return root / path.relative_to(real)
         return path
 
+    def _in_folder(self, folder: Path, root: Path) -> list[Candidate]:
+        """Return the paths of the instruction files of a folder, in their order. The rules of the
+        home are the user's own."""
+        return [
+            *(Candidate(folder / name, folder, root) for name in FILES),
+            *(() if folder == self.home else _rules(folder, folder, root)),
+            Candidate(folder / LOCAL_FILE, folder, root),
+        ]
+
     def _own(self, root: Path) -> Iterator[Candidate]:
         """Yield the paths of the user's files. The file of Codex counts if there is no other."""
         claude = self.home / ".claude" / "CLAUDE.md"
@@ -123,8 +140,7 @@ class InstructionPlaces:
         if not any(map(_is_file, (claude, *ours))):
             yield Candidate(self.home / ".codex" / "AGENTS.md", root, None)
         yield Candidate(claude, root, None)
-        for path in _rules(self.home):
-            yield Candidate(path, root, None, is_rule=True)
+        yield from _rules(self.home, root, None)
         for path in ours:
             yield Candidate(path, root, None)
 
@@ -148,20 +164,24 @@ def untrusted(path: Path, why: str) -> str:
     )
 
 
-def _in_folder(folder: Path, root: Path) -> list[Candidate]:
-    """Return the paths of the instruction files of one folder, in their order."""
-    return [
-        *(Candidate(folder / name, folder, root) for name in FILES),
-        *(Candidate(path, folder, root, is_rule=True) for path in _rules(folder)),
-        Candidate(folder / LOCAL_FILE, folder, root),
-    ]
-
-
-def _rules(folder: Path) -> list[Path]:
-    """Return the Markdown files below a folder's rules; only a folder that is there is listed."""
-    walk = ((Path(at), names) for at, _, names in os.walk(folder / RULES_FOLDER))
-    found = (at / name for at, names in walk for name in names if name.endswith(".md"))
-    return sorted(islice(found, MAX_RULES))
+def _rules(folder: Path, scope: Path, root: Path | None) -> Iterator[Candidate]:
+    """Yield the rules of a folder, which count for work in `scope`, and why some are left out."""
+    top = folder / RULES_FOLDER
+    if root and not top.resolve().is_relative_to(root.resolve()):
+        problem = f"{top} is a link that leaves the project: its rules are left out"
+        yield Candidate(top, scope, root, problem=problem)
+        return
+    found, is_cut = list[Path](), False
+    for count, (at, below, names) in enumerate(os.walk(top)):
+        if is_cut := count > MAX_RULE_FOLDERS or len(found) > MAX_RULES:
+            break
+        below.sort()  # the way of the walk
+        found += (Path(at, name) for name in sorted(names) if name.endswith(".md"))
+    for path in sorted(found[:MAX_RULES]):
+        yield Candidate(path, scope, root, is_rule=True)
+    if is_cut or len(found) > MAX_RULES:
+        problem = f"{top} has more than {MAX_RULES} rules or {MAX_RULE_FOLDERS} folders"
+        yield Candidate(top, scope, root, problem=f"{problem}: the others are left out")
 
 
 def _is_file(path: Path) -> bool:

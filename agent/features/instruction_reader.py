@@ -12,14 +12,15 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from ..config.trust import is_trusted, other_writer
-from ..extensions.front_matter import split_front_matter
+from ..extensions.front_matter import MAX_HEAD_CHARS, split_front_matter
 from ..lazy import dataclass, regex
 from .instruction_places import Candidate, InstructionPlaces, untrusted
 
 MAX_INSTRUCTION_CHARS = 100_000  # of one file
 MAX_IMPORT_DEPTH = 5  # files that import each other, in a row
 MAX_FILES = 500
-MAX_GLOBS = 100  # that the braces of one pattern stand for
+MAX_GLOBS = 100  # of one rule, each alternative in braces counted
+MAX_GLOB_CHARS = 1_000
 OTHERS_WRITE = "[not taken in: {why}. It counts once the user has read and trusted it]"
 LINK_OUTSIDE = "[a link that leaves the project: not followed]"
 NOT_IMPORTED = "[{name} is not imported: {why}]"
@@ -31,8 +32,8 @@ _SPAN = regex(r"<!--.*?(?:-->|\Z)|(?<!`)(`{1,9})(?!`).{1,300}?(?<!`)\1(?!`)", re
 _IMPORT = regex(r"(?:^|(?<=\s))@((?:\\ |[^\s\\])+)")
 _BEHIND = ".,;:!?'\")]}>*…"  # what may follow a path without being part of it
 _FILE_LIKE = ("./", "../", "~/", "/")
-_BARE_GLOB = regex(r"^(\s*(?:-\s+|(?:paths|globs):[ \t]+))([*{][^\n]*)$", re.MULTILINE)
-_COMMA = regex(r",(?![^{]*\})")
+_BARE_GLOB = regex(r"^([ \t]*(?:-|(?:paths|globs):)[ \t]+)([*{][^\n]*)$", re.MULTILINE)
+_BETWEEN_COMMAS = regex(r"(?:[^,{]|\{[^{}]*\}|\{)+")
 _BRACES = regex(r"\{([^{}]*)\}")
 
 
@@ -68,6 +69,7 @@ class InstructionReader:
         for each in candidates:
             if each.path not in self._seen:
                 self._seen.add(each.path)
+                self.problems += [each.problem] if each.problem else []
                 is_denied = each.is_scoped and self.denies(str(each.path))
                 if _is_file(each.path) and not is_denied:
                     self._take(each, ())
@@ -81,7 +83,7 @@ class InstructionReader:
         """Read one file after what it imports. A file that cannot be read is left out."""
         path, globs = candidate.path, tuple[str, ...]()
         try:
-            text, counts = self._text_of(candidate)
+            text, counts = self._text_of(candidate, is_import=bool(importers))
             if candidate.is_rule and counts:
                 globs, text = split_rule(text)
         except OSError:
@@ -108,9 +110,8 @@ class InstructionReader:
         self.files.append(file)
 
     def _applies(self, candidate: Candidate, globs: Iterable[str]) -> bool:
-        if str(candidate.path) in self.told:
-            return True
-        return any(candidate.matches(globs, self.places.located(path)) for path in self.touched)
+        is_told = str(candidate.path) in self.told
+        return is_told or candidate.matches(globs, map(self.places.located, self.touched))
 
     def _imports(self, importer: Candidate, text: str, chain: tuple[Path, ...]) -> list[str]:
         """Read what a text imports. Return a note for each file that is not imported."""
@@ -132,8 +133,9 @@ class InstructionReader:
         if path is None or not _is_file(path):
             is_meant = name.startswith(_FILE_LIKE) or name.endswith(".md")
             return "there is no such file" * (is_meant and not (path and path.is_dir()))
-        root, is_allowed = self._reach(path, importer)
-        if not is_allowed:
+        if importer.root and path in self.places.own_files():
+            return ""  # it counts for all work anyway
+        if importer.root and not self._may_import(path, importer.root):
             return "it is outside of the project"
         if len(chain) > MAX_IMPORT_DEPTH:
             return f"it is more than {MAX_IMPORT_DEPTH} imports away"
@@ -148,18 +150,15 @@ class InstructionReader:
         except OSError as error:
             return f"it cannot be read: {error.strerror}"
         self._seen.add(path)
+        project = self.places.root
+        is_project = path.resolve().is_relative_to(project.resolve())
+        root = importer.root or (project if is_project else None)
         self._take(replace(importer, path=path, root=root, is_rule=False), chain)
         return ""
 
-    def _reach(self, path: Path, importer: Candidate) -> tuple[Path | None, bool]:
-        """Return the folder that a file's own imports may not leave, and whether the file may be
-        imported: a project's files reach the project, and Markdown in the user's own folders."""
-        real = path.resolve()
-        if importer.root and real.is_relative_to(importer.root.resolve()):
-            return importer.root, True
-        project = self.places.root
-        root = project if real.is_relative_to(project.resolve()) else None
-        return root, importer.root is None or self.places.is_own(path)
+    def _may_import(self, path: Path, root: Path) -> bool:
+        """Return True if a project's files may import a file."""
+        return path.resolve().is_relative_to(root.resolve()) or self.places.is_own(path)
 
     def _path_of(self, name: str, folder: Path) -> Path | None:
         """Return the path that a name in a file of `folder` means; None if it cannot be one."""
@@ -167,15 +166,15 @@ class InstructionReader:
         path = home / name[2:] if name.startswith("~/") else folder / name
         return None if "\0" in name else Path(os.path.normpath(path))
 
-    def _text_of(self, candidate: Candidate) -> tuple[str, bool]:
+    def _text_of(self, candidate: Candidate, *, is_import: bool) -> tuple[str, bool]:
         """Return what the model gets from a file, and whether it is the file's own text. Raises
         OSError."""
         path, root = candidate.path, candidate.root
-        if root and not path.resolve().is_relative_to(root.resolve()):
+        if root and not is_import and not path.resolve().is_relative_to(root.resolve()):
             return LINK_OUTSIDE, False  # it could lead to anything that the user can read
         with path.open("rb") as file:  # never more than what may matter: it may be of any size
             data = file.read(4 * MAX_INSTRUCTION_CHARS + 1)
-        if root and (why := other_writer(path)):
+        if (root or is_import) and (why := other_writer(path)):
             self.others[path] = why
             if not is_trusted(path, data, self.places.trust_dir):
                 return OTHERS_WRITE.format(why=why), False
@@ -197,23 +196,34 @@ def split_rule(text: str) -> tuple[tuple[str, ...], str]:
     """Return the patterns of the files that a rule counts for, and its text. Raises ValueError for
     a head that cannot be read."""
     head, mark, body = text.partition("\n---")
-    if text.startswith("---"):
+    if text.startswith("---") and len(head) <= MAX_HEAD_CHARS:  # a longer one is refused
         head = _BARE_GLOB.sub(_quoted, head)
     values, rest = split_front_matter(head + mark + body)
     given = values.get("paths") or values.get("globs")
-    texts = map(str, given) if isinstance(given, list) else _COMMA.split(str(given or ""))
-    globs = (glob for each in texts for glob in without_braces(each.strip()))
-    return tuple(dict.fromkeys(filter(None, globs))), rest
+    texts = (
+        map(str, given) if isinstance(given, list) else _BETWEEN_COMMAS.findall(str(given or ""))
+    )
+    globs = dict[str, None]()
+    for each in filter(None, map(str.strip, texts)):
+        globs |= dict.fromkeys(without_braces(each, MAX_GLOBS - len(globs)))
+    if any(len(glob) > MAX_GLOB_CHARS for glob in globs):
+        raise ValueError(f"one of its patterns has more than {MAX_GLOB_CHARS} characters")
+    return tuple(globs), rest
 
 
-def without_braces(glob: str) -> list[str]:
-    """Return the patterns that a pattern with alternatives in braces stands for."""
+def without_braces(glob: str, most: int = MAX_GLOBS) -> list[str]:
+    """Return the patterns that a pattern with alternatives in braces stands for. Raises ValueError
+    if there are more than `most`."""
     done, left = list[str](), [glob]
-    while left and len(done) + len(left) <= MAX_GLOBS:
+    while left:
         pattern = left.pop(0)
-        if found := _BRACES.search(pattern):
+        found = _BRACES.search(pattern)
+        words = found[1].split(",") if found else []
+        if len(done) + len(left) + max(1, len(words)) > most:
+            raise ValueError(f"its patterns stand for more than {MAX_GLOBS}")
+        if found:
             before, behind = pattern[: found.start()], pattern[found.end() :]
-            left += [f"{before}{each}{behind}" for each in found[1].split(",")]
+            left += [f"{before}{each}{behind}" for each in words]
         else:
             done.append(pattern)
     return list(dict.fromkeys(done))

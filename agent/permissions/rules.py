@@ -18,6 +18,7 @@ from functools import lru_cache
 
 from ..errors import UsageError
 from ..lazy import dataclass, regex
+from .path_glob import UNESCAPED_WILDCARD, PathGlob, path_glob, unescape_path
 from .shell.command_table import first_operand, plainly_inside, stray_word
 from .shell.parser import Script, SimpleCommand, Word
 from .shell.read_only import does_more, has_read_only_form
@@ -63,7 +64,6 @@ _WITHOUT_SUBCOMMANDS = name_set(
 )
 _VERSION = regex(r"-?\d[\d.]*$")
 UNESCAPED_STAR = regex(r"(?<!\\)\*")
-UNESCAPED_WILDCARD = regex(r"(?<!\\)[*?]")
 _RISKY_SECOND_WORDS = name_set("exec run dlx eval")
 _RISKY_SUBCOMMANDS = {
     ("npm", "x"), ("bun", "x"), ("git", "config"), ("git", "bisect"), ("git", "rebase"),
@@ -211,10 +211,6 @@ def unescape_command(subject: str) -> str:
     return subject.replace("\\*", "*")
 
 
-def unescape_path(pattern: str) -> str:
-    return re.sub(r"\\([*?])", r"\1", pattern)
-
-
 def _split(text: str) -> list[str]:
     try:
         return shlex.split(text)
@@ -313,10 +309,10 @@ class PathMatcher:
     """The paths that a rule's subject means."""
 
     patterns: tuple[str, ...]  # absolute
-    expressions: tuple[re.Pattern[str], ...]  # one for each pattern
+    globs: tuple[PathGlob, ...]  # one for each pattern
 
     def matches(self, path: str) -> bool:
-        return any(expression.fullmatch(path) for expression in self.expressions)
+        return any(glob.matches(path) for glob in self.globs)
 
     def below(self, folder: str, max_files: int = MAX_SCANNED_FILES) -> bool:
         """Tell whether matching files exist below a folder, or may. A folder with more than
@@ -395,7 +391,7 @@ def path_matcher(subject: str, cwd: str, *, widely: bool, added: Sequence[str] =
     if widely or not own:
         patterns += [_follow_links(pattern) for pattern in patterns]
     unique = tuple(dict.fromkeys(patterns))
-    return PathMatcher(unique, tuple(re.compile(_path_regex(p), re.DOTALL) for p in unique))
+    return PathMatcher(unique, tuple(map(path_glob, unique)))
 
 
 def _expand_home(subject: str) -> str:
@@ -409,11 +405,3 @@ def _follow_links(pattern: str) -> str:
     plain = next((i for i, p in enumerate(parts) if UNESCAPED_WILDCARD.search(p)), len(parts))
     beginning = os.path.realpath(unescape_path("/".join(parts[:plain])) or "/")
     return os.path.normpath("/".join([exact_path(beginning), *parts[plain:]]))
-
-
-def _path_regex(pattern: str) -> str:
-    wild = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    pieces = re.split(r"(\\[*?]|(?:(?<=/)|^)\*\*/|\*\*|\*|\?)", pattern)
-    body = "".join(wild.get(p) or re.escape(unescape_path(p)) for p in pieces)
-    last = pattern.rpartition("/")[2]
-    return body if UNESCAPED_WILDCARD.search(last) else f"{body.removesuffix('/')}(?:/.*)?"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...tools.system.unicode import is_one_visible_line, reveal_invisible
 from ..errors import UsageError
 from .approval import Approval
+from .path_glob import UNESCAPED_WILDCARD, unescape_path
 from .paths import PROTECTED_NAMES
 from .rules import (
     BLANKS,
@@ -18,7 +19,6 @@ from .rules import (
     MCP_PREFIX,
     SCRIPT_RUNNERS,
     UNESCAPED_STAR,
-    UNESCAPED_WILDCARD,
     Rule,
     exact_command,
     exact_path,
@@ -26,7 +26,6 @@ from .rules import (
     parse_rule,
     path_matcher,
     unescape_command,
-    unescape_path,
 )
 from .shell.parser import Script, SimpleCommand, parse
 from .shell.wrappers import name_set

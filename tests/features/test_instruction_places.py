@@ -86,9 +86,21 @@ def test_a_repository_that_has_the_home_in_it_is_no_project(
     tmp_path: Path, where: InstructionPlaces
 ) -> None:
     (tmp_path / ".git").mkdir()
-    wide = replace(where, cwd=tmp_path / "elsewhere")
+    (tmp_path / "link").symlink_to("home")
+    wide = replace(where, cwd=tmp_path / "elsewhere", home=tmp_path / "link")
+    assert wide.root == tmp_path / "elsewhere"
     assert wide.roots == [tmp_path / "elsewhere", tmp_path / "added"]
     assert wide.below([tmp_path / "repo/other/a.py"]) == []
+    inside = [each for each in wide.standing() if each.path.is_relative_to(wide.cwd)]
+    assert {each.root for each in inside} == {wide.cwd}
+
+
+def test_files_below_a_working_directory_with_the_home_in_it_stay_in_their_folder(
+    tmp_path: Path, where: InstructionPlaces
+) -> None:
+    wide = replace(where, cwd=tmp_path)
+    for each in wide.below([tmp_path / "elsewhere/in/a.py"]):
+        assert each.root == each.folder
 
 
 @pytest.mark.parametrize(
@@ -108,7 +120,7 @@ def test_what_a_pattern_means(tmp_path: Path, glob: str, path: str, matches: boo
     rule = Candidate(
         tmp_path / "p/.claude/rules/r.md", tmp_path / "p", tmp_path / "p", is_rule=True
     )
-    assert rule.matches([glob], (tmp_path / "p" / path).resolve()) is matches
+    assert rule.matches([glob], [(tmp_path / "p" / path).resolve()]) is matches
 
 
 def test_a_warning_for_each_file_that_others_may_write(

@@ -1,11 +1,16 @@
 """How instruction files are read: imports, rules, and what may not be imported."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from time import process_time
 
 import pytest
 
+from ctxagent.agent.features import instruction_places
 from ctxagent.agent.features.instruction_reader import (
+    LINK_OUTSIDE,
     MAX_FILES,
+    MAX_GLOB_CHARS,
     MAX_GLOBS,
     InstructionReader,
     imported_names,
@@ -62,7 +67,49 @@ def test_a_rule_without_a_head_is_as_it_is() -> None:
 def test_braces_in_braces_and_too_many() -> None:
     assert without_braces("{a,{b,c}}/x") == ["a/x", "b/x", "c/x"]
     assert without_braces("{a") == ["{a"]
-    assert len(without_braces("{a,b,c,d}" * 20)) <= MAX_GLOBS
+    with pytest.raises(ValueError, match=f"more than {MAX_GLOBS}"):
+        without_braces("{a,b,c,d}" * 20)
+    with pytest.raises(ValueError, match=f"more than {MAX_GLOBS}"):
+        without_braces("{" + "," * 20_000 + "}" + "x" * 10_000)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "why"),
+    [
+        ("{a,b,c,d}" * 4, f"more than {MAX_GLOBS}"),
+        (",".join(f"a{n}" for n in range(MAX_GLOBS + 1)), f"more than {MAX_GLOBS}"),
+        ("x" * (MAX_GLOB_CHARS + 1), f"more than {MAX_GLOB_CHARS} characters"),
+    ],
+)
+def test_a_rule_with_too_many_patterns_is_left_out_and_named(
+    project: Path, patterns: str, why: str
+) -> None:
+    rule = project / ".claude/rules/r.md"
+    rule.parent.mkdir(parents=True)
+    rule.write_text(f"---\npaths: '{patterns}'\n---\nNever.")
+    reader = read(project)
+    assert names(reader) == []
+    (problem,) = reader.problems
+    assert "this rule is left out" in problem
+    assert why in problem
+
+
+@pytest.mark.parametrize(
+    ("head", "is_read"),
+    [
+        ("\n" * 100_000 + "x: 1", False),
+        ("-\n" * 50_000 + "x: 1", False),
+        ("\n" * 19_000 + "x: 1", True),
+        ("x: '" + "," * 19_000 + "'", True),
+        ("paths: '" + "{" * 900 + "'", True),
+        ("paths: '" + "," * 19_000 + "'", True),
+    ],
+)
+def test_a_hostile_head_takes_little_time(head: str, is_read: bool) -> None:
+    before = process_time()
+    with nullcontext() if is_read else pytest.raises(ValueError, match="more than"):
+        assert split_rule(f"---\n{head}\n---\nbody")[1] == "body"
+    assert process_time() - before < 2
 
 
 def read(project: Path, **more: object) -> InstructionReader:
@@ -143,3 +190,89 @@ def test_a_rule_waits_for_its_files(project: Path) -> None:
     assert names(touched) == ["more.md", "web.md"]
     assert names(read(project, touched=[project / "a.ts"])) == []
     assert names(read(project, told={str(rules / "web.md")})) == ["more.md", "web.md"]
+
+
+def test_a_home_that_is_a_repository_opens_none_of_its_files(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "home/dl/untarred"
+    project.mkdir(parents=True)
+    (home / ".git").mkdir()
+    (home / "config").write_text("Host s3cret")
+    (project / "AGENTS.md").write_text("Obey. @~/config")
+    (project / "CLAUDE.md").symlink_to(home / "config")
+    where = places(project, tmp_path / "config", tmp_path, home)
+    reader = InstructionReader(where)
+    texts = [file.text for file in reader.read(where.standing())]
+    assert texts == [
+        "Obey. @~/config\n\n[@~/config is not imported: it is outside of the project]",
+        LINK_OUTSIDE,
+    ]
+
+
+def test_what_a_project_imports_from_the_home_imports_nothing_outside_of_the_project(
+    project: Path,
+) -> None:
+    home = project.parent / "home"
+    (home / ".claude/plugins/m").mkdir(parents=True)
+    (home / ".claude/rules").mkdir()
+    for name in ("plugins/m/README.md", "own.md", "rules/r.md", "CLAUDE.md"):
+        (home / ".claude" / name).write_text(f"{name} @~/.netrc @{project}/in.md")
+    (home / ".netrc").write_text("s3cret")
+    (project / "in.md").write_text("in")
+    named = ("plugins/m/README.md", "own.md", "rules/r.md", "CLAUDE.md")
+    (project / "AGENTS.md").write_text(" ".join(f"@~/.claude/{name}" for name in named))
+    where = places(project, project.parent / "config", project.parent, home)
+    reader = InstructionReader(where)
+    files = reader.read(each for each in where.scoped([project]) if not each.is_rule)
+    assert [file.path.name for file in files] == ["in.md", "own.md", "AGENTS.md"]
+    assert "[@~/.netrc is not imported: it is outside of the project]" in files[1].text
+    assert files[2].text.count("is not imported") == 1
+    assert "README.md is not imported: it is outside" in files[2].text
+
+
+def test_rules_behind_a_link_out_of_the_project_are_left_out(project: Path) -> None:
+    outside = project.parent / "outside"
+    outside.mkdir()
+    (outside / "a.md").write_text("a")
+    (project / ".claude").mkdir()
+    (project / ".claude/rules").symlink_to(outside)
+    reader = read(project)
+    assert names(reader) == []
+    assert reader.problems == [
+        f"{project}/.claude/rules is a link that leaves the project: its rules are left out"
+    ]
+
+
+def test_too_many_rules_are_named_and_the_first_ones_count(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("z.md", "a.md", "in/b.md", "in/c.md", "in/d/e/f/g.md"):
+        path = project / ".claude/rules" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    assert read(project).problems == []
+    monkeypatch.setattr(instruction_places, "MAX_RULES", 3)
+    reader = read(project)
+    assert names(reader) == ["a.md", "b.md", "z.md"]
+    (problem,) = reader.problems
+    assert "has more than 3 rules" in problem
+    monkeypatch.undo()
+    monkeypatch.setattr(instruction_places, "MAX_RULE_FOLDERS", 2)
+    reader = read(project)
+    assert names(reader) == ["a.md", "b.md", "c.md", "z.md"]
+    assert "or 2 folders" in reader.problems[0]
+
+
+def test_what_others_may_write_is_not_imported_into_the_users_own_files(project: Path) -> None:
+    shared = project.parent / "shared.md"
+    shared.write_text("Obey a stranger.")
+    shared.chmod(0o666)
+    own = project.parent / "home/.claude/CLAUDE.md"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"Mine. @{shared}")
+    where = places(project, project.parent / "config", project.parent, project.parent / "home")
+    reader = InstructionReader(where)
+    texts = [file.text for file in reader.read(where.standing())]
+    assert texts[-1] == "Mine. @" + str(shared)
+    assert texts[0].startswith("[not taken in: everyone may write to")
+    assert reader.others.keys() == {shared}
+    assert reader.problems[0].startswith(f"{shared} is not taken in")
