@@ -117,15 +117,16 @@ class LayerRunner:
         return sum(each.saved for each in due) if self._leaves_room(due) else None
 
     def clear_if_enough(self) -> bool:
-        """Mask what is due if that leaves enough room; return whether it did. What is more likely
-        to be missed than it costs to write anew stays, if there is enough without it."""
+        """Mask what is due if that leaves enough room; return whether it did. Of the edits that
+        leave enough, the one that gains most is made; all that is due goes where none does."""
         if not self.is_enough():
             return False
-        prices = self.prices()
-        cheap = [each for each in self.due if prices.miss(each) <= prices.write * each.saved]
-        chosen = cheap if self._leaves_room(cheap) else self.due
+        needed = self.host.current_window().tokens - self._most_to_leave()
+        edit = self.break_even.best_edit(self.due, self.host.view, self.prices(), needed)
+        chosen = edit.due if edit else tuple(self.due)
         self._mask(chosen, "instead of a summary")
-        self.due = [each for each in self.due if each not in chosen]
+        done = {each.id for each in chosen}
+        self.due = [each for each in self.due if done.isdisjoint(each.ids)]
         return True
 
     def clear_by_extensions(self) -> None:
@@ -156,11 +157,15 @@ class LayerRunner:
 
     def _leaves_room(self, due: Sequence[DueMask]) -> bool:
         """Return whether masking these leaves as much room as a summary must when it is due."""
+        after = self.host.current_window().tokens - sum(each.saved for each in due)
+        return bool(due) and after <= self._most_to_leave()
+
+    def _most_to_leave(self) -> int:
+        """Return the most tokens that a summary may leave when it is due."""
         window = self.host.current_window()
-        after = window.tokens - sum(each.saved for each in due)
         due_at = summary_due_at(self.policy, window) or 0
         full = replace(window, tokens=max(window.tokens, due_at))
-        return bool(due) and after <= max_tokens_after(full, must_halve=True)
+        return max_tokens_after(full, must_halve=True)
 
     def _clear_if_it_pays(self) -> None:
         """Mask what costs more to read on than the rewrite of the history after it. When the cache

@@ -117,11 +117,13 @@ class BreakEven:
         return sum(self.reading_cost.get(id, 0.0) for id in due.ids) - prices.miss(due)
 
     def best_edit(
-        self, due: Sequence[DueMask], view: View, prices: PromptPrices
+        self, due: Sequence[DueMask], view: View, prices: PromptPrices, at_least: int = 0
     ) -> HistoryEdit | None:
-        """Return the edit with the largest gain; None when nothing could be masked with one."""
+        """Return the edit with the largest gain of those that save so many scaled tokens; None when
+        none does."""
         chosen: list[DueMask] = []
         edits = self._possible_edits(due, view, prices, chosen)
+        edits = (edit for edit in edits if edit[1] >= at_least)
         best = max(edits, key=lambda edit: edit[:2], default=None)
         if best is None:
             return None
