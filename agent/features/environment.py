@@ -49,7 +49,9 @@ class EnvironmentFeature(Feature):
             self._cwd,
             handle.context.env,
             around.prior,
-            instructions=instructions.first_entries(self._read().files, self._window),
+            instructions=instructions.first_entries(
+                self._read().files, handle.view, (), self._window
+            ),
             servers=around.servers,
         )
 
@@ -88,10 +90,9 @@ class EnvironmentFeature(Feature):
             servers=around.servers,
             directories=handle.approval.folders.names,
         )
-        told = instructions.told_files(handle.view, staying)
         files = InstructionReader(self._places, handle.approval.denies_reading)
         texts = files.read(self._places.standing())
-        return [now, *instructions.first_entries(texts, self._window, told)]
+        return [now, *instructions.first_entries(texts, handle.view, staying, self._window)]
 
     @property
     def _places(self) -> InstructionPlaces:

@@ -113,22 +113,24 @@ def entries_within(texts: Sequence[tuple[InstructionFile, str]], room: int) -> l
 
 
 def first_entries(
-    files: Iterable[InstructionFile], window: int, staying: Mapping[str, Told] | None = None
+    files: Iterable[InstructionFile], view: "View", staying: Collection[int], window: int
 ) -> list[User]:
-    """Return an entry for each text that the model does not have from the entries `staying`. A
-    text that several files have is given once."""
-    staying = staying or {}
+    """Return an entry for each text that the model does not have from the items `staying`. A text
+    that several files have is given once."""
+    told = told_files(view, staying)
     texts = [
         (file, _FIRST)
         for file in files
-        if file.text and file.same_as is None and not _is_told(entry_of(file), staying)
+        if file.text and file.same_as is None and not _is_told(entry_of(file), told)
     ]
-    return entries_within(texts, room_left(window, staying))
+    return entries_within(texts, room_left(window, view, staying))
 
 
-def room_left(window: int, told: Mapping[str, Told]) -> int:
-    """Return the tokens of the budget that are not in use."""
-    return int(BUDGET_SHARE * window) - sum(each.size for each in told.values())
+def room_left(window: int, view: "View", staying: Collection[int] | None = None) -> int:
+    """Return the tokens of the budget that are not in use by all items, or by those `staying`.
+    Texts that were replaced count, too: they stay in the context until a summary."""
+    items = (each for each in view.items if staying is None or each.seq in staying)
+    return int(BUDGET_SHARE * window) - sum(each.size for each in items if each.source == SOURCE)
 
 
 def new_entries(
@@ -159,12 +161,8 @@ def new_entries(
         else:
             texts.append((file, _NEW))
             lines.append(f"{file.path} is new: the model gets its text now")
-    room = room_left(window, {key: each for key, each in known.items() if not _is_in(key, texts)})
-    return [*zip(map(redact, entries_within(texts, room)), lines, strict=True)]
-
-
-def _is_in(path: str, texts: Iterable[tuple[InstructionFile, str]]) -> bool:
-    return any(str(file.path) == path for file, _ in texts)
+    entries = entries_within(texts, room_left(window, view))
+    return [*zip(map(redact, entries), lines, strict=True)]
 
 
 def gone_entries(

@@ -47,7 +47,7 @@ class Told:
         return [file for file in self.reader().files if file.path.is_relative_to(self.root)]
 
     def first(self) -> list[User]:
-        return self.hear(instructions.first_entries(self.found(), WINDOW))
+        return self.hear(instructions.first_entries(self.found(), self.view, (), WINDOW))
 
     def change(
         self, redact: instructions.RedactEntry = lambda entry: entry, places: Sequence[str] = PLACES
@@ -104,7 +104,7 @@ def test_the_newest_text_of_each_file_is_known_and_nothing_is_told_twice(
 def test_a_text_that_a_summary_cut_is_still_known(tmp_path: Path) -> None:
     told = Told(tmp_path)
     told.write(PLACES[1], "one " * 100)
-    (whole,) = instructions.first_entries(told.found(), WINDOW)
+    (whole,) = instructions.first_entries(told.found(), told.view, (), WINDOW)
     told.hear([User(content="Instructions …", source=whole.source, details=whole.details)])
     assert told.change() == []
 
@@ -134,3 +134,13 @@ def test_files_of_another_folder_are_not_taken_for_deleted(tmp_path: Path) -> No
     assert instructions.gone_entries(elsewhere, [], told.view, lambda entry: entry) == []
     (gone,) = told.change()
     assert "was deleted or is empty now" in str(gone.content)
+
+
+def test_texts_that_were_replaced_count_for_the_budget(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    for number in range(10):
+        told.write(PLACES[1], f"{number} " * 7_000)
+        told.change()
+    given = sum(item.size for item in told.view.items)
+    assert given <= instructions.BUDGET_SHARE * WINDOW + 10 * instructions.MIN_PART_TOKENS
+    assert "left out: over the budget" in str(told.view.items[-1].blocks)

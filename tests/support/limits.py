@@ -14,12 +14,14 @@ import tempfile
 import time
 import traceback
 from collections.abc import AsyncGenerator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ctxagent.agent.compaction.summary.request import QUESTION_START
 from ctxagent.agent.context import tokens
 from ctxagent.agent.context.request import Request
+from ctxagent.agent.context.view import View
 from ctxagent.agent.doctor import check_session, repair
 from ctxagent.agent.events import Accepted, CallStarted, Delta, Event, TextDelta, UserSaid
 from ctxagent.agent.features.instructions import first_entries
@@ -439,9 +441,8 @@ def long_line(folder: Path, size: int) -> Figures:
 @case("MB of instructions")
 def instructions(folder: Path, size: int) -> Figures:
     (folder / "AGENTS.md").write_text("Be good to everybody.\n" * (size * MB // 22))
-    entries = timed(
-        lambda: {"entries": first_entries(instruction_files(folder, folder, folder), 10**9)}
-    )
+    files = partial(instruction_files, folder, folder, folder)
+    entries = timed(lambda: {"entries": first_entries(files(), View(), (), 10**9)})
     words = [entry.content for entry in entries["entries"]]
     notice = words[0].splitlines()[-1]
     return {**entries, "entries": len(words), "kb": len(words[0]) / 1024, "notice": notice}
