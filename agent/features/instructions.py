@@ -10,6 +10,7 @@ entry then names the file.
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ _CHANGED = (
 _GONE = "{path} was deleted or is empty now: the instructions given from it no longer apply."
 _NOT_IMPORTED = "{path} is not imported any more: the instructions given from it no longer apply."
 _SAME = "{path} has changed: it now says the same as {other}. Its earlier text no longer applies."
+_ALIKE = "{path}{about}, says the same as {other}."
 _CUT = "[cut here: the rest is over the budget for instruction files. Read the file for it]"
 _LEFT_OUT = "[left out: over the budget for instruction files. Read the file before you work{to}]"
 _IN_OLD_LOGS = regex(r"Instructions from (?P<path>[^\n]+):\n\n(?P<text>.*)", re.DOTALL)
@@ -69,6 +71,10 @@ def entry_of(file: InstructionFile, form: str = _FIRST, max_tokens: int | None =
         details["folder"] = str(file.folder)
     if file.by:
         details["by"] = str(file.by)
+    if file.globs:
+        details["globs"] = list(file.globs)
+    if form == _ALIKE:
+        details["same_as"] = str(file.same_as)
 
     def filled(text: str) -> str:
         return form.format(path=file.path, about=_about(file), text=text, other=file.same_as)
@@ -118,10 +124,12 @@ def first_entries(
     """Return an entry for each text that the model does not have from the items `staying`. A text
     that several files have is given once."""
     told = told_files(view, staying)
+    found = {file.path: file for file in files}
     texts = [
-        (file, _FIRST)
-        for file in files
-        if file.text and file.same_as is None and not _is_told(entry_of(file), told)
+        (file, _ALIKE if file.same_as else _FIRST)
+        for file in found.values()
+        if file.text and not _is_told(entry_of(file), told)
+        if not file.same_as or not _is_covered(file, found.get(file.same_as))
     ]
     return entries_within(texts, room_left(window, view, staying))
 
@@ -139,19 +147,25 @@ def new_entries(
     """Return an entry, and a line for the user, for each file whose text the model does not have.
     Files for work in a folder are told for the first time without being called new."""
     known, texts, lines = told_files(view), list[tuple[InstructionFile, str]](), list[str]()
-    digests = {each.digest for each in known.values()}
-    for file in files:
+    found = {file.path: file for file in files}
+    earlier = {told.digest: _as_told(path, told) for path, told in reversed(known.items())}
+    for file in found.values():
         key, digest = _told_by(redact(entry_of(file)).details)
         before = known[key].digest if key in known else _digest("")
         if before == digest or not file.text:
             continue
         is_known = before != _digest("")
-        same = file.same_as or (file.folder is not None and digest in digests)
-        if same and not (is_known and file.same_as):
-            continue
-        if file.same_as:
+        other = found.get(file.same_as) if file.same_as else file.folder and earlier.get(digest)
+        if other:
+            file = replace(file, same_as=other.path)
+        if file.same_as and is_known:
             texts.append((file, _SAME))
             lines.append(f"{file.path} now says the same as {file.same_as}: the model is told")
+        elif file.same_as and _is_covered(file, other or None):
+            continue
+        elif file.same_as:
+            texts.append((file, _ALIKE))
+            lines.append(f"{file.path} says the same as {file.same_as}: the model is told")
         elif is_known:
             texts.append((file, _CHANGED))
             lines.append(f"{file.path} has changed: the model gets its text now")
@@ -163,6 +177,26 @@ def new_entries(
             lines.append(f"{file.path} is new: the model gets its text now")
     entries = entries_within(texts, room_left(window, view))
     return [*zip(map(redact, entries), lines, strict=True)]
+
+
+def _is_covered(file: InstructionFile, other: InstructionFile | None) -> bool:
+    """Return True if the text of another file, None for one that counts for all work, counts
+    wherever that of `file` does. A link to a file is that file."""
+    if other is None or file.path.resolve() == other.path.resolve():
+        return True
+    inside = file.folder and other.folder and file.folder.is_relative_to(other.folder)
+    return (other.folder is None or bool(inside)) and other.globs in ((), file.globs)
+
+
+def _as_told(path: str, told: Told) -> InstructionFile:
+    """Return a file as an entry gave it to the model, without its text."""
+    folder, globs = told.details.get("folder"), told.details.get("globs")
+    return InstructionFile(
+        Path(path),
+        "",
+        folder=Path(folder) if isinstance(folder, str) else None,
+        globs=tuple(map(str, globs)) if isinstance(globs, list) else (),
+    )
 
 
 def gone_entries(
@@ -259,9 +293,11 @@ def told_rows(view: "View") -> Iterator[tuple[str, int, str]]:
 
 def told_files(view: "View", staying: Collection[int] | None = None) -> dict[str, Told]:
     """Return what the model has of each file, by path: of all items, or of those with the seqs
-    `staying`."""
+    `staying`. An entry that refers to a text counts while the model has that text."""
     items = view.items if staying is None else (i for i in view.items if i.seq in staying)
-    return _told(items, view)
+    told = _told(items, view)
+    whole = {each.digest for each in told.values() if not each.details.get("same_as")}
+    return {path: each for path, each in told.items() if each.digest in whole}
 
 
 def _told(items: "Iterable[Item]", view: "View") -> dict[str, Told]:

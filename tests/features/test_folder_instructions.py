@@ -112,3 +112,32 @@ def test_a_file_that_must_not_be_read_is_not_given(handle: SessionHandle, folder
     handle.approval = Approval(mode="ask", cwd=handle.context.cwd, deny=["Read(in/AGENTS.md)"])
     call(handle, "Read", {"path": "in/a.py"})
     assert given(feature(handle)) == []
+
+
+def test_the_same_text_in_two_folders_counts_for_both(handle: SessionHandle, folder: Path) -> None:
+    made = feature(handle)
+    for name in ("b", "in/deep"):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "AGENTS.md").write_text("Feed the walrus.")
+    (folder.parent / "linked").mkdir()
+    (folder.parent / "linked/AGENTS.md").symlink_to(folder / "AGENTS.md")
+    call(handle, "Read", {"path": "in/a.py"})
+    assert given(made) == ["Feed the walrus."]
+    for name in ("in/deep", "linked"):
+        call(handle, "Write", {"path": f"{name}/x.py"})
+        assert given(made) == []
+    for times in (1, 0):
+        call(handle, "Write", {"path": "b/x.py"})
+        assert len(given(made)) == times
+    (last,) = [entry for entry in handle.log.entries() if "b/AGENTS.md" in str(entry)]
+    assert isinstance(last, User)
+    text = (
+        f"{folder.parent}/b/AGENTS.md, for work in its folder, says the same as {folder}/AGENTS.md."
+    )
+    assert last.content == text
+    (folder / "AGENTS.md").write_text("Feed the seal.")
+    for name in ("in", "b"):
+        call(handle, "Write", {"path": f"{name}/y.py"})
+    assert given(made)[0] == "Feed the seal."
+    call(handle, "Write", {"path": "b/z.py"})
+    assert given(made) == ["Feed the walrus."]  # what its earlier entry refers to was replaced
