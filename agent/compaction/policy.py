@@ -158,6 +158,7 @@ PRESETS: dict[str, Policy] = {
     "lean": replace(
         DEFAULT,
         preset="lean",
+        outline=False,  # more was needed when gone
         demote_above=6_000,
         demote_reads_above=6_000,
         preview_chars=2_000,
