@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...tools.system.files import write_private
+from ...tools.system.files import make_private_folder, write_private
 from ...tools.system.plural import count_of
 from ..config.trust import folders_within_project, is_file_trusted
 from ..launch import LaunchOptions
@@ -37,6 +37,7 @@ def line_about_others(launch: LaunchOptions) -> str:
             return ""
         taken = ", ".join(_taken(folder, launch.trust or launch.state)) or "nothing"
         left = [each.name for each in folder.iterdir() if each.name not in {*known, *_OF_ITS_OWN}]
+        make_private_folder(told.parent)  # a session that has said nothing has none yet
         write_private(told, b"")
     except OSError:
         return ""  # the folder or the state cannot be used: nothing is said at each start

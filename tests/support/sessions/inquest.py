@@ -130,7 +130,7 @@ class Inquest:
 
     def _check_told(self, requests: Sequence[Body]) -> None:
         """The first request of a turn says of every call without a result that its outcome is not
-        known."""
+        known, or that it was not run."""
         asked = next((body for body in requests if kind_of(body) == "turn"), None)
         if asked is None:
             return
@@ -141,7 +141,7 @@ class Inquest:
             if block["type"] == "tool_result"
         }
         for id in self._silent:
-            if "outcome unknown" not in answers.get(id, ""):
+            if not any(known in answers.get(id, "") for known in ("outcome unknown", "not run:")):
                 self.figures.fault("untold", f"{id}: {answers.get(id, 'not there')[:200]}")
 
     def _check_lock(self, path: Path) -> None:
