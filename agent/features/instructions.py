@@ -1,4 +1,4 @@
-"""What the model is told of instruction files (AGENTS.md, CLAUDE.md), and what changed since.
+"""Give the model instruction files (AGENTS.md, CLAUDE.md), and what changed in them since.
 
 Each text becomes one user entry whose details name the file and the digest of the text. Comparing
 these details with the disk at the start of each turn finds every file that is new, changed or

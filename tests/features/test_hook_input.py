@@ -15,9 +15,9 @@ from ctxagent.agent.features.hook_input import (
 from ctxagent.agent.loop.feature import ToolCall
 from ctxagent.tools.base import Output
 
-CWD = Path("/work")
+CWD = Path("/project")
 PAIRS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("Read", {"path": "a", "offset": 3}, {"file_path": "/work/a", "offset": 3}),
+    ("Read", {"path": "a", "offset": 3}, {"file_path": "/project/a", "offset": 3}),
     ("Edit", {"path": "/b", "old_string": "x"}, {"file_path": "/b", "old_string": "x"}),
     ("Bash", {"command": "ls", "timeout": 5}, {"command": "ls", "timeout": 5000}),
     ("Grep", {"pattern": "x", "output_mode": "files", "ignore_case": True},
@@ -40,7 +40,7 @@ def test_arguments_are_told_and_read_back(
 
 def test_only_what_is_changed_is_other() -> None:
     ours = {"path": "a", "content": "x"}
-    changed = {"file_path": "/work/a", "content": "y"}
+    changed = {"file_path": "/project/a", "content": "y"}
     assert changed_arguments("Write", ours, changed, CWD) == {"path": "a", "content": "y"}
     moved = {"file_path": "b", "content": "x"}
     assert changed_arguments("Write", ours, moved, CWD) == {"path": "b", "content": "x"}
@@ -62,6 +62,6 @@ def test_responses() -> None:
     bash = ToolCall("1", "Bash", "t", {"command": "echo on"}, CWD)
     assert tool_response(bash, said, "on")["stdout"] == "on"
     write = ToolCall("1", "Write", "t", {"path": "a"}, CWD)
-    assert tool_response(write, said, "on")["filePath"] == "/work/a"
+    assert tool_response(write, said, "on")["filePath"] == "/project/a"
     other = ToolCall("1", "mcp__a__b", "t", {"path": "a"}, CWD)
     assert tool_response(other, said, "on") == {"output": "on", "is_error": False}

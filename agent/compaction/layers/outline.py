@@ -62,7 +62,7 @@ class FinishedCalls:
 @dataclass(slots=True)
 class FinishedCache:
     """The exchanges of a view by the seq of the reply; None for one that stays. They hold until
-    one of their results is masked, or the view is built anew."""
+    one of their results is masked, or the view is rebuilt."""
 
     view: View | None = None
     exchanges: dict[int, FinishedCalls | None] = field(default_factory=dict)
