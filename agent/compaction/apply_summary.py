@@ -42,7 +42,7 @@ from .preserve import sections_not_in_context
 from .recovery import recover_after
 from .summary.block import TextBeside, text_beside
 from .summary.merge import with_ledger_facts, with_statuses
-from .summary.open_failures import said_errors, with_open_failures
+from .summary.open_failures import said_errors, with_earlier_failures, with_open_failures
 from .summary.request import (
     MAX_SHARE_OF_BEFORE,
     Cut,
@@ -143,7 +143,8 @@ def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window
     that is merged with `document`."""
     rules = _rules_shown(document or SummaryDocument(), window)
     room = int(ERRORS_SHARE * max_summary_tokens(window))
-    errors = with_open_failures(SummaryDocument(), ledger, room).errors
+    whole = with_open_failures(SummaryDocument(), ledger, room)
+    errors = with_earlier_failures(whole, ledger).errors
     return tokens.estimate("\n".join([*rule_lines(rules), *errors]))
 
 
@@ -413,6 +414,8 @@ class SummaryApplier:
         document = replace(document, rules=shown)
         errors_room = int(ERRORS_SHARE * max_summary_tokens(before))
         whole = with_open_failures(document, ledger, errors_room)
+        until = max((item.seq for item in cut.evicted), default=None)
+        whole = with_earlier_failures(whole, ledger, until)
         beside += tokens.estimate(render(whole)) - tokens.estimate(
             render(replace(document, rules=()))
         )

@@ -63,6 +63,7 @@ CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
 }  # fmt: skip
 WHILE_RAN = "while {tool} ran"  # what made a change, if it is not certain that the tool did
 PLAN_TOPIC = "plan"  # of the note that a plan was dropped
+MAX_FAILED_CALLS = 20  # kept of tools that run no commands
 MAX_JOB_LINES = 2_000  # kept of what a job said before its end
 DENIAL_REASON = " · the user said: "  # between a call that was not authorised and why
 SIGNAL_EXIT_CODE = 128  # of a shell, and more, where a signal ended its command
@@ -89,6 +90,15 @@ class CommandFact:
     exit_code: int | None  # None while it runs in the background
     ref: int
     errors: tuple[str, ...] = ()  # the last lines of its output that speak of an error
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """A call of a tool that runs no commands, and that failed."""
+
+    tool: str
+    ref: int
+    errors: tuple[str, ...]  # the last lines of its result that speak of an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +158,7 @@ class Ledger:
     commands: list[CommandFact] = field(default_factory=list)
     _failing: dict[str, CommandFact] = field(default_factory=dict)  # by the work they do
     _failed_anew: list[CommandFact] = field(default_factory=list)  # those that failed again since
+    failed_calls: list[FailedCall] = field(default_factory=list)  # the newest, oldest first
     _jobs: dict[str, _RunningJob] = field(default_factory=dict)
     # Commands that failed, each with the ref of the later run that did not.
     resolved: list[tuple[CommandFact, int]] = field(default_factory=list)
@@ -395,7 +406,9 @@ class Ledger:
             for job in rows:
                 self._add_job(entry.seq, job, None if "jobs" in details else CommandOutput(entry))
         elif entry.is_error:
-            return
+            if tool and "denied" not in details:
+                failed = FailedCall(tool, entry.seq, telling_lines(CommandOutput(entry).lines))
+                self.failed_calls = [*self.failed_calls, failed][-MAX_FAILED_CALLS:]
         elif tool == "Todo":
             self._set_todos(details.get("todos"))
         elif tool in ("Write", "Edit") and isinstance(path, str):
