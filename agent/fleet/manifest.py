@@ -36,7 +36,7 @@ _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TaskStep:
     """A command of the manifest's author that is run when the agent of a task has ended."""
 
     command: str
@@ -44,7 +44,7 @@ class Step:
     sandbox: bool = True
 
     @classmethod
-    def of(cls, value: Any) -> "Step | None":
+    def of(cls, value: Any) -> "TaskStep | None":
         """Return the step that a line gives as a command or as an object."""
         if value is None:
             return None
@@ -68,8 +68,8 @@ class Task:
     cores: int = 1
     memory_mb: int = 0  # 0: not said
     env: tuple[str, ...] = ()  # names of variables that the agent's commands get, and a container
-    score: Step | None = None  # says whether an attempt has passed
-    after: Step | None = None  # run once, when an attempt has passed
+    score: TaskStep | None = None  # says whether an attempt has passed
+    after: TaskStep | None = None  # run once, when an attempt has passed
     repeat: int | None = None  # attempts, None for one that has no number
     matrix: Matrix = field(default_factory=dict)
     line: str = ""  # the id that the line gives
@@ -188,7 +188,7 @@ def parse_task(line: bytes, defaults: Mapping[str, Any] | None = None) -> Task:
     _check_keys(found)
     settings = {**given.get("settings", {}), **found.get("settings", {})}
     values = {**given, **found, "settings": settings}
-    steps = {name: Step.of(values.get(name)) for name in ("score", "after")}
+    steps = {name: TaskStep.of(values.get(name)) for name in ("score", "after")}
     task = Task(**{**values, **steps, "env": tuple(values.get("env", ()))})
     task = replace(task, line=task.id)
     if (task.dir is not None) + (task.git is not None) > 1:
@@ -204,6 +204,8 @@ def tasks_of(task: Task, attempts: int | None) -> Iterator[Task]:
     """Yield the tasks that a line stands for: each attempt in each cell of its matrix, with names
     of their own. `attempts` are those of lines that say none. Raises ValueError."""
     count = task.repeat or attempts
+    if not task.worktree and (task.matrix or (count or 1) > 1):
+        raise ValueError('attempts need places of their own: leave "worktree": false out')
     for cell in find_cells(task.matrix):
         id = f"{task.id}@{cell.name}" if cell.name else task.id
         prompt = cell.prompt(task.prompt)

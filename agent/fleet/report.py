@@ -14,7 +14,7 @@ from ..export.templates import render
 from ..lazy import dataclass
 from ..session.log import LOG_NAME
 from .ledger import PATCH_NAME, FleetFolder
-from .results import Comparison, results_of
+from .results import RunComparison, results_of
 from .results_text import default_ks, results_table
 from .summary import STATES, FleetSummary, TaskStanding
 
@@ -146,7 +146,7 @@ class Collection:
 
 
 def comparison_page(
-    names: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str], found: Comparison
+    names: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str], found: RunComparison
 ) -> str:
     """Return the page of a comparison of two runs, whose results are `rows` and `lines`."""
     tasks = [["Task", *names, "difference"]]

@@ -159,7 +159,7 @@ def results_of(standings: Sequence[TaskStanding]) -> list[CellResults]:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RunComparison:
     """Two runs over the same tasks, paired by task: what the second has more."""
 
     tasks: int
@@ -189,7 +189,7 @@ class Comparison:
         }
 
 
-def compare(first: CellResults, second: CellResults) -> Comparison | None:
+def compare(first: CellResults, second: CellResults) -> RunComparison | None:
     """Compare two runs by the tasks that both have; None where there are none."""
     ids = [id for id in first.tasks if id in second.tasks]
     if not ids:
@@ -199,7 +199,7 @@ def compare(first: CellResults, second: CellResults) -> Comparison | None:
     wins, losses = sum(rate > 0 for rate in rates), sum(rate < 0 for rate in rates)
     dollars = [b.dollars / b.count - a.dollars / a.count for a, b in pairs]
     is_priced = first.is_priced and second.is_priced
-    return Comparison(
+    return RunComparison(
         tasks=len(ids),
         wins=wins,
         losses=losses,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from ...tools.system.plural import count_of
-from .results import CellResults, Comparison
+from .results import CellResults, RunComparison
 from .statistics import Estimate
 
 
@@ -31,7 +31,7 @@ def results_table(
     return rows
 
 
-def comparison_lines(first: str, second: str, found: Comparison) -> Iterator[str]:
+def comparison_lines(first: str, second: str, found: RunComparison) -> Iterator[str]:
     """Yield what a comparison says."""
     yield (
         f"{count_of(found.tasks, 'task')} in both: {second} passes more often at {found.wins:,}, "
@@ -75,5 +75,5 @@ def _money(value: float) -> str:
 def _signed(estimate: Estimate, text: Callable[[float], str]) -> str:
     """Return a difference with its interval."""
     if estimate.low is None or estimate.high is None:
-        return f"{text(estimate.value)} (no interval: all tasks differ alike)"
+        return f"{text(estimate.value)} (the same at all tasks: no interval)"
     return f"{text(estimate.value)} (95 %: {text(estimate.low)} to {text(estimate.high)})"

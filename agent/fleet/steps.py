@@ -35,7 +35,7 @@ from ..security.redaction import redaction_for
 from ..security.sandbox import make_sandbox
 from .containers import in_container, remove_container
 from .ledger import AFTER, SCORE, SCORED_KINDS, UNKNOWN, AttemptOutcome
-from .manifest import Step
+from .manifest import TaskStep
 from .orders import AttemptOrder
 from .summary import find_place
 
@@ -60,7 +60,7 @@ class StepError(CtxagentError):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ScoreVerdict:
     """What a score says."""
 
     score: float
@@ -94,10 +94,10 @@ def run_steps(order: AttemptOrder, outcome: AttemptOutcome, lock: int) -> Attemp
     return outcome
 
 
-def parse_verdict(code: int, out: str, err: str) -> Verdict:
+def parse_verdict(code: int, out: str, err: str) -> ScoreVerdict:
     """Return what the exit code and the output of a score say. Raises StepError."""
     if code == 1:
-        return Verdict(0.0, False, {})
+        return ScoreVerdict(0.0, False, {})
     last = out.strip().rpartition("\n")[2]
     if code != 0:
         said = err.strip().rpartition("\n")[2] or last
@@ -113,16 +113,16 @@ def parse_verdict(code: int, out: str, err: str) -> Verdict:
         metrics, found = found, found.pop("score", passed)
     if isinstance(found, bool | int | float) and 0 <= found <= 1:
         score = float(found)
-        return Verdict(score, passed if isinstance(passed, bool) else score == 1, metrics)
+        return ScoreVerdict(score, passed if isinstance(passed, bool) else score == 1, metrics)
     if not isinstance(found, bool | int | float | type(None)):
-        return Verdict(1.0, True, {})  # an output that is no verdict
+        return ScoreVerdict(1.0, True, {})  # an output that is no verdict
     raise StepError(SCORE, f"the score is to be from 0 to 1, and the last line is {last}")
 
 
 def _score(run: "_StepRun") -> tuple[int, str, str]:
     """Return the exit code and the output of the score. Raises StepError and CtxagentError."""
     order, step, code = run.order, run.step, run.code()
-    if code is None:
+    if not code:  # it was not begun, or cut
         env = run.environment()
         if order.task.image is not None:
             container = in_container(order, run.place, env, run.facts())
@@ -184,7 +184,9 @@ def _sandboxed(run: "_StepRun", env: Mapping[str, str]) -> tuple[Enclosed, dict[
 class _StepRun:
     """A step of an attempt, and its files."""
 
-    def __init__(self, order: AttemptOrder, name: str, step: Step, place: Path, lock: int) -> None:
+    def __init__(
+        self, order: AttemptOrder, name: str, step: TaskStep, place: Path, lock: int
+    ) -> None:
         self.order, self.step, self.place = order, step, place
         self._name, self._lock = name, lock
 

@@ -4,6 +4,7 @@ after a score, by the real command."""
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,49 @@ def test_attempts_in_cells_have_names_results_and_predictions(fleet: Fleet) -> N
     (first, _) = json.loads((fleet.place.project / "preds.lean.long.1.json").read_text())
     assert (first["instance_id"], first["model_name_or_path"]) == ("t0", "lean.long")
     assert "+new" in first["model_patch"]
+
+
+def test_a_score_that_takes_too_long_is_ended(fleet: Fleet) -> None:
+    fleet.tasks(1, score={"command": "sleep 300 & sleep 300", "time_limit": 1}, after="echo no")
+    assert fleet.call("run", *scripted(fleet)).returncode == 1
+    (task,) = fleet.status()["each"]
+    assert (task["kind"], task["after"]) == ("score", "")
+    assert task["message"] == "the score took more than 1 s"
+
+
+def test_ctrl_c_ends_a_score_and_the_next_run_makes_it_again(fleet: Fleet) -> None:
+    options = scripted(fleet)
+    fleet.tasks(1, score=unconfined(WAITS.format("score")))
+    process = fleet.start(*options, env=fleet.place.environ())
+    assert comes((fleet.place.project / "begun").exists, PATIENCE)
+    process.send_signal(signal.SIGTERM)
+    tail(process)
+    assert process.returncode == 130
+    (task,) = fleet.status()["each"]
+    assert (task["state"], task["kind"]) == ("stopped", "interrupted")
+    (fleet.place.project / "go").touch()
+    assert fleet.call("run", *options).returncode == 0
+    (task,) = fleet.status()["each"]
+    assert (task["passed"], task["attempt"], replies(fleet)) == (True, 1, 2)
+    assert said(fleet, "ended") == ["score"]
+
+
+def test_the_score_of_a_task_in_a_container_is_run_in_one(fleet: Fleet, tmp_path: Path) -> None:
+    """A program in the place of the engine runs the command without a container."""
+    engine = tmp_path / "bin" / "docker"
+    engine.parent.mkdir()
+    engine.write_text(
+        f'#!/bin/bash\nprintf "%s\\n" "$*" >> {tmp_path}/said\n[ "$1" = rm ] && exit 1\n'
+        'while [ "$1" != img:1 ]; do shift; done; shift\n'
+        f'[ "$1" = ctxagent ] && shift && exec {sys.executable} -P -m ctxagent "$@"\nexec "$@"\n'
+    )
+    engine.chmod(0o700)
+    fleet.tasks(1, image="img:1", score='test -f made.txt -a "$FLEET_TASK" = t0')
+    env = fleet.place.environ()
+    env["PATH"] = f"{engine.parent}:{env['PATH']}"
+    assert fleet.call("run", *scripted(fleet), env=env).returncode == 0
+    assert fleet.status()["each"][0]["passed"] is True
+    runs = [line for line in (tmp_path / "said").read_text().splitlines() if "--rm" in line]
+    assert len(runs) == 2
+    assert "--env=FLEET_TASK" in runs[1]
+    assert "img:1 sh -c test -f made.txt" in runs[1]

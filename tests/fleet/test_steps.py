@@ -2,24 +2,24 @@
 
 import pytest
 
-from ctxagent.agent.fleet.steps import StepError, Verdict, parse_verdict
+from ctxagent.agent.fleet.steps import ScoreVerdict, StepError, parse_verdict
 
 
 @pytest.mark.parametrize(
     ("code", "out", "verdict"),
     [
-        (0, "", Verdict(1.0, True, {})),
-        (1, "1", Verdict(0.0, False, {})),
-        (0, "12 passed in 3 s\n", Verdict(1.0, True, {})),
-        (0, '"all is well"', Verdict(1.0, True, {})),
-        (0, "noise\n0.25\n\n", Verdict(0.25, False, {})),
-        (0, "1", Verdict(1.0, True, {})),
-        (0, "false", Verdict(0.0, False, {})),
-        (0, '{"score": 0.5, "passed": true, "lines": 3}', Verdict(0.5, True, {"lines": 3})),
-        (0, '{"passed": false}', Verdict(0.0, False, {})),
+        (0, "", ScoreVerdict(1.0, True, {})),
+        (1, "1", ScoreVerdict(0.0, False, {})),
+        (0, "12 passed in 3 s\n", ScoreVerdict(1.0, True, {})),
+        (0, '"all is well"', ScoreVerdict(1.0, True, {})),
+        (0, "noise\n0.25\n\n", ScoreVerdict(0.25, False, {})),
+        (0, "1", ScoreVerdict(1.0, True, {})),
+        (0, "false", ScoreVerdict(0.0, False, {})),
+        (0, '{"score": 0.5, "passed": true, "lines": 3}', ScoreVerdict(0.5, True, {"lines": 3})),
+        (0, '{"passed": false}', ScoreVerdict(0.0, False, {})),
     ],
 )
-def test_a_verdict(code: int, out: str, verdict: Verdict) -> None:
+def test_a_verdict(code: int, out: str, verdict: ScoreVerdict) -> None:
     assert parse_verdict(code, out, "") == verdict
 
 

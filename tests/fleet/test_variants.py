@@ -60,6 +60,7 @@ def test_defaults_are_for_all_lines_and_a_line_says_otherwise(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("more", "why"),
     [
+        ({"repeat": 2, "worktree": False}, "attempts need places of their own"),
         ({"repeat": 0}, "repeat is to be a whole number from 1"),
         ({"score": ""}, "score is to be a command, or an object with command"),
         ({"score": {"command": "x", "limit": 1}}, "score is to be a command"),
