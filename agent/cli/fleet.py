@@ -316,8 +316,7 @@ def _facts(outcome: "AttemptOutcome | None", calls: int, dollars: float | None) 
         why = f"{outcome.kind}: {as_sentences(outcome.message)}".strip(": ")
         facts.insert(0, cut_at_word(why, MAX_REASON_CHARS))
     changed = ["changed files"] if outcome.patch_bytes else []
-    passed = "" if outcome.passed is None else "passed" if outcome.passed else "not passed"
-    score = [f"{passed} ({outcome.score:g})"] if passed else []
+    score = [outcome.verdict] if outcome.verdict else []
     return " · ".join([*facts, f"{outcome.seconds:.1f} s", *changed, *score])
 
 

@@ -1,8 +1,9 @@
 """`ctxagent fleet results` and `fleet compare`: what an evaluation has found."""
 
 import json
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+import shutil
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,7 @@ def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
     if as_json:
         say(json.dumps({"cells": [cell.to_json(ks) for cell in cells]}, ensure_ascii=False))
         return 0
-    for line in _aligned(results_table(cells, ks)):
-        say(line)
+    _print_table(results_table(cells, ks))
     for cell in cells:
         if cell.missing:
             told = ", ".join(f"{count:,} {why}" for why, count in cell.missing.items())
@@ -90,8 +90,9 @@ def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
         told["results"] = [cell.to_json(ks) for cell in (first, second)]
         say(json.dumps(told, ensure_ascii=False))
         return 0
-    for text in [*_aligned(rows), "", *lines]:
-        say(text)
+    _print_table(rows)
+    for line in ["", *lines]:
+        say(line)
     return 0
 
 
@@ -99,7 +100,7 @@ def _two(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
     """Return two runs with their names. Raises UsageError."""
     from ..fleet.results import results_of
 
-    found: list[tuple[str, CellResults]] = []
+    found: list[tuple[str, str, CellResults]] = []
     for run in runs:
         path, cell = _split(run)
         _, _, summary = standing(path)
@@ -108,12 +109,14 @@ def _two(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
         if not chosen:
             known = ", ".join(each.name for each in cells)
             raise UsageError(f"{path} has no cell {cell}", hint=f"Cells: {known}.")
-        found += [(f"{path}@{each.name}" if each.name else str(path), each) for each in chosen]
+        found += [(str(path), each.name, each) for each in chosen]
     if len(found) != 2:
         hint = "Give two, and a cell with each manifest that has several: TASKS.jsonl@CELL."
         raise UsageError(f"two runs can be compared, not {len(found)}", hint=hint)
-    names = [name if len(set(runs)) > 1 else name.rpartition("@")[2] for name, _ in found]
-    return [(name, each) for name, (_, each) in zip(names, found, strict=True)]
+    is_one = len({path for path, _, _ in found}) == 1
+    return [
+        (name if is_one else f"{path}@{name}" if name else path, each) for path, name, each in found
+    ]
 
 
 def _split(run: str) -> tuple[Path, str]:
@@ -126,12 +129,18 @@ def _named(cell: "CellResults") -> str:
     return f"{cell.name}: " if cell.name else ""
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table, its first column to the left and all others to the right."""
-    widths = [max(map(len, column)) for column in zip_longest(*rows, fillvalue="")]
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, its first column to the left and all others to the right. On a terminal that
+    is too narrow for it each row is a block of lines."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = shutil.get_terminal_size().columns
+    if sys.stdout.isatty() and sum(widths) + 2 * (len(widths) - 1) > columns:
+        for name, *values in rows[1:]:
+            say(name)
+            for head, value in zip(rows[0][1:], values, strict=True):
+                say(f"  {head:<8}{value}")
+        return
     for row in rows:
-        first, *others = (
-            cell.rjust(width) if number else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join([first, *others]).rstrip()
+        pairs = list(zip(row, widths, strict=True))
+        cells = [pairs[0][0].ljust(widths[0]), *(text.rjust(width) for text, width in pairs[1:])]
+        say("  ".join(cells))

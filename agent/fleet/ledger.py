@@ -92,6 +92,13 @@ class AttemptOutcome(SessionSums):
         return SessionSums(**{each.name: getattr(self, each.name) for each in fields(SessionSums)})
 
     @property
+    def verdict(self) -> str:
+        """What the score says, in words; "" without one."""
+        if self.passed is None or self.score is None:
+            return ""
+        return f"{'passed' if self.passed else 'not passed'} ({self.score:g})"
+
+    @property
     def state(self) -> TaskState:
         """The state of a task whose last attempt ended so."""
         if self.kind in STOPPED_KINDS or self.cause:

@@ -181,16 +181,18 @@ _KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
 def parse_task(line: bytes, defaults: Mapping[str, Any] | None = None) -> Task:
     """Return the task of a line, with what `defaults` say where the line does not. Raises
     ValueError, saying what is wrong with it."""
-    given, found = dict(defaults or {}), _parse_object(line)
-    for name in ("id", "prompt"):
-        if name not in {**given, **found}:
-            raise ValueError(f"{name} is missing")
+    found = _parse_object(line)
     _check_keys(found)
-    settings = {**given.get("settings", {}), **found.get("settings", {})}
-    values = {**given, **found, "settings": settings}
-    steps = {name: TaskStep.of(values.get(name)) for name in ("score", "after")}
-    task = Task(**{**values, **steps, "env": tuple(values.get("env", ()))})
-    task = replace(task, line=task.id)
+    if defaults:
+        settings = {**defaults.get("settings", {}), **found.get("settings", {})}
+        found = {**defaults, **found, "settings": settings}
+    for name in ("id", "prompt"):
+        if name not in found:
+            raise ValueError(f"{name} is missing")
+    found["env"] = tuple(found.get("env", ()))
+    for name in ("score", "after"):
+        found[name] = TaskStep.of(found.get(name))
+    task = Task(**found, line=found["id"])
     if (task.dir is not None) + (task.git is not None) > 1:
         raise ValueError("dir and git are two places")
     if task.dir is None and task.git is None and task.image is None:
@@ -204,6 +206,9 @@ def tasks_of(task: Task, attempts: int | None) -> Iterator[Task]:
     """Yield the tasks that a line stands for: each attempt in each cell of its matrix, with names
     of their own. `attempts` are those of lines that say none. Raises ValueError."""
     count = task.repeat or attempts
+    if count is None and not task.matrix:
+        yield task
+        return
     if not task.worktree and (task.matrix or (count or 1) > 1):
         raise ValueError('attempts need places of their own: leave "worktree": false out')
     for cell in find_cells(task.matrix):

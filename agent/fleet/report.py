@@ -47,11 +47,14 @@ class TaskRow:
 
     @property
     def why(self) -> str:
-        """Why it has failed or stopped."""
+        """Why it has failed or stopped, and what its score says."""
         outcome = self.task.outcome
-        if outcome is None or self.task.state not in ("failed", "stopped"):
+        if outcome is None:
             return ""
-        return f"{outcome.kind}: {outcome.message}".strip(": ")
+        told = [outcome.verdict] if outcome.verdict else []
+        if self.task.state in ("failed", "stopped"):
+            told.append(f"{outcome.kind}: {outcome.message}".strip(": "))
+        return " · ".join(told)
 
 
 class Collection:

@@ -19,7 +19,7 @@ def results_table(
     has_scores = any(cell.mean_score not in (None, 0, 1) for cell in cells)
     rows = [
         ["", "passed", *(f"pass@{k}" for k in ks), *(["score"] if has_scores else []),
-         "$/attempt", "$/pass", "turns/pass"]
+         "$/try", "$/pass", "turns"]
     ]  # fmt: skip
     for name, cell in zip(names or [cell.name or "all" for cell in cells], cells, strict=True):
         score = "-" if cell.mean_score is None else f"{cell.mean_score:.3f}"
@@ -52,7 +52,7 @@ def _rate(cell: CellResults, k: int) -> str:
         return "-"
     estimate, tasks = found
     low, high = estimate.low or 0.0, estimate.high or 0.0
-    text = f"{estimate.value:.0%} ({100 * low:.0f}-{high:.0%})"
+    text = f"{estimate.value:.0%} ({100 * low:.0f}-{100 * high:.0f})"
     return text if tasks == len(cell.tasks) else f"{text} at {count_of(tasks, 'task')}"
 
 

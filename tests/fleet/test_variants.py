@@ -84,5 +84,5 @@ def test_defaults_that_are_none_are_named(tmp_path: Path) -> None:
     for line in ({"defaults": 1}, {"defaults": {"id": "a"}}, {"defaults": {"x": 1}}):
         with pytest.raises(UsageError):
             manifest(tmp_path, line, GOOD)
-    with pytest.raises(UsageError, match="id is missing"):
+    with pytest.raises(UsageError, match="defaults is no key of a task"):
         manifest(tmp_path, GOOD, {"defaults": {}})
