@@ -11,8 +11,9 @@ from typing import Any
 
 from ...tools.system.programs import isolated_python
 from ..errors import UsageError
-from .attempt import AttemptOrder, run_attempt
+from .attempt import run_attempt
 from .ledger import AttemptOutcome
+from .orders import AttemptOrder
 
 # Ends a process with the one that started it, and keeps the terminal's Ctrl-C from it. Parsl's own
 # programs import none of the user's modules.

@@ -55,7 +55,7 @@ def prepare(task: Task, folder: TaskFolder, environ: Mapping[str, str]) -> Path:
 
 def worktree_name(folder: TaskFolder) -> str:
     """Return the name of the worktree of a task."""
-    return f"{folder.id[:MAX_NAME_CHARS]}-{folder.session[-6:]}"
+    return f"{folder.id[:MAX_NAME_CHARS].replace('@', '-')}-{folder.session[-6:]}"
 
 
 class ExpectedPlaces:
