@@ -65,8 +65,9 @@ real: $(STAMP) .real/.installed
 screens: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.support.terminal.scenes docs/screens
 
+# RECORDED='FILE…' draws recorded sessions of other agents instead, into docs/pictures/recorded.
 pictures: $(STAMP)
-	$(BIN)/python -m ctxagent.tests.support.terminal.pictures docs/pictures
+	$(BIN)/python -m ctxagent.tests.support.terminal.pictures docs/pictures $(RECORDED)
 
 manual: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.install.man_page share/man/man1/ctxagent.1

@@ -143,7 +143,7 @@ def _options(command: CommandHelp) -> list[str]:
         (f"`{option.names}{option.value and ' '}{option.value}`", _cell(option.text))
         for option in command.options
     ]
-    return _table(("option", "what it does"), rows) if rows else []
+    return ["", *_table(("option", "what it does"), rows)] if rows else []
 
 
 def slash_commands_page() -> str:
