@@ -30,6 +30,7 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tests/meta/prose.py
 
 # The site, in build/site. A link to a page or heading that is missing is an error.
 docs: $(STAMP)

@@ -471,7 +471,7 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
 def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...]) -> int:
     """Have tasks that failed tried again at the next run; without IDs all of them.
 
-    A task goes on in its session; one whose prompt or place was changed begins anew, also where it
+    A task goes on in its session; one whose prompt or place was changed begins again, also where it
     was done.
     """
     from ..fleet.ledger import FleetFolder, FleetLedger

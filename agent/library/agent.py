@@ -49,7 +49,7 @@ class Agent:
 
     model: the id of a model, or a model of the program's own (`CustomModel`); that of the settings
         where it is not given.
-    tools: functions that the model may call, beside the agent's own tools. They run unasked.
+    tools: functions that the model may call, next to the agent's own tools. They run unasked.
     approve: is asked about calls that rules and mode neither allow nor deny, and is put the
         agent's own questions and plans; it may be a coroutine. What it raises, the run raises.
         Without it such calls are denied.
@@ -253,7 +253,7 @@ class Agent:
 
         `words` are text, or blocks of the Messages API (text and images). They call commands and
         skills and name files with @, as on the command line, but for words that are `verbatim`.
-        The answer has to fit `schema`, a JSON Schema. `beside` is data that the words come with;
+        The answer has to fit `schema`, a JSON Schema. `next to` is data that the words come with;
         `next_words` is asked before each call of the model for more words, instead of those of
         `AgentRun.say`.
         """
