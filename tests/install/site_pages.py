@@ -139,23 +139,21 @@ def command_line_page() -> str:
 
 
 def _options(command: CommandHelp) -> list[str]:
-    rows = [
-        (f"`{option.names}{option.value and ' '}{option.value}`", _cell(option.text))
+    return [
+        f"\n`{option.names}{option.value and ' '}{option.value}`\n:   {_cell(option.text)}"
         for option in command.options
     ]
-    return ["", *_table(("option", "what it does"), rows)] if rows else []
 
 
 def slash_commands_page() -> str:
     parts = ["# Slash commands\n", "Type these in the terminal. `/help` lists them there.\n"]
     for group in GROUPS:
         rows = [
-            (f"`/{each.name}{each.argument and ' '}{each.argument}`", _cell(each.help))
+            f"\n`/{each.name}{each.argument and ' '}{each.argument}`\n:   {_cell(each.help)}"
             for each in COMMANDS.values()
             if each.group == group
         ]
-        if rows:
-            parts += [f"\n## {group.capitalize()}\n", *_table(("command", "what it does"), rows)]
+        parts += [f"\n## {group.capitalize()}", *rows] if rows else []
     rows = [(f"`/{name}`", f"`{stands_for}`") for name, stands_for in habits("aliases").items()]
     parts += ["\n## Aliases from other agents\n", *_table(("alias", "command"), rows)]
     return "\n".join(parts) + "\n"
@@ -170,16 +168,18 @@ def settings_page() -> str:
     for section, keys in groupby(KEYS.values(), lambda key: key.name.partition(".")[0]):
         parts.append(f"\n## `[{section}]`\n")
         for key in keys:
-            rows = [
-                ("default", f"`{value_text(key, key.default)}`"),
-                ("value", _cell(key.value_type.wanted)),
-                ("variable", f"`{key.env}`"),
+            parts += [
+                f"### `{key.name}`\n",
+                f"{key.help}\n",
+                f"- Default: `{value_text(key, key.default)}`",
+                f"- Value: {_cell(key.value_type.wanted)}",
+                f"- Variable: `{key.env}`",
             ]
             if key.adds:
-                rows.append(("several files", "the lists are joined"))
+                parts.append("- The lists of several files are joined.")
             if key.loosens is not loosens_never:
-                rows.append(("in a project file", "may need your trust"))
-            parts += [f"### `{key.name}`\n", f"{key.help}\n", *_table(None, rows), ""]
+                parts.append("- In a project file it may need your trust.")
+            parts.append("")
     return "\n".join(parts) + "\n"
 
 
@@ -253,10 +253,8 @@ def library_page() -> str:
     return "\n".join(parts)
 
 
-def _table(head: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> list[str]:
-    width = len(rows[0])
-    columns = head or [""] * width
-    lines = [columns, ["---"] * width, *rows]
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head), *rows]
     return ["| " + " | ".join(cells) + " |" for cells in lines]
 
 
