@@ -467,7 +467,7 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
 def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: bool) -> int:
     """Have tasks that failed tried again at the next run; without IDs all of them.
 
-    A task goes on in its session; one whose prompt or place was changed begins anew, also where it
+    A task goes on in its session; one whose prompt or place was changed begins again, also where it
     was done. Where only the score, or the command after it, failed, only that is run again.
     """
     from ..fleet.ledger import SCORE, FleetFolder, FleetLedger

@@ -3,8 +3,8 @@ the steps of the task are run (`steps.py`).
 
 `run_attempt` does it, in a thread of this process or in a worker on another machine. All that
 matters survives its death: the agent is in a process group of its own and writes its result into
-a file, and the lock of the task's folder is held as long as the agent runs, whoever started it.
-So whoever comes next waits for the end of an agent that was left, and takes its result.
+a file, and the lock of the task's folder is held as long as the agent runs, no matter who started
+it. So the next process waits for the end of an agent that was left, and takes its result.
 """
 
 import errno
@@ -84,8 +84,8 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
 @contextmanager
 def _held(order: AttemptOrder) -> Iterator[tuple[int | None, bool]]:
     """Hold the lock of the task's folder, and yield it. An agent that was left running there is
-    waited for, and ended where its time is up, which is told beside the lock, or where the fleet is
-    to stop: then there is None in its place."""
+    waited for, and ended where its time is up, which is told next to the lock, or where the fleet
+    is to stop: then there is None in its place."""
     path = order.folder.lock
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -222,8 +222,8 @@ def _ends(pid: int) -> Iterator[Callable[[], bool]]:
 
 
 def _finished(order: AttemptOrder) -> AttemptOutcome | None:
-    """Return how this attempt ended by the result that its agent has written, with the patch beside
-    it; None where there is none that is whole."""
+    """Return how this attempt ended by the result that its agent has written, with the patch next
+    to it; None where there is none that is whole."""
     result = order.folder.result(order.attempt)
     if result is None:
         return None

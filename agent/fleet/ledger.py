@@ -1,7 +1,7 @@
 """The folder of a fleet, and its ledger: an append-only file that says what was begun and how it
 ended. It is the truth: a run goes on from there.
 
-A line is on the medium before what it tells of begins. A torn last line, left by a kill in the
+A line is on the medium before what it describes begins. A torn last line, left by a kill in the
 middle of a write, is cut off when the ledger is opened to be written.
 """
 
@@ -141,7 +141,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class FleetFolder:
-    """Where everything of a fleet lies: beside its manifest, in `<name>.fleet`."""
+    """Where everything of a fleet lies: next to its manifest, in `<name>.fleet`."""
 
     path: Path
 
@@ -205,7 +205,8 @@ class TaskFolder:
 
     @property
     def lock(self) -> Path:
-        """The file that is locked as long as an agent runs for the task, whoever started it."""
+        """The file that is locked as long as an agent runs for the task, no matter who started
+        it."""
         return self.path / "lock"
 
     @property
@@ -224,7 +225,7 @@ class TaskFolder:
 
     @property
     def stderr(self) -> Path:
-        """What the agent, or the engine of its container, has said beside its result."""
+        """What the agent, or the engine of its container, has said next to its result."""
         return self.path / "stderr.txt"
 
     @property
@@ -411,7 +412,7 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
 
 
 def is_to_run(record: TaskRecord | None) -> bool:
-    """Tell whether the next run starts a task, by what the ledger says of it."""
+    """Return True if the next run starts a task, by what the ledger says of it."""
     return record is None or record.state in ("running", "stopped")
 
 

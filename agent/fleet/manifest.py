@@ -376,7 +376,7 @@ def absolute_model(id: str, folder: Path) -> str:
 
 
 def _all_of(errors: Sequence[UsageError]) -> UsageError:
-    """Return one error that tells of several."""
+    """Return one error that describes several."""
     if len(errors) == 1:
         return errors[0]
     lines = [f"{count_of(len(errors), 'line')} cannot be run:"]

@@ -1,4 +1,4 @@
-"""Attempts made by Parsl: on the workers of any configuration of the person's. Only this module
+"""Attempts made by Parsl: on the workers of any configuration of the user's. Only this module
 knows Parsl, which is an extra (`ctxagent[fleet]`)."""
 
 import os

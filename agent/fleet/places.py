@@ -112,7 +112,7 @@ def write_patch(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> 
 
 
 def remove_caches(log: Path) -> None:
-    """Remove what a session that is done has beside its log and its conversation, in a project of
+    """Remove what a session that is done has next to its log and its conversation, in a project of
     its own: caches, locks, and the snapshots of files, which the place and the patch stand for."""
     project = log.parents[2]
     with suppress(OSError):

@@ -33,7 +33,7 @@ class TaskRow:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the page tells of it, in words; "" for what is not known."""
+        """What the page describes it, in words; "" for what is not known."""
         record, outcome = self.task.record, self.task.outcome
         if record is None:
             return dict.fromkeys(("cost", "calls", "tokens", "saved", "time"), "")

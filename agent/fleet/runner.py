@@ -146,7 +146,7 @@ class FleetRun:
         return len(self._waiting) + len(self._later)
 
     def is_waiting(self, id: str) -> bool:
-        """Tell whether a task waits to be started."""
+        """Return True if a task waits to be started."""
         return id in self._waiting
 
     @property
@@ -277,7 +277,7 @@ class FleetRun:
         self._later[id] = self._clock() + seconds * random.uniform(0.5, 1.5)
 
     def _has_room(self, line: TaskLine) -> bool:
-        """Tell whether the machine has what a task needs beside those that run; one alone always
+        """Return True if the machine has what a task needs next to those that run; one alone always
         may."""
         if not self._running or not self._limits.is_local:
             return True
