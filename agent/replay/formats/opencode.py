@@ -32,7 +32,7 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
             info = as_object(message.get("info"))
             parts = [p for p in transcript.objects(message.get("parts")) if not p.get("ignored")]
             if info.get("role") == "assistant" and info.get("summary") is True:
-                transcript.add_words(_text(parts), _end(info))
+                transcript.add_words(_text(parts), _end(info), is_summary=True)
             elif info.get("role") == "assistant":
                 _add_reply(transcript, info, parts)
             elif info.get("role") == "user":

@@ -22,10 +22,16 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
     branch = _branch(known)
     if left := len(known) - len(branch):
         transcript.notes.append(f"{left} entries on other branches of it are left out")
+    places = dict[str, int]()  # how many steps are before each row
+    transcript.set_cwd(next((row["cwd"] for row in known if "cwd" in row), ""))
     for row in branch:
         at = as_seconds(row.get("timestamp"))
+        if isinstance(row.get("id"), str):
+            places[row["id"]] = len(transcript.steps)
         if row["type"] == "compaction":
-            transcript.add_compaction(at, as_text(row.get("summary")))
+            now = len(transcript.steps)
+            kept = now - places.get(as_text(row.get("firstKeptEntryId")), now)
+            transcript.add_compaction(at, as_text(row.get("summary")), kept=kept)
         elif row["type"] == "branch_summary":
             transcript.add_words(as_text(row.get("summary")), at)
         elif row["type"] == "custom_message":

@@ -44,7 +44,7 @@ _WHOLE: tuple[RecordedStep, ...] = (
         output=30,
     ),
     RecordedCompaction(BEGAN + 4),
-    RecordedWords(SUMMARY, BEGAN + 4),
+    RecordedWords(SUMMARY, BEGAN + 4, is_summary=True),
     RecordedWords(MORE, BEGAN + 5),
     RecordedReply(
         "",
@@ -55,8 +55,8 @@ _WHOLE: tuple[RecordedStep, ...] = (
     ),
     RecordedReply("Done.", (), BEGAN + 7, prompt=950, output=5),
 )
-_LACKS = {  # what a format has no place for
-    "codex": {"errors"},
+_LACKS = {  # what a format has no place for, and what it does of its own
+    "codex": {"errors", "keeps words"},
     "gemini-cli": {"compaction", "summary"},
     "copilot": {"prompt"},
     "swe-agent": {"times", "prompt", "output", "errors", "compaction", "summary"},
@@ -89,6 +89,8 @@ def _lacking(step: RecordedStep, lacks: set[str]) -> RecordedStep:
         prompt = None if "prompt" in lacks else step.prompt
         output = None if "output" in lacks else step.output
         step = replace(step, calls=calls, prompt=prompt, output=output)
+    if isinstance(step, RecordedCompaction):
+        step = replace(step, keeps_words="keeps words" in lacks)
     return replace(step, at=None) if "times" in lacks else step
 
 
