@@ -1,14 +1,18 @@
 """Makes a session that goes on with a session of another agent."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import RecordError
+from ..errors import RecordError, UsageError
 from ..lazy import dataclass
 
 if TYPE_CHECKING:
     from ..launch import LaunchOptions
+    from ..replay.formats.places import FoundRecording
+
+HEAD_ROWS = 200  # of a recording, in which the first words are looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +69,37 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
         count_of(recording.calls, "call"),
     ]
     if recording.skipped:
-        parts.append(f"{count_of(recording.skipped, 'line or item', 'lines or items')} unreadable")
+        bad = count_of(recording.skipped, "unreadable line or item", "unreadable lines or items")
+        parts.append(f"{bad}, first line {recording.bad_line}" if recording.bad_line else bad)
     return ImportedSession(log.parent.name, " · ".join([*parts, *recording.notes]))
+
+
+class Recordings:
+    """The sessions of other agents on this machine; all methods are blocking."""
+
+    def __init__(self, launch: "LaunchOptions") -> None:
+        self._launch = launch
+
+    def find(self, *, everywhere: bool) -> "list[FoundRecording]":
+        """Return those of this project, or of all projects, newest first."""
+        from ..replay.formats.places import find_recordings
+
+        launch = self._launch
+        return find_recordings(launch.home, launch.environ, None if everywhere else launch.cwd)
+
+    def words(self, path: str) -> list[str]:
+        """Return the first messages of the user in a recording, none if it cannot be read."""
+        from ..replay.formats import load_recording
+        from ..replay.recording import RecordedWords
+
+        try:
+            steps = load_recording(Path(path), HEAD_ROWS).steps
+        except UsageError:
+            return []
+        said = (step for step in steps if isinstance(step, RecordedWords))
+        return [step.text for step in said if not (step.by_client or step.is_summary)]
+
+    def take(self, path: str) -> ImportedSession:
+        """Make a session of a recording, as `import_recording` does; `~` may begin the path."""
+        place = Path(os.path.expanduser(path))  # noqa: PTH111 - `~who` that is nobody stays
+        return import_recording(self._launch, self._launch.cwd / place)

@@ -68,6 +68,7 @@ class Recording:
     system: str = ""  # "" where it was not recorded
     cwd: str = ""  # where the recorded agent worked, "" where the file does not tell
     skipped: int = 0  # lines or items of the file that could not be understood
+    bad_line: int = 0  # the number of the first line among them, 0 for none
     orphans: int = 0  # results without a call
     notes: tuple[str, ...] = ()
 

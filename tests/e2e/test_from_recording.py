@@ -9,7 +9,8 @@ import pytest
 from ..support.command import Place
 from ..support.server.loopback import Say
 from ..support.server.wires import Wire, over_each_wire
-from ..support.sessions.recorded import CODE, MORE, STORY
+from ..support.sessions.recorded import CODE, MORE
+from ..support.sessions.stories import STORY
 
 
 @over_each_wire

@@ -23,7 +23,6 @@ from ..support.sessions.recorded import (
     CODE,
     FAILED,
     MORE,
-    STORY,
     SUMMARY,
     TASK,
     claude_call,
@@ -37,6 +36,7 @@ from ..support.sessions.recorded import (
     pi_line,
     pi_reply,
 )
+from ..support.sessions.stories import STORY
 
 Open = Callable[[bytes], tuple[Path, SessionState]]
 

@@ -17,7 +17,12 @@ _PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_inp
 
 
 def recognizes(row: JsonObject) -> bool:
-    return row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict)
+    message = row.get("message")
+    return (
+        row.get("type") in ("user", "assistant")
+        and isinstance(message, dict)
+        and "parts" not in message  # as Qwen Code has them
+    )
 
 
 def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:

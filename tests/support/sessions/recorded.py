@@ -1,11 +1,10 @@
 """One small session as each agent would have recorded it, as bytes.
 
-STORY["pi"]()  # the bytes of the file
-steps("pi")    # what a reader of it must give
+pi()         # the bytes of the file; `stories` has those of all agents by format
+steps("pi")  # what a reader of it must give
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -61,8 +60,17 @@ _LACKS = {  # what a format has no place for, and what it does of its own
     "copilot": {"prompt"},
     "swe-agent": {"times", "prompt", "output", "errors", "compaction", "summary"},
     "ctxagent": {"summary"},
+    "kimi": {"summary"},
+    "vibe": {"times", "prompt", "output", "compaction", "summary"},
+    "cursor": {"times", "prompt", "output", "compaction", "summary"},
+    "grok": {"times", "prompt", "output", "errors", "compaction", "summary"},
+    "hermes": {"prompt", "output", "errors", "compaction", "summary"},
+    "droid": {"prompt", "output"},
 }
-SYSTEMS = dict.fromkeys(("codex", "copilot", "swe-agent", "ctxagent"), SYSTEM)
+SYSTEMS = dict.fromkeys(
+    ("codex", "copilot", "swe-agent", "ctxagent", "cursor", "grok", "hermes"), SYSTEM
+)
+NO_MODELS = ("kimi", "droid")  # formats that do not name the model
 
 
 def steps(format: str) -> tuple[RecordedStep, ...]:
@@ -456,15 +464,3 @@ def own() -> bytes:
         own_reply(6, 900, 10, claude_call("c3", "shell", {"command": "make"})),
         own_reply(7, 950, 5, text("Done.")),
     )  # fmt: skip
-
-
-STORY: dict[str, Callable[[], bytes]] = {
-    "claude-code": claude,
-    "codex": codex,
-    "pi": pi,
-    "opencode": opencode,
-    "gemini-cli": gemini,
-    "copilot": copilot,
-    "swe-agent": sweagent,
-    "ctxagent": own,
-}
