@@ -56,7 +56,7 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
         raise UsageError("a headless run can't pick the session to resume", hint=hint)
     if choice.pick_recording:
         hint = "Give the file: --from-recording FILE."
-        raise UsageError("a headless run can't pick the recording to go on with", hint=hint)
+        raise UsageError("a headless run can't pick the recording to continue", hint=hint)
     if options["json_schema"] is not None:
         from ..features.result_schema import read_schema
 

@@ -292,7 +292,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     is_flag=False,
     flag_value=PICK,
     metavar="[FILE]",
-    help="Go on with a session that another agent recorded in FILE; without FILE, pick one.",
+    help="Continue a session that another agent recorded in FILE; without FILE, pick one.",
 )
 @click.option(
     "--worktree",

@@ -1,4 +1,4 @@
-"""Makes a session that goes on with a session of another agent."""
+"""Makes a session that continues a session of another agent."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ class ImportedSession:
     """A session that was made of a recording."""
 
     id: str
-    line: str  # what it was made of, for people
+    line: str  # origin and size, for the user
 
 
 def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
@@ -64,7 +64,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
             hint="Free the disk, then try again; the recording itself is as it was.",
         ) from error
     parts = [
-        f"goes on from a session of {recording.format}",
+        f"continues a session of {recording.format}",
         count_of(recording.replies, "reply", "replies"),
         count_of(recording.calls, "call"),
     ]

@@ -1,4 +1,4 @@
-"""Writes a recording as the log of a session that goes on with it.
+"""Writes a recording as the log of a session that continues it.
 
 A recorded call becomes a call of our tool that does the same, so that ledger, Recall and the layers
 know it. Where the recorded agent compacted its context, the log has a summary with its text: the
@@ -20,7 +20,7 @@ from .tool_names import translate
 
 RECORDING_TOPIC = "recording"  # of the note that says where a session comes from
 NOTICE = (
-    "So far this session was recorded by another agent ({agent}); you go on with it. Its calls are "
+    "This session was recorded by another agent ({agent}), and you continue it. Its calls are "
     "shown as calls of your tools where yours do the same; tools that you do not have cannot be "
     "called. The files may have changed since: read a file again before you change it."
 )
@@ -69,7 +69,7 @@ class _SessionWriting:
         yield replace(self._first, cwd=told.cwd or self._first.cwd, model=model)
         yield Note(
             topic=RECORDING_TOPIC,
-            text=f"goes on from a session of {told.format}: {told.name}",
+            text=f"continues a session of {told.format}: {told.name}",
             data={"format": told.format, "name": told.name, "skipped": told.skipped},
         )
 

@@ -22,7 +22,7 @@ def test_a_task_goes_on_and_then_another(tmp_path: Path, wire: Wire) -> None:
         env = place.environ(server.variables)
         first = place.run("--from-recording", str(file), "-p", "Where?", env=env)
         assert (first.returncode, first.stdout) == (0, "It is in a.py.\n"), first.stderr
-        assert "goes on from a session of codex · 3 replies · 3 calls" in first.stderr
+        assert "continues a session of codex · 3 replies · 3 calls" in first.stderr
         second = place.run("--continue", "-p", "Sure?", env=env)
         assert second.stdout == "Yes.\n"
         assert not server.rejected

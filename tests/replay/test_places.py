@@ -19,7 +19,7 @@ from ctxagent.agent.replay.formats.places import find_recordings
 
 from ..support.sessions.recorded import claude, codex_line, lines, pi
 from ..support.sessions.stories import STORY
-from .test_client_recordings import CLIENTS
+from .test_stores import CLIENTS
 
 
 def fill(home: Path, cwd: str) -> None:

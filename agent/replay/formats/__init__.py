@@ -105,7 +105,7 @@ def _read(source: RecordingFile, format: str, rows: Iterable[JsonObject], name: 
     bad = f"; line {source.bad_line} cannot be read" if source.bad_line else ""
     raise UsageError(
         f"{source.path} is a session of {format} without a message in it{bad}",
-        hint="There is nothing to go on with; name another file.",
+        hint="There is nothing to continue; name another file.",
     )
 
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
 
 from ...errors import UsageError
 from .fields import JsonObject, parse_json
 
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+_NO_OBJECT = "its JSON is no object but a {}"
 _HEAD_BYTES = 8_192  # of a file, which show whether it is text
 
 
@@ -43,15 +43,13 @@ class RecordingFile:
                     if self._may_be_document is None:
                         self._may_be_document = text[0] in "{["
                     why = getattr(error, "msg", error)  # without the place in the line
-                    self.found = f"it is not JSON (line {number}: {why})"
-                    self._skip(number, line)
+                    self._skip(number, line, f"it is not JSON (line {number}: {why})")
                     continue
                 self._may_be_document = bool(self._may_be_document)
                 if isinstance(row, dict):
                     yield row
                 else:
-                    self._no_object(row)
-                    self._skip(number, line)
+                    self._skip(number, line, _NO_OBJECT.format(type(row).__name__))
 
     def document(self) -> Iterator[JsonObject]:
         """Yield the one row of a JSON object, if `lines` found that the file may be one."""
@@ -68,15 +66,13 @@ class RecordingFile:
         if isinstance(row, dict):
             yield row
         else:
-            self._no_object(row)
+            self.found = _NO_OBJECT.format(type(row).__name__)
 
-    def _skip(self, number: int, line: bytes) -> None:
+    def _skip(self, number: int, line: bytes, why: str) -> None:
+        self.found = why
         if line.endswith(b"\n"):  # else it may be torn
             self.skipped += 1
             self.bad_line = self.bad_line or number
-
-    def _no_object(self, value: Any) -> None:
-        self.found = f"its JSON is no object but a {type(value).__name__}"
 
     @contextmanager
     def _opened(self) -> Iterator[BufferedReader | gzip.GzipFile]:

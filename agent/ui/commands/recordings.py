@@ -1,4 +1,4 @@
-"""The command that goes on with a session of another agent."""
+"""The command that continues a session of another agent."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ MAX_TITLE_CHARS, MAX_PREVIEW_MESSAGES = 200, 4
 
 
 @command(
-    "go on with a session of another agent",
+    "continue a session of another agent",
     argument="[FILE]",
     complete=completions.paths,
     group="conversation",
@@ -38,7 +38,7 @@ async def _from_recording(repl: CommandContext, argument: str) -> None:
 
 
 async def pick_recording(repl: CommandContext) -> bool:
-    """Go on with a recording that the user picks; return whether they did."""
+    """Continue a recording that the user picks. Return True if they picked one."""
     picked = await repl.screen.pick(_menu(_recordings(repl)))
     if picked is None or (repl.session and not await repl.may_end_tasks()):
         return False
@@ -68,9 +68,9 @@ def _menu(recordings: "Recordings") -> Menu:
             yield [option for option in options if option.title]
 
     return Menu(
-        title="Go on with",
+        title="Continue",
         load=load,
-        action="go on",
+        action="continue",
         empty_text="no session of another agent was found",
         scopes=("this project", "all projects"),
         preview=partial(_preview, recordings),
@@ -78,15 +78,20 @@ def _menu(recordings: "Recordings") -> Menu:
 
 
 def _option(recordings: "Recordings", found: "FoundRecording") -> Option:
-    """Return the option of a recording, without a title if nobody has said anything in it."""
+    """Return the option of a recording, without a title if it has no message."""
     said = recordings.words(found.path)[:1] if not found.title else []
     title = one_line(found.title or "".join(said), MAX_TITLE_CHARS)
     size = size_in_words(found.size) if found.size else ""
-    return Option(key=found.path, title=title, facts=(found.agent, age(found.changed), size))
+    return Option(
+        key=found.path,
+        title=title,
+        words=found.agent,
+        facts=(found.agent, age(found.changed), size),
+    )
 
 
 def _preview(recordings: "Recordings", path: str) -> list[Styled]:
-    """Return where a recording lies and what the user said first, as styled lines."""
+    """Return the path of a recording and the user's first messages, as styled lines."""
     said = recordings.words(path)[:MAX_PREVIEW_MESSAGES]
     lines = [("words", f"❯ {one_line(text, MAX_TITLE_CHARS)}") for text in said]
     return [("dim", status.short_path(Path(path))), *lines]
