@@ -1,5 +1,5 @@
 """The reader of Grok Build's sessions: `chat_history.jsonl`, whose rows say by their type what they
-are; older ones by their role. `summary.json` beside it says where the agent worked."""
+are; older ones by their role. `summary.json` names the directory."""
 
 from collections.abc import Iterable
 

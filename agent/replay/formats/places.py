@@ -106,7 +106,7 @@ def _is_same(where: str, cwd: Path) -> bool:
 
 
 def _names(path: Path, cwd: Path) -> bool:
-    """Return True if a file, or one beside it, names the directory near its beginning."""
+    """Return True if a file, or a file next to it, names the directory near its beginning."""
     real = os.path.realpath(cwd)
     told = {json.dumps(real).encode(), f": {real}\n".encode()}
     for file in (path, *(path.parent / name for name in _BESIDE)):

@@ -64,8 +64,8 @@ def sessions_in(path: Path) -> list[tuple[str, str, str, float]]:
 
 
 def rows_of_store(path: Path, session: str) -> Iterator[JsonObject]:
-    """Yield the rows of a session that is more than a file of JSON, or what is known of it beside
-    such a file. Raises UsageError for a database that cannot be read."""
+    """Yield the rows of a session that is more than a file of JSON, or what a file next to such a
+    file has about it. Raises UsageError for a database that cannot be read."""
     if path.name in _BESIDE:
         header, name = _BESIDE[path.name]
         if beside := _json(path.with_name(name)):
@@ -134,7 +134,7 @@ def _database(path: Path, session: str) -> Iterator[JsonObject]:
 
 
 def _opened(path: Path) -> "sqlite3.Connection":
-    """Open a database without changing it, also where a log of changes cannot be made beside it."""
+    """Open a database without changing it, also where no log of changes can be written."""
     import sqlite3
 
     address = path.absolute().as_uri()

@@ -1,5 +1,5 @@
-"""The reader of Vibe's sessions: `messages.jsonl` of older versions with `meta.json` beside it, and
-the folder of newer ones, whose messages `stores` collects."""
+"""The reader of Vibe's sessions: `messages.jsonl` and `meta.json` of older versions, and the folder
+of newer ones, whose messages `stores` collects."""
 
 from collections.abc import Iterable
 from typing import Any
