@@ -46,7 +46,6 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     recording, settings = load_recording(path), launch.settings
     log = Project(launch.state, launch.cwd).new_log()
     window = model_of(launch, settings).assumed_limits().window
-    terms = EntryTerms(log.parent, window, policy_of(settings))
     opening = Session(
         id=log.parent.name,
         cwd=str(launch.cwd),
@@ -55,6 +54,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
         own_prompt=launch.own_prompt or None,
     )
     redaction = redaction_for(launch.environ, settings.model.base_url, shapes=settings.state.redact)
+    terms = EntryTerms(log.parent, window, policy_of(settings), redaction.clean_text)
     try:
         write_session_log(recording, log, opening, terms, redaction.clean_entry)
     except OSError as error:

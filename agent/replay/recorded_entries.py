@@ -1,6 +1,6 @@
 """Makes entries of a log from the steps of a recording. Long texts go to files, as in a session."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,14 @@ class EntryTerms:
     folder: Path  # of the session
     window: int  # tokens
     policy: Policy
+    clean: Callable[[str], str] = str  # takes out what must not be kept, before a text is cut
 
 
 def words_entry(words: RecordedWords, source: str, seq: int, terms: EntryTerms) -> User:
     """Return the entry of words to the model. Raises OSError."""
+    text = terms.clean(words.text)
     given, offloaded = demote_words(
-        words.text, size=terms.window, seq=seq, folder=terms.folder, policy=terms.policy
+        text, size=terms.window, seq=seq, folder=terms.folder, policy=terms.policy
     )
     return User(content=given, source=source, mid_turn=words.mid_turn, offloaded=offloaded)
 
@@ -44,7 +46,7 @@ def result_entry(
 ) -> tuple[ToolResult, Demotion | None]:
     """Return the entry of a call's result, and what stands for it if it went to a file. Raises
     OSError."""
-    details, content, offloaded = dict(ours.details), call.text or "[empty]", None
+    details, content, offloaded = dict(ours.details), terms.clean(call.text) or "[empty]", None
     found = demote_to_file(
         content, tool=ours.name, seq=seq, folder=terms.folder, policy=terms.policy
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ...tools.system.files import make_private_folder
 from ..compaction.document import SummaryDocument
+from ..context.view import Folding
 from ..session.entries import Assistant, End, Entry, Note, Session, Summary, Usage, User
 from ..session.log import Redact, encode_line, timestamp
 from .recorded_entries import EntryTerms, reply_blocks, result_entry, words_entry
@@ -47,6 +48,7 @@ class _SessionWriting:
         self._words: list[int] = []  # numbers of the user's messages
         self._keep: list[int] = []  # numbers of messages that the newest compaction left
         self._keep_from: int | None = None  # from where it left all
+        self._folding = Folding()  # of the entries so far
         self._status = ""  # how the turn stands; "" where none has begun
 
     def entries(self) -> Iterator[Entry]:
@@ -60,7 +62,9 @@ class _SessionWriting:
 
     def _numbered(self, entry: Entry) -> Entry:
         self._seq += 1
-        return replace(entry, seq=self._seq, at=entry.at or self._at or timestamp())
+        numbered = replace(entry, seq=self._seq, at=entry.at or self._at or timestamp())
+        self._folding.add(numbered)
+        return numbered
 
     def _opening(self) -> Iterator[Entry]:
         told = self._recording
@@ -110,7 +114,7 @@ class _SessionWriting:
     def _summary(self, words: RecordedWords) -> Summary:
         """Return the summary that the recorded agent made."""
         keep_from, self._keep_from = self._keep_from or self._seq + 1, None
-        return Summary(
+        summary = Summary(
             document=SummaryDocument().to_json(),
             text=words.text,
             covers=[1, keep_from - 1],
@@ -119,6 +123,9 @@ class _SessionWriting:
             trigger=RECORDING_TOPIC,
             replaces_earlier=True,
         )
+        view = self._folding.view
+        size = view.size_with(summary)
+        return replace(summary, tokens_before=view.size, tokens_after=size)
 
     def _turn_end(self) -> Iterator[Entry]:
         if self._status:

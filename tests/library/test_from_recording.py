@@ -13,7 +13,7 @@ from ctxagent.agent.session.store import Project
 
 from ..replay.test_places import fill
 from ..support.command import Place
-from ..support.sessions.recorded import claude_line, lines
+from ..support.sessions.recorded import claude_call, claude_line, claude_result, lines
 
 SECRET = "s3cret-of-this-machine-0123456789"
 
@@ -27,16 +27,22 @@ def launch(tmp_path: Path) -> LaunchOptions:
 
 
 def test_known_secrets_are_taken_out(launch: LaunchOptions, tmp_path: Path) -> None:
+    """They are in no file either, to which a long result goes."""
     path = tmp_path / "recording"
-    path.write_bytes(
-        lines([claude_line("user", 0, f"The key is {SECRET}."), {"type": "user", "message": 1}])
-        + b"torn\n"
-    )
+    rows = [
+        claude_line("user", 0, f"The key is {SECRET}."),
+        claude_line("assistant", 1, [claude_call("c", "Bash", {"command": f"echo {SECRET}"})]),
+        claude_line("user", 2, [claude_result("c", f"{SECRET}\n" * 9_000)]),
+        {"type": "user", "message": 1},
+    ]
+    path.write_bytes(lines(rows) + b"torn\n")
     made = import_recording(launch, path)
     log = Project(launch.state, launch.cwd).find_log(made.id)
     assert "The key is" in log.read_text()
-    assert SECRET not in log.read_text()
-    assert made.line.endswith("0 replies · 0 calls · 2 unreadable lines or items, first line 3")
+    kept = [each for each in log.parent.rglob("*") if each.is_file()]
+    assert len(kept) == 2
+    assert not [each for each in kept if SECRET in each.read_text()]
+    assert made.line.endswith("1 reply · 1 call · 2 unreadable lines or items, first line 5")
 
 
 def test_what_cannot_be_written_leaves_nothing(launch: LaunchOptions, tmp_path: Path) -> None:

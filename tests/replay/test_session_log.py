@@ -94,6 +94,7 @@ def test_the_context_begins_with_the_summary_of_the_recorded_agent(opened: Open)
     assert TASK not in text
     assert FAILED not in text
     (summary,) = (entry for entry in Entries(log) if isinstance(entry, Summary))
+    assert summary.tokens_before > summary.tokens_after > 0
     back = [*Entries(log), Revert(seq=1_000, target=summary.seq)]
     assert TASK in sent(start_folding(back).view)
 
