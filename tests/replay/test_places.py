@@ -29,6 +29,7 @@ def fill(home: Path, cwd: str) -> None:
     meta = json.dumps({"environment": {"working_directory": cwd}})
     files: dict[str, bytes] = {
         f".claude/projects/{slug}/a.jsonl": claude(),
+        f".claude/projects/{slug}/agent-a.jsonl": claude(),
         ".codex/sessions/2026/11/26/rollout-a.jsonl": lines(
             [codex_line(0, "session_meta", cwd=cwd)]
         ),

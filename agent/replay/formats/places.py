@@ -37,6 +37,7 @@ _MOVED_BY = {  # variables that name the place of a folder
     ".claude": "CLAUDE_CONFIG_DIR", ".codex": "CODEX_HOME", ".local/share": "XDG_DATA_HOME",
 }  # fmt: skip
 _PLACE_IN_PATH = {place.split("/")[0]: agent for agent, place in _PLACES if place[:2] != ".l"}
+_SUBAGENT = "agent-"  # begins the name of a file of Claude Code's subagents
 _HEAD_BYTES = 1 << 16  # of a file, in which its directory is looked for
 _BESIDE = ("meta.json", "workspace.yaml", "../.project_root")  # files that may name it, too
 
@@ -86,7 +87,7 @@ def _matches(
         quoted=quote(real, safe="") or "*",
     )
     with suppress(OSError):
-        yield from home.glob(filled)
+        yield from (p for p in home.glob(filled) if not p.name.startswith(_SUBAGENT))
 
 
 def _sessions(agent: str, path: Path, cwd: Path | None) -> Iterator[FoundRecording]:
