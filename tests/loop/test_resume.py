@@ -193,7 +193,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
     use = [
         {"type": "tool_use", "id": id, "name": name, "input": {}}
         for id, name in [*((f"b{n}", "Bash") for n in range(8)), ("r", "Read"), ("w", "Write"),
-                         ("t", "Todo"), ("open", "Bash")]
+                         ("e", "Edit"), ("t", "Todo"), ("open", "Bash")]
     ]  # fmt: skip
     usage = {"input": 9, "cache_read": 1, "cache_creation": 1, "output": 1, "web_searches": 1}
     more.append(
@@ -224,6 +224,7 @@ def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
         ("r", "text", {"path": "/p/r", "seen": {"path": "/p/r", "sha256": "1"}}, False),
         ("w", "ok", {"path": "/p/w", "created": True,
                      "changes": [{"path": "/p/n", "action": "created"}]}, False),
+        ("e", "error: not found", {"path": "/p/r"}, True),
         ("t", "ok", {"todos": [{"content": "do", "status": "pending"}]}, False),
     ]  # fmt: skip
     more += [
