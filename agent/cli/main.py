@@ -52,6 +52,7 @@ _COMMAND_MODULES = {
     "log": "log",
     "mcp": "mcp",
     "mcp-server": "mcp_server",
+    "memory": "memory",
     "models": "models",
     "plugin": "plugin",
     "preserve": "preserve",

@@ -26,6 +26,7 @@ WARMING = "warm"
 BOUND, FREE = "bound", "free"  # what `Session.thinking` can be
 PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
 SKILL_LIST = "skill list"  # source of what there is of skills
+MEMORY = "memory"  # source of the index of the facts about a project
 HOOK = "hook"  # source of what a hook says to the model
 
 _TOKEN_COUNTS = ("input", "cache_read", "cache_creation", "output")
