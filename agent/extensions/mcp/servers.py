@@ -25,6 +25,7 @@ from .connection import (
     ListedTool,
     State,
 )
+from .inputs import Respondent, RespondentElsewhere
 from .ranking import best_tools
 from .results import parts_of, prompt_text, resource_answer
 
@@ -77,6 +78,7 @@ class McpServers:
         it gets."""
         self.load_at_start = tuple(load_at_start)
         self.needed = tuple(needed)
+        self.respondent: Respondent | None = None  # answers what servers ask for during calls
         self.untold: list[str] = []  # what was to be told before anybody listened
         self._listener: Callable[[str], None] | None = None
         self._start_timeout = start_timeout
@@ -249,14 +251,16 @@ class McpServers:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> McpAnswer:
         """Call a tool, once."""
-        connection, own_name = self._connection(name), (await self._tool(name)).own_name
-        uri = str(arguments.get("uri", ""))
+        connection, tool = self._connection(name), await self._tool(name)
+        uri, respondent = str(arguments.get("uri", "")), None
+        if self.respondent is not None:
+            respondent = RespondentElsewhere(self.respondent, asyncio.get_running_loop())
 
         async def called() -> McpAnswer:
-            if not own_name:
+            if not tool.own_name:
                 found = await connection.ask(lambda session: session.read_resource(uri))
                 return await asyncio.to_thread(resource_answer, found)
-            result = await connection.call(own_name, arguments)
+            result = await connection.call(tool, arguments, respondent)
             return await asyncio.to_thread(parts_of, result)
 
         return await self._there(called())
