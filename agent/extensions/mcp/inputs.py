@@ -1,7 +1,7 @@
 """What MCP servers ask for in the middle of a call: a form, a visit to a page, or the model.
 
-The protocol calls the first two elicitation and the last one sampling. Whoever makes the call
-answers, as a `Respondent`; a server that asks outside of a call gets a refusal.
+The protocol calls the first two elicitation and the last one sampling. The `Respondent` of a call
+answers; a server that asks outside of a call gets a refusal.
 """
 
 import asyncio
