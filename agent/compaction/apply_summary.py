@@ -42,7 +42,7 @@ from .preserve import sections_not_in_context
 from .recovery import recover_after
 from .summary.block import TextBeside, text_beside
 from .summary.merge import with_ledger_facts, with_statuses
-from .summary.open_failures import said_errors, with_earlier_failures, with_open_failures
+from .summary.open_failures import earlier_failures, said_errors, with_open_failures
 from .summary.request import (
     MAX_SHARE_OF_BEFORE,
     Cut,
@@ -143,9 +143,9 @@ def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window
     that is merged with `document`."""
     rules = _rules_shown(document or SummaryDocument(), window)
     room = int(ERRORS_SHARE * max_summary_tokens(window))
-    whole = with_open_failures(SummaryDocument(), ledger, room)
-    errors = with_earlier_failures(whole, ledger).errors
-    return tokens.estimate("\n".join([*rule_lines(rules), *errors]))
+    errors = with_open_failures(SummaryDocument(), ledger, room).errors
+    earlier = earlier_failures(errors, ledger)
+    return tokens.estimate("\n".join([*rule_lines(rules), *earlier, *errors]))
 
 
 def _rules_shown(document: SummaryDocument, window: Window) -> tuple[UserRule, ...]:
@@ -415,7 +415,8 @@ class SummaryApplier:
         errors_room = int(ERRORS_SHARE * max_summary_tokens(before))
         whole = with_open_failures(document, ledger, errors_room)
         until = max((item.seq for item in cut.evicted), default=None)
-        whole = with_earlier_failures(whole, ledger, until)
+        earlier = earlier_failures(whole.errors, ledger, until)
+        whole = replace(whole, errors=(*earlier, *whole.errors))
         beside += tokens.estimate(render(whole)) - tokens.estimate(
             render(replace(document, rules=()))
         )
