@@ -158,7 +158,7 @@ def _approval(launch: LaunchOptions, opened: OpenedLog) -> Approval:
             *readable_folders(launch.config_home, launch.home),
             *(plugin.folder for plugin in launch.plugins),
         ),
-        own=agent_paths(launch),
+        own=[*agent_paths(launch), *filter(None, [launch.shared_memory])],
         given=[tool.name for tool in launch.tools],
         path=launch.environ.get("PATH"),
     )

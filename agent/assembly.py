@@ -70,7 +70,7 @@ from .worktree import (
 OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 
 # The features that small models do without: each adds tools or texts.
-NOT_BRIEF = ("questions", "plan", "subagents", "skills", "web-search")
+NOT_BRIEF = ("questions", "plan", "subagents", "skills", "memory", "web-search")
 
 
 @dataclass(frozen=True, slots=True)

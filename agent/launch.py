@@ -84,6 +84,23 @@ class LaunchOptions:
         return home_folder(self.environ)
 
     @property
+    def shared_memory(self) -> Path | None:
+        """The folder that the setting `memory.path` names."""
+        named = self.settings.memory.path
+        if named is None or named.is_absolute():
+            return named
+        if named.parts[0] == "~":
+            return self.home.joinpath(*named.parts[1:])
+        return self.project_root / named
+
+    @property
+    def project_root(self) -> Path:
+        """The folder of the project: the repository, or outside of any the working directory."""
+        from .config.trust import folders_within_project
+
+        return folders_within_project(self.cwd.resolve(), self.home.resolve())[-1]
+
+    @property
     def plugins(self) -> "Sequence[Plugin]":
         """The plugins that are used; the first call looks at their files."""
         return self.installed.plugins if self.installed else ()

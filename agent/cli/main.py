@@ -53,6 +53,7 @@ _COMMAND_MODULES = {
     "log": "log",
     "mcp": "mcp",
     "mcp-server": "mcp_server",
+    "memory": "memory",
     "models": "models",
     "plugin": "plugin",
     "preserve": "preserve",

@@ -31,7 +31,7 @@ from ..session.archive import (
     write_archive_file,
 )
 from ..session.conversation import CONVERSATION_NAME
-from ..session.entries import PLAN, SKILL, SKILL_LIST, Entry, Summary, User
+from ..session.entries import MEMORY, PLAN, SKILL, SKILL_LIST, Entry, Summary, User
 from ..session.ledger import Ledger
 from ..session.stale_files import list_stale_files
 from ..session.store import content_text
@@ -135,7 +135,7 @@ def _staying(view: View, cut: Cut) -> set[int]:
 
 
 def _has_own_bound(entry: Entry) -> bool:
-    return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST)
+    return isinstance(entry, User) and entry.source in (PLAN, SKILL, SKILL_LIST, MEMORY)
 
 
 def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window) -> int:

@@ -13,7 +13,7 @@ from ..context.items import SUMMARY_SOURCE, THINKING, Call, Item, shown_blocks
 from ..context.view import View
 from ..context.window import Window
 from ..lazy import dataclass
-from ..session.entries import HOOK, LOADED_TOOLS, PLAN, SKILL, SKILL_LIST, Block
+from ..session.entries import HOOK, LOADED_TOOLS, MEMORY, PLAN, SKILL, SKILL_LIST, Block
 from ..session.searches import FOUND, SEARCH, SEARCH_TOOL
 from . import preserve
 from .history import int_field
@@ -24,6 +24,7 @@ ContentKind = Literal[
     "tools",
     "instructions",
     "skills",
+    "memory",
     "plan",
     "environment",
     "preserved",
@@ -52,6 +53,7 @@ _SOURCES: dict[str, ContentKind] = {
     PLAN: "plan",
     SKILL: "skills",
     SKILL_LIST: "skills",
+    MEMORY: "memory",
     SUMMARY_SOURCE: "summary",
 }
 _TAILS: dict[ContentKind, tuple[str, ContentKind]] = {  # what may stand at the end of its text

@@ -31,6 +31,7 @@ from .keys import (
     setting,
     whole_number,
 )
+from .memory import MemorySettings
 from .preservation import ALWAYS, COMPACTABLE
 from .presets import PresetName
 from .value_types import (
@@ -71,7 +72,7 @@ SearchMode = Literal["off", "auto", "on"]  # from the strictest on
 LspMode = Literal["off", "auto", "on"]  # from the strictest on
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
-    "subagents", "jobs", "skills", "web-search", "mcp", "drift", "loops", "run-state",
+    "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
     "result-schema", "diagnostics", "hooks",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
@@ -552,6 +553,7 @@ class Settings:
     lsp: LspSettings = field(default_factory=LspSettings)
     features: FeatureSettings = field(default_factory=FeatureSettings)
     web: WebSettings = field(default_factory=WebSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     state: StateSettings = field(default_factory=StateSettings)
     ui: UiSettings = field(default_factory=UiSettings)
     keys: KeyboardSettings = field(default_factory=KeyboardSettings)

@@ -24,6 +24,7 @@ from ..session.entries import (
     FREE,
     HOOK,
     LOADED_TOOLS,
+    MEMORY,
     PLAN,
     SKILL,
     SKILL_LIST,
@@ -46,7 +47,9 @@ from .items import SUMMARY_SOURCE, THINKING, Asked, Call, Item, ViewResult, show
 
 REFUSAL = "refusal"  # a stop reason
 # Of what is said again after a summary.
-REINSERTED_SOURCES = ("environment", "instructions", PLAN, SKILL_LIST, SKILL, HOOK, LOADED_TOOLS)
+REINSERTED_SOURCES = (
+    "environment", "instructions", PLAN, SKILL_LIST, SKILL, MEMORY, HOOK, LOADED_TOOLS,
+)  # fmt: skip
 MIN_JUDGED_TOKENS = 1_000  # an error in fewer tokens is judged as if it were in so many
 MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not believed
 MIN_ERROR, MAX_ERROR = 0.4, 0.5  # of `View.error`; one text alone may err by the first

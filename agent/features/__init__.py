@@ -23,6 +23,8 @@ from .hooks import HooksFeature
 from .jobs import JobsFeature
 from .loops import LoopsFeature
 from .mcp import McpFeature
+from .mcp_respondent import McpRespondent
+from .memory import MemoryFeature, memory_of
 from .plan import PlanFeature
 from .questions import QuestionsFeature
 from .result_schema import ResultSchemaFeature
@@ -77,6 +79,23 @@ def _questions(handle: SessionHandle, runner: ToolRunner, sources: FeatureSource
     return QuestionsFeature(handle, None if is_subagent else sources.launch.answers)
 
 
+def _memory(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
+    return MemoryFeature(
+        handle,
+        memory_of(sources.launch, handle.approval.denies_reading),
+        is_offered=sources.launch.settings.memory.offer == "always",
+        may_change=sources.opener is not None,
+    )
+
+
+def _mcp(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature | None:
+    if not sources.servers:
+        return None
+    launch = sources.launch
+    respondent = McpRespondent(handle, runner.gate, launch.answers, launch.environ)
+    return McpFeature(handle, sources.servers, respondent)
+
+
 def _web_search(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:
     searches_web = handle.model.client.abilities.searches_web
     has_tool = asks_for_searches(sources.launch.settings, searches_web, handle.view.tools)
@@ -124,10 +143,9 @@ BUILT_IN: dict[str, MakeFeature] = {
     "subagents": _subagents,
     "jobs": lambda handle, *_: JobsFeature(handle),
     "skills": lambda handle, _, sources: SkillsFeature(handle, sources.skills),
+    "memory": _memory,
     "web-search": _web_search,
-    "mcp": lambda handle, _, sources: (
-        McpFeature(handle, sources.servers) if sources.servers else None
-    ),
+    "mcp": _mcp,
     "drift": lambda handle, _, sources: DriftFeature(
         handle, sources.state.summary, sources.state.ended
     ),

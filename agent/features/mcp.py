@@ -12,6 +12,7 @@ from ..launch import LaunchOptions
 from ..loop.agent import AgentState
 from ..loop.feature import Feature
 from ..loop.session_handle import SessionHandle
+from .mcp_respondent import McpRespondent
 
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
@@ -58,9 +59,16 @@ class McpFeature(Feature):
 
     name = "mcp"
 
-    def __init__(self, handle: SessionHandle, servers: "McpServers") -> None:
+    def __init__(
+        self,
+        handle: SessionHandle,
+        servers: "McpServers",
+        respondent: McpRespondent | None = None,
+    ) -> None:
+        """`respondent` answers what servers ask for during calls."""
         super().__init__(handle)
         self.servers = servers
+        servers.respondent = respondent
 
     def tools(self) -> list[Tool[Any]]:
         """Return the tool Mcp."""

@@ -1,12 +1,13 @@
 """Questions of the agent to the user: the tool AskUser."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...tools.ask_user import AskUserTool, QuestionParams
 from ...tools.base import Tool
 from ..errors import ToolError
-from ..events import FormQuestion, GivenAnswers, Question
+from ..events import Answer, FormQuestion, GivenAnswers, Question
 from ..loop.denials import Denial
 from ..loop.feature import Feature
 from ..loop.session_handle import SessionHandle
@@ -32,29 +33,39 @@ class QuestionsFeature(Feature):
     async def ask(self, questions: Sequence[QuestionParams]) -> Sequence[str]:
         """Return the answers to questions. They are recorded as a message of the user after the
         results of this reply. Raises ToolError if nobody answers."""
-        handle = self.handle
-        given = [self._given(each.question) if self._given else None for each in questions]
-        answers = [answer for answer in given if answer is not None]
-        if len(answers) < len(questions):
-            left = [q for q, answer in zip(questions, given, strict=True) if answer is None]
-            form = [
-                FormQuestion(q.question, [(c.label, c.description) for c in q.choices], q.multiple)
-                for q in left
-            ]
-            asked = Question("AskUser", form[0].text, {}, "", "", form=form)
-            answer = await handle.ask(asked) if handle.ask else None
-            if answer is None:
-                why = NO_ANSWER if self._given else NOBODY
-                denials = (Denial("AskUser", q.question, "", why, asked=False) for q in left)
-                handle.denials.add(*denials)
-                raise ToolError(
-                    f"Not answered: {NOBODY}. Decide yourself where that does no harm, or say in "
-                    "your answer what you need to know."
-                )
-            if not answer.allow:
-                raise ToolError("The user did not answer. Go on without, or ask in your answer.")
-            said = iter(answer.words)
-            answers = [next(said) if each is None else each for each in given]
-        lines = [f"{q.question} → {answer}" for q, answer in zip(questions, answers, strict=True)]
-        handle.queued_messages.append("\n".join([_HEADING, *lines]))
-        return answers
+        form = [
+            FormQuestion(q.question, [(c.label, c.description) for c in q.choices], q.multiple)
+            for q in questions
+        ]
+        answer = await fill_in(self.handle, self._given, form)
+        if answer is None:
+            raise ToolError(
+                f"Not answered: {NOBODY}. Decide yourself where that does no harm, or say in "
+                "your answer what you need to know."
+            )
+        if not answer.allow:
+            raise ToolError("The user did not answer. Go on without, or ask in your answer.")
+        pairs = zip(questions, answer.words, strict=True)
+        lines = [f"{q.question} → {said}" for q, said in pairs]
+        self.handle.queued_messages.append("\n".join([_HEADING, *lines]))
+        return answer.words
+
+
+async def fill_in(
+    handle: SessionHandle, given: GivenAnswers | None, form: Sequence[FormQuestion]
+) -> Answer | None:
+    """Return the answers to a form: those that are given, else the user's. Return None if nobody
+    answers, which is a denial."""
+    known = [given(each.text) if given else None for each in form]
+    left = [each for each, answer in zip(form, known, strict=True) if answer is None]
+    if not left:
+        return Answer(True, words=[answer or "" for answer in known])
+    asked = Question("AskUser", left[0].text, {}, "", "", form=left)
+    answer = await handle.ask(asked) if handle.ask else None
+    if answer is None:
+        why = NO_ANSWER if given else NOBODY
+        handle.denials.add(*(Denial("AskUser", each.text, "", why, asked=False) for each in left))
+        return None
+    said = iter(answer.words)
+    words = [next(said, "") if each is None else each for each in known]
+    return replace(answer, words=words) if answer.allow else answer

@@ -9,13 +9,14 @@ from dataclasses import replace
 
 from ..lazy import dataclass
 from ..models.catalog import cost, known_model
-from ..session.entries import WARMING, Assistant, Entry, Session, SubagentRun, Usage
+from ..session.entries import SAMPLING, WARMING, Assistant, Entry, Session, SubagentRun, Usage
 from ..session.totals import Counts, Totals
 
 PURPOSES = {
     "turn": "conversation",
     "summary": "compaction",
     "verify": "verification",
+    SAMPLING: "asked by MCP servers",
     WARMING: "cache kept warm",  # only in older logs
     "attempt": "broken attempts",
 }

@@ -12,7 +12,7 @@ from ..events import Accepted, Delta, TextDelta, ThinkingDelta, ToolDraft, ToolF
 from ..lazy import dataclass
 from ..models.base import Reply, text_of
 from ..models.catalog import cost
-from ..session.entries import HOOK, PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
+from ..session.entries import HOOK, MEMORY, PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
 
 BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its price counts
 
@@ -96,12 +96,15 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
     )
 
 
+_NOT_WORDS = ("notice", PLAN, SKILL, SKILL_LIST, MEMORY, HOOK)  # of the user
+
+
 def last_text(items: Sequence[Item]) -> str:
     """Return the newest text of the model since the last message of the user."""
     for item in reversed(items):
         if item.role == "assistant" and (text := text_of(item.blocks)):
             return text
-        words = item.role == "user" and item.source not in ("notice", PLAN, SKILL, SKILL_LIST, HOOK)
+        words = item.role == "user" and item.source not in _NOT_WORDS
         if words and any(b.get("type") == "text" for b in item.blocks):
             break
     return ""

@@ -27,7 +27,7 @@ from .shell.wrappers import name_set
 
 TOOL_NAMES = (
     "Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall", "Network",
-    "Mcp", "Skill", "WebFetch", "WebSearch", "AskUser", "Plan",
+    "Mcp", "Sampling", "Skill", "Memory", "WebFetch", "WebSearch", "AskUser", "Plan",
 )  # fmt: skip
 _added_names: dict[str, None] = {}  # of the tools of extensions
 MCP_PREFIX = "mcp__"  # of the tools of MCP servers: mcp__SERVER__TOOL

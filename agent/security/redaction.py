@@ -21,6 +21,7 @@ from ..models.providers import providers, variables
 from ..session.entries import (
     ATTACHMENT,
     HOOK,
+    MEMORY,
     SKILL,
     SKILL_LIST,
     Entry,
@@ -42,7 +43,9 @@ _MIN_KEY_CHARS = 8
 _MIN_SECRET_CHARS = 16
 _PATH_OR_URL = regex(r"(?:~|\.{1,2})?/[\w.-]+/|[A-Za-z][\w+.-]*://")
 # Of words that no person said here.
-_PROJECT_SOURCES = ("environment", "instructions", SKILL_LIST, SKILL, HOOK, "shell", ATTACHMENT)
+_PROJECT_SOURCES = (
+    "environment", "instructions", SKILL_LIST, SKILL, MEMORY, HOOK, "shell", ATTACHMENT,
+)  # fmt: skip
 # Types of blocks that are no text, or must stay as the model wrote them.
 _UNTOUCHED_BLOCKS = ("thinking", "redacted_thinking", "image", "document")
 

@@ -23,9 +23,11 @@ LOADED_TOOLS = "loaded tools"
 # Purpose of a request that asked for no answer and kept the prompt in the cache. Only older logs
 # have such entries: none is written any more.
 WARMING = "warm"
+SAMPLING = "sampling"  # purpose of a reply that an MCP server asked for
 BOUND, FREE = "bound", "free"  # what `Session.thinking` can be
 PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
 SKILL_LIST = "skill list"  # source of what there is of skills
+MEMORY = "memory"  # source of the index of the facts about a project
 HOOK = "hook"  # source of what a hook says to the model
 
 _TOKEN_COUNTS = ("input", "cache_read", "cache_creation", "output")
@@ -152,7 +154,8 @@ class Assistant(Entry):
     usage: dict[str, int]
     stop_reason: str | None
     model: str
-    purpose: str = "turn"  # turn, summary, verify, attempt or WARMING; only turns stand in the view
+    # turn, summary, verify, attempt, SAMPLING or WARMING; only turns stand in the view
+    purpose: str = "turn"
     message_id: str | None = None
     cost_usd: float | None = None  # None where the model's price is not known
     # Raw arguments, by tool_use id, of calls whose JSON did not parse: they run only if the JSON is

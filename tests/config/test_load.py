@@ -91,6 +91,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "hooks.session_start": "c", "hooks.session_end": "d", "sandbox.mode": "require",
         "mcp.load_at_start": "memory", "mcp.needed": "github",
         "mcp.start_timeout": "9", "mcp.call_timeout": "9", "web.search": "on",
+            "memory.path": ".ctxagent/memory", "memory.offer": "always",
         "lsp.enabled": "on", "lsp.servers": ".zig: zls",
         "features.off": "drift",
         "sandbox.network": "false", "sandbox.write": "/srv/cache", "sandbox.read": "~/notes",

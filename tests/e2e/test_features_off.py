@@ -28,6 +28,7 @@ SIGNS = {
     "plan": '"name": "Plan"',
     "subagents": '"name": "Task"',
     "skills": '"name": "Skill"',
+    "memory": '"name": "Memory"',
     "web-search": '"name": "web_search"',
     "mcp": '"name": "Mcp"',
     "result-schema": "The final answer of this turn is read by a program.",
@@ -52,8 +53,9 @@ def place(tmp_path: Path) -> Place:
 
 def arguments(*off: str) -> list[str]:
     return [
-        "--permission-mode", "bypass", "-c", "web.search=on", "--model", "claude-sonnet-5-5",
-        "-c", "hooks.before_tool=['cat >> ../heard']", "-c", f"features.off={[*off]}",
+        "--permission-mode", "bypass", "-c", "web.search=on", "-c", "memory.offer=always",
+        "--model", "claude-sonnet-5-5", "-c", "hooks.before_tool=['cat >> ../heard']",
+        "-c", f"features.off={[*off]}",
     ]  # fmt: skip
 
 

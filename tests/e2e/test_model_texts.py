@@ -32,6 +32,7 @@ from ctxagent.agent.session.entries import Usage
 from ctxagent.agent.session.store import Project
 from ctxagent.agent.session.user_messages import LoggedMessage
 from ctxagent.agent.ui.session_tools import ServedSessions, session_tools
+from ctxagent.tools.memory import MemoryTool
 
 from ..support.instruction_files import instruction_files
 from ..support.sessions.conversation import Conversation
@@ -233,3 +234,7 @@ def test_a_link_that_leaves_the_project_is_not_followed(tmp_path: Path) -> None:
     assert found[-1] == (inner / "CLAUDE.md", "be good")
     assert all("s3cret" not in text for _, text in found)
     assert found[-2] == (inner / "AGENTS.md", LINK_OUTSIDE)
+
+
+def test_the_memory() -> None:
+    check("memory.json", json.dumps(MemoryTool().schema(), indent=1, ensure_ascii=False) + "\n")

@@ -6,7 +6,7 @@ caller is told that it may have acted; only the next call starts the server agai
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import field
 from pathlib import Path
@@ -18,12 +18,15 @@ from ...errors import ToolError
 from ...lazy import dataclass
 from ...version import __version__
 from ..server_process import Complaint
+from .calls import call_tool
 from .config import ServerConfig, plain_name
+from .inputs import Respondent, elicit, sample
 from .transport import BoundedStream, http, stdio
 
 if TYPE_CHECKING:
     import mcp_types as types
     from mcp.client.session import ClientSession
+    from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 State = Literal["starting", "ready", "failed", "ended"]
 
@@ -56,6 +59,7 @@ class ListedTool:
     description: str
     schema: Mapping[str, Any]  # JSON schema of its arguments
     size: int  # characters of all that, as JSON
+    needs_task: bool = False  # whether it can be called as a task only
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +110,14 @@ class Connection:
         self._call_timeout = config.timeout or call_timeout
         self._tell = tell
         self._session: ClientSession | None = None
+        self._dispatcher: JSONRPCDispatcher[Any] | None = None
         self._running: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()  # it is ready, or has failed
         self._relisting: asyncio.Task[None] | None = None
         self._complaint = Complaint()
         self._closing = False
+        self._respondents: list[Respondent | None] = []  # of the calls that go on
+        self._inputs = set[asyncio.Future[Any]]()  # answers to what the server asks for
 
     @property
     def name(self) -> str:
@@ -142,25 +149,30 @@ class Connection:
             self._running.cancel()
             await asyncio.wait([self._running])
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> "types.CallToolResult":
-        """Call a tool, by the name that the server has for it, once. Raises ToolError."""
-        import mcp_types as types
-        from pydantic import TypeAdapter
-
+    async def call(
+        self, tool: ListedTool, arguments: Mapping[str, Any], respondent: Respondent | None
+    ) -> "types.CallToolResult":
+        """Call a tool once. The respondent answers what the server asks for meanwhile. Raises
+        ToolError."""
         await self.ready()
         self.calls += 1
-        request = types.CallToolRequest(
-            params=types.CallToolRequestParams(name=tool, arguments=dict(arguments))
-        )
-        answer: TypeAdapter[Any] = TypeAdapter(types.CallToolResult | types.InputRequiredResult)
-        result = await self.ask(
-            lambda session: session.send_request(request, answer),
-            may_act=True,
-        )
-        if isinstance(result, types.InputRequiredResult):
-            raise ToolError("The tool asks a person for more, which is not supported here.")
-        found: types.CallToolResult = result
-        return found
+        self._respondents.append(respondent)
+        try:
+            return await self.ask(
+                lambda session: call_tool(
+                    session,
+                    tool.own_name,
+                    arguments,
+                    respondent,
+                    self.name,
+                    self._dispatcher if tool.needs_task else None,
+                ),
+                may_act=True,
+            )
+        finally:
+            self._respondents.remove(respondent)
+            for each in () if self._respondents else self._inputs:
+                each.cancel()
 
     async def ask(
         self, question: "Callable[[ClientSession], Awaitable[T]]", *, may_act: bool = False
@@ -172,7 +184,7 @@ class Connection:
         assert session is not None
         asking = asyncio.ensure_future(question(session))
         try:
-            await asyncio.wait([asking], timeout=self._call_timeout)
+            await self._wait_for(asking)
         finally:
             is_late = not asking.done()
             asking.cancel()
@@ -185,6 +197,8 @@ class Connection:
             raise ToolError(f"The MCP server {self.name} has ended meanwhile.{unknown}")
         if (error := asking.exception()) is None:
             return asking.result()
+        if isinstance(error, ToolError):
+            raise error
         if self.config.url and str(error) == "Session terminated":  # the SDK's words for a 404
             self._complaint.reason = "it does not know this session any more"
             self._complaint.ended.set()
@@ -193,6 +207,46 @@ class Connection:
             raise ToolError(f"The MCP server {self.name} answers: {describe(error)}")
         await asyncio.wait([self._running] if self._running else [asking])
         raise ToolError(f"The MCP server {self.name} has ended: {self.error}.{unknown}")
+
+    async def _wait_for(self, asking: "asyncio.Future[Any]") -> None:
+        """Wait for an answer for as long as a call may take. While the user is asked, and has time
+        to answer, no time counts."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._call_timeout
+        while not asking.done() and loop.time() < end:
+            await asyncio.wait([asking], timeout=end - loop.time())
+            if self._inputs and not asking.done():
+                waited = [asking, *self._inputs]
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                end = loop.time() + self._call_timeout
+
+    async def _elicit(self, context: Any, params: Any) -> Any:
+        import mcp_types as types
+
+        decline = types.ElicitResult(action="decline")
+        return await self._answered(elicit, params, decline)
+
+    async def _sample(self, context: Any, params: Any) -> Any:
+        import mcp_types as types
+
+        return await self._answered(sample, params, types.ErrorData(code=-1, message="Refused."))
+
+    async def _answered(
+        self, answer: Callable[[str, Any, Respondent], Coroutine[Any, Any, T]], params: Any, no: T
+    ) -> T:
+        """Return the answer to what the server asks for; `no` outside of a call, and once nobody
+        waits for the call any more."""
+        respondent = self._respondents[-1] if self._respondents else None
+        if respondent is None:
+            return no
+        answering = asyncio.ensure_future(answer(self.name, params, respondent))
+        self._inputs.add(answering)
+        try:
+            await asyncio.wait([answering])
+        finally:
+            answering.cancel()
+            self._inputs.discard(answering)
+        return no if answering.cancelled() else answering.result()
 
     async def _serve(self) -> None:
         """Be connected until the server ends."""
@@ -220,14 +274,14 @@ class Connection:
         )
         async with asyncio.timeout(self._start_timeout):
             read, write = await stack.enter_async_context(transport)
-            dispatcher: JSONRPCDispatcher[Any] = JSONRPCDispatcher(
-                BoundedStream(read, complaint), write
-            )
+            self._dispatcher = JSONRPCDispatcher(BoundedStream(read, complaint), write)
             session = await stack.enter_async_context(
                 ClientSession(
-                    dispatcher=dispatcher,
+                    dispatcher=self._dispatcher,
                     client_info=types.Implementation(name="ctxagent", version=__version__),
                     message_handler=self._hear,
+                    elicitation_callback=self._elicit,
+                    sampling_callback=self._sample,
                 )
             )
             probe = (PROBE_TIMEOUT_S if self._show is None else None) if over_http else 0
@@ -325,7 +379,8 @@ async def _list(server: str, session: "ClientSession") -> Catalog:
                 catalog.left_out += 1
                 continue
             size += chars
-            catalog.tools[name] = ListedTool(name, tool.name, about, schema, chars)
+            needs_task = bool(tool.execution) and tool.execution.task_support == "required"
+            catalog.tools[name] = ListedTool(name, tool.name, about, schema, chars, needs_task)
     reader = f"mcp__{server}__{READ_RESOURCE}"
     if can and can.resources:
         about = "Reads a resource of this server."

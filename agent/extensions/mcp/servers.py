@@ -8,7 +8,6 @@ that the tool Mcp knows (`tools/mcp.py`).
 import asyncio
 import json
 import logging
-import re
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,8 @@ from .connection import (
     ListedTool,
     State,
 )
+from .inputs import Respondent, RespondentElsewhere
+from .ranking import best_tools
 from .results import parts_of, prompt_text, resource_answer
 
 MAX_FOUND = 8  # tools that a search shows
@@ -77,6 +78,7 @@ class McpServers:
         it gets."""
         self.load_at_start = tuple(load_at_start)
         self.needed = tuple(needed)
+        self.respondent: Respondent | None = None  # answers what servers ask for during calls
         self.untold: list[str] = []  # what was to be told before anybody listened
         self._listener: Callable[[str], None] | None = None
         self._start_timeout = start_timeout
@@ -225,7 +227,7 @@ class McpServers:
         """Return the tools that fit the words best."""
         await self.wait_for(self.names)
         tools = [t for each in self._connections.values() for t in each.catalog.tools.values()]
-        found = await asyncio.to_thread(_best, tools, query)
+        found = await asyncio.to_thread(best_tools, tools, query, MAX_FOUND)
         missing = [e for e in self._connections.values() if e.state in ("failed", "ended")]
         notes = [f"{each.name} is not there: {each.error}" for each in missing]
         if not found:
@@ -249,14 +251,16 @@ class McpServers:
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> McpAnswer:
         """Call a tool, once."""
-        connection, own_name = self._connection(name), (await self._tool(name)).own_name
-        uri = str(arguments.get("uri", ""))
+        connection, tool = self._connection(name), await self._tool(name)
+        uri, respondent = str(arguments.get("uri", "")), None
+        if self.respondent is not None:
+            respondent = RespondentElsewhere(self.respondent, asyncio.get_running_loop())
 
         async def called() -> McpAnswer:
-            if not own_name:
+            if not tool.own_name:
                 found = await connection.ask(lambda session: session.read_resource(uri))
                 return await asyncio.to_thread(resource_answer, found)
-            result = await connection.call(own_name, arguments)
+            result = await connection.call(tool, arguments, respondent)
             return await asyncio.to_thread(parts_of, result)
 
         return await self._there(called())
@@ -338,19 +342,6 @@ def _as_schema(tool: ListedTool) -> dict[str, Any]:
     """Return a tool as the Messages API takes it."""
     about = shown_text(tool.description)[:MAX_SHOWN_DESCRIPTION_CHARS]
     return {"name": tool.name[:128], "description": about, "input_schema": dict(tool.schema)}
-
-
-def _best(tools: Sequence[ListedTool], query: str) -> list[ListedTool]:
-    """Return the tools that the words fit best, the best first."""
-    words = [word for word in re.split(r"\W+|_", query.lower()) if word]
-    scored = []
-    for place, tool in enumerate(tools):
-        name, about = tool.name.lower(), tool.description.lower()
-        own = set(re.split(r"[\W_]+", name))
-        score = sum(4 * (word in own) + 2 * (word in name) + (word in about) for word in set(words))
-        if score:
-            scored.append((-score, place, tool))
-    return [tool for _, _, tool in sorted(scored, key=lambda each: each[:2])[:MAX_FOUND]]
 
 
 def _summary(tool: ListedTool) -> str:

@@ -50,6 +50,7 @@ STYLES = {  # of the parts of the bar, as roles of the theme
         (
             "instructions",
             "skills",
+            "memory",
             "plan",
             "environment",
             "preserved",

@@ -1,8 +1,9 @@
-"""/memory: the instruction files that the model gets, and an editor for them."""
+"""/memory: the instruction files and the facts that the model gets, and an editor for them."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ....tools.system.files import replacing
 from ....tools.system.plural import count_of
@@ -12,44 +13,99 @@ from ..status import path_within, short_path
 from .command_context import CommandContext
 from .registry import command
 
+if TYPE_CHECKING:
+    from ...features.memory import MemoryFeature
+
 NEW_FILE = "AGENTS.md"
 NEW_FILE_MODE = 0o644
 
 
-@command("the instruction files that the model gets; edit one", group="context")
-async def _memory(repl: CommandContext, argument: str) -> None:
-    from ...features.environment import EnvironmentFeature
+_Row = tuple[str, str, str, str]  # name, tokens, origin, state
 
-    feature = repl.agent.features.find(EnvironmentFeature)
-    if feature is None:
-        raise UsageError("the model gets no instruction files", hint="See features.off.")
-    found = await asyncio.to_thread(feature.instruction_states)
-    rows = [
-        (
-            path_within(each.path, repl.services.cwd),
-            count_of(each.tokens, "token"),
-            each.origin,
-            each.state,
-        )
-        for each in found
-    ]
+
+@command(
+    "the instruction files and facts that the model gets; edit one, or forget a fact",
+    argument="[forget NAME]",
+    group="context",
+)
+async def _memory(repl: CommandContext, argument: str) -> None:
+    if argument:
+        await _forget(repl, argument)
+        return
+    facts = await asyncio.to_thread(_facts, repl)
+    rows = [*await asyncio.to_thread(_instructions, repl), *facts]
     new = repl.services.cwd / NEW_FILE
     if not repl.screen.paints:
-        repl.show_table(rows)
+        repl.show_table([row for _, row in rows])
         if not new.exists():
             repl.say(f"there is no {NEW_FILE} here: /init lets the agent write one")
         return
-    paths = [each.path for each in found]
-    chosen = await repl.screen.pick(_menu(rows, None if new in paths else new))
+    paths = [path for path, _ in rows]
+    chosen = await repl.screen.pick(_menu([row for _, row in rows], None if new in paths else new))
     if chosen is None:
         return
     path = paths[int(chosen.key)] if chosen.key else new
     if not await _edit(repl, path):
         repl.say(f"{short_path(path)} is as it was")
         return
-    states = {each.path: each for each in await asyncio.to_thread(feature.instruction_states)}
-    now = states[path].state if path in states else "it is empty: the model gets nothing of it"
+    states = {path: row[-1] for path, row in await asyncio.to_thread(_instructions, repl)}
+    told = "the model is told of it with your next message"
+    states |= dict.fromkeys((each for each, _ in facts), told)
+    now = states.get(path, "it is empty: the model gets nothing of it")
     repl.say(f"{short_path(path)} is saved · {now}")
+
+
+def memory_feature(repl: CommandContext) -> "MemoryFeature":
+    """Return the memory of the conversation. Raises UsageError if it is off."""
+    from ...features.memory import MemoryFeature
+
+    feature = repl.agent.features.find(MemoryFeature)
+    if feature is None:
+        raise UsageError("the memory is off", hint="See features.off.")
+    return feature
+
+
+async def _forget(repl: CommandContext, argument: str) -> None:
+    """Remove facts. Raises CtxagentError."""
+    act, *names = argument.split()
+    if act != "forget" or not names:
+        raise UsageError(f"/memory {argument}: say what to forget", hint="/memory forget NAME")
+    folder = memory_feature(repl).folder
+    for draft in [folder.forget(name) for name in dict.fromkeys(names)]:
+        await asyncio.to_thread(folder.make, draft)
+        repl.say(f"forgotten: {draft.name}")
+
+
+def _instructions(repl: CommandContext) -> list[tuple[Path, _Row]]:
+    """Return the instruction files, each with its row; blocking."""
+    from ...features.environment import EnvironmentFeature
+
+    feature = repl.agent.features.find(EnvironmentFeature)
+    return [
+        (
+            each.path,
+            (
+                path_within(each.path, repl.services.cwd),
+                count_of(each.tokens, "token"),
+                each.origin,
+                each.state,
+            ),
+        )
+        for each in (feature.instruction_states() if feature else ())
+    ]
+
+
+def _facts(repl: CommandContext) -> list[tuple[Path, _Row]]:
+    """Return the facts, each with its row; blocking."""
+    from ...context.tokens import estimate
+    from ...features.memory import MemoryFeature
+
+    feature = repl.agent.features.find(MemoryFeature)
+    facts = feature.folder.facts()[0] if feature else ()
+    return [
+        (each.path, (each.name, count_of(estimate(each.text), "token"), "memory", each.about))
+        for each in facts
+    ]
 
 
 def _menu(rows: Sequence[Sequence[str]], new: Path | None) -> Menu:

@@ -1,5 +1,6 @@
 """Additions of the user to the conversation: shell commands, and pins for every summary."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from ....tools.system.shorten import one_line
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 MAX_PINS_SHARE = 0.10  # of the window
 MAX_READ_CHARS = 4_000_000  # of a text to be pinned: no window has room for more
+REMEMBER = "--remember"  # at one end of a note
 MAX_SHOWN_CHARS = 80  # of a pinned text in a list
 _REF = regex(r"#?(-?\d+)")
 _CD = regex(r"(?:cd|pushd)(?:\s+[^;&|\n]*)?")
@@ -35,7 +37,7 @@ async def _shell(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "keep an entry, or #WORDS, verbatim in every summary",
+    "keep an entry, or #WORDS, verbatim in every summary; --remember: for later sessions, too",
     argument="[REF|WORDS]",
     complete=completions.refs,
     group="context",
@@ -63,11 +65,31 @@ async def _pin(repl: CommandContext, argument: str) -> None:
         _check_room(agent, text)
         agent.record(Pin(ref=ref, text=text))
     else:
-        text = argument
+        text, is_remembered = _without_flag(argument)
+        if not text:
+            raise UsageError("there is nothing to remember", hint=f"#WORDS {REMEMBER}")
         _check_room(agent, text)
+        if is_remembered:
+            await _remember(repl, text)
         ref = await pin_note(agent, text)
     shown = one_line(text, MAX_SHOWN_CHARS)
     repl.say(f"pinned as #{ref}: {shown} · /unpin {ref} takes it back")
+
+
+async def _remember(repl: CommandContext, text: str) -> None:
+    """Keep words as a fact for later sessions. Raises CtxagentError."""
+    from .memory import memory_feature
+
+    draft = await asyncio.to_thread(memory_feature(repl).remember, text)
+    repl.say(f"remembered as {draft.name} · /memory forget {draft.name} takes it back")
+
+
+def _without_flag(words: str) -> tuple[str, bool]:
+    """Return words without `--remember` at one of their ends, and whether it stood there."""
+    for text in (words.removeprefix(f"{REMEMBER} "), words.removesuffix(f" {REMEMBER}")):
+        if text != words:
+            return text.strip(), True
+    return ("", True) if words == REMEMBER else (words, False)
 
 
 @command(

@@ -34,6 +34,7 @@ _OFFLOADED = regex(r"^\*\*Preview:\*\* .* of ([\d,]+) lines", re.MULTILINE)
 _VERBS = {
     "Bash": "run", "Write": "write", "Edit": "change", "Read": "open", "Grep": "search",
     "Glob": "list files in", "Task": "start a subagent",
+    "Memory": "change what is remembered:", "Sampling": "ask the model for an MCP server:",
 }  # fmt: skip
 _SPOKEN = {"running": "starts", "done": "is done", "error": "failed"}
 SANDBOXED_MEANS = (

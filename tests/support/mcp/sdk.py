@@ -1,8 +1,11 @@
 """An MCP server by the SDK: `python sdk.py stdio`, or `python sdk.py http PORT` on 127.0.0.1."""
 
 import sys
+from typing import Annotated
 
-from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver import Elicit, MCPServer, Resolve, Sample
+from mcp_types import CreateMessageResult, SamplingMessage, TextContent
+from pydantic import BaseModel
 
 server = MCPServer("sdk", instructions="Adds numbers.")
 
@@ -11,6 +14,29 @@ server = MCPServer("sdk", instructions="Adds numbers.")
 def add(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
+
+
+class Guest(BaseModel):
+    name: str
+    age: int
+
+
+def guest() -> Elicit[Guest]:
+    return Elicit("Who comes?", Guest)
+
+
+def bird() -> Sample:
+    asked = TextContent(type="text", text="Name a bird.")
+    return Sample([SamplingMessage(role="user", content=asked)], max_tokens=50)
+
+
+@server.tool()
+def invite(
+    who: Annotated[Guest, Resolve(guest)], gift: Annotated[CreateMessageResult, Resolve(bird)]
+) -> str:
+    """Invite somebody."""
+    given = gift.content
+    return f"{who.name}, {who.age}, gets {given.text if given.type == 'text' else '?'}"
 
 
 @server.prompt()

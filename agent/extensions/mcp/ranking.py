@@ -1,0 +1,66 @@
+"""Rank the tools of MCP servers by the words of a search, with BM25.
+
+SQLite's FTS5 does the ranking, in a database in memory. English words match in each of their forms.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+from ...lazy import regex
+from .connection import ListedTool
+
+NAME_WEIGHT, DESCRIPTION_WEIGHT, PARAMETER_WEIGHT = 2.0, 1.0, 0.5
+MAX_WORDS = 50  # of a search
+MAX_PARAMETER_CHARS = 4_000  # of the names and descriptions of a tool's parameters
+_JOINT = regex(r"(?<=[a-z0-9])(?=[A-Z])|_")
+_WORD = regex(r"\w+")
+
+
+def best_tools(tools: Sequence[ListedTool], query: str, most: int) -> list[ListedTool]:
+    """Return the tools that fit the words best, the best first; blocking."""
+    import sqlite3
+
+    words = list(dict.fromkeys(_WORD.findall(_searchable(query).lower())))[:MAX_WORDS]
+    rows = ((place, *_columns(tool)) for place, tool in enumerate(tools))
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute(
+            "CREATE VIRTUAL TABLE tools USING "
+            "fts5(name, description, parameters, tokenize = 'porter unicode61')"
+        )
+        db.executemany(
+            "INSERT INTO tools(rowid, name, description, parameters) VALUES (?, ?, ?, ?)", rows
+        )
+        found = db.execute(
+            "SELECT rowid FROM tools WHERE tools MATCH ? "
+            "ORDER BY bm25(tools, ?, ?, ?), rowid LIMIT ?",
+            (
+                " OR ".join(f'"{word}"' for word in words) or '""',
+                NAME_WEIGHT,
+                DESCRIPTION_WEIGHT,
+                PARAMETER_WEIGHT,
+                most,
+            ),
+        )
+        return [tools[place] for (place,) in found]
+
+
+def _columns(tool: ListedTool) -> tuple[str, str, str]:
+    """Return the texts of a tool in which words are searched for."""
+    parameters = " ".join(_parameter_texts(tool.schema))[:MAX_PARAMETER_CHARS]
+    name = tool.name.removeprefix("mcp__")
+    name, about, parameters = map(_searchable, (name, tool.description, parameters))
+    return name, about, parameters
+
+
+def _parameter_texts(schema: Any) -> Iterator[str]:
+    properties = schema.get("properties")
+    for name, about in properties.items() if isinstance(properties, dict) else ():
+        yield str(name)
+        if isinstance(about, dict) and isinstance(about.get("description"), str):
+            yield about["description"]
+
+
+def _searchable(text: str) -> str:
+    """Return a text with the words of camelCase and snake_case apart, in UTF-8."""
+    return _JOINT.sub(" ", text).encode(errors="replace").decode()

@@ -1,0 +1,144 @@
+"""Answers to what MCP servers ask for during a call: forms, visits to pages, and the model."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...tools.sampling import SamplingParams, SamplingTool
+from ..context.request import Request
+from ..errors import CtxagentError, ToolError
+from ..events import Answer, FormQuestion, GivenAnswers
+from ..loop.call_arguments import CallRefused
+from ..loop.call_gate import CallGate
+from ..loop.feature import ToolCall
+from ..loop.session_handle import SessionHandle
+from ..models.base import text_of
+from ..session.entries import SAMPLING
+from .questions import fill_in
+
+if TYPE_CHECKING:
+    from ..extensions.mcp.inputs import (
+        AskedForm,
+        AskedReply,
+        AskedVisit,
+        FormField,
+        GivenReply,
+        Value,
+    )
+
+MAX_TRIES = 3  # for one field of a form
+OPEN, DECLINE = "open it", "do not open it"
+SEND, REFUSE = "yes", "no"
+
+
+class McpRespondent:
+    """Answers in the name of the user of one conversation."""
+
+    def __init__(
+        self,
+        handle: SessionHandle,
+        gate: CallGate,
+        given: GivenAnswers | None,
+        environ: Mapping[str, str],
+    ) -> None:
+        """`given` are answers of the command line."""
+        self._handle, self._gate, self._given, self._environ = handle, gate, given, environ
+
+    async def fill_in(self, asked: "AskedForm") -> "Mapping[str, Value] | None":
+        """Return the values that the user fills in; None if they decline or nobody answers."""
+        head = f"The MCP server {asked.server} asks: {asked.message}"
+        if not asked.fields:
+            answer = await self._ask(FormQuestion(head, ((SEND, ""), (REFUSE, ""))))
+            return {} if answer and answer.words[0] == SEND else None
+        form = [_question(field, "" if place else head) for place, field in enumerate(asked.fields)]
+        answer = await self._ask(*form)
+        if answer is None:
+            return None
+        values: dict[str, Value] = {}
+        for field, said in zip(asked.fields, answer.words, strict=True):
+            value = await self._value(field, said)
+            if isinstance(value, ValueError):
+                return None
+            values |= {} if value is None else {field.name: value}
+        return values
+
+    async def visit(self, asked: "AskedVisit") -> bool:
+        """Ask the user to visit a page, and open it on a desktop if they agree."""
+        text = f"The MCP server {asked.server} asks you to open {asked.url} — {asked.message}"
+        answer = await self._ask(FormQuestion(text, ((OPEN, ""), (DECLINE, ""))))
+        if answer is None or answer.words[0] != OPEN:
+            return False
+        is_desktop = self._environ.get("DISPLAY") or self._environ.get("WAYLAND_DISPLAY")
+        if is_desktop and self._handle.ask is not None:
+            import webbrowser
+
+            webbrowser.open(asked.url)
+        else:
+            self._handle.notify("info", f"open this address in a browser: {asked.url}")
+        return True
+
+    async def reply_to(self, asked: "AskedReply") -> "GivenReply":
+        """Return a reply of the conversation's model, within its budget, if a rule or the user
+        allows it. Raises ToolError."""
+        from ..extensions.mcp.inputs import GivenReply
+
+        handle, tool = self._handle, SamplingTool()
+        params = SamplingParams(
+            server=asked.server,
+            system=asked.system,
+            messages=[text for _, text in asked.messages],
+            max_tokens=asked.max_tokens,
+        )
+        call = ToolCall("", tool.name, tool.title(params), params.model_dump(), handle.context.cwd)
+        try:
+            await self._gate.permit(tool, params, call)
+            handle.budget_meter.call()
+            reply = await handle.model.ask(_request(asked, handle), SAMPLING)
+        except CallRefused as refused:
+            raise ToolError(refused.output.text) from None
+        except CtxagentError as error:
+            raise ToolError(f"The model does not answer: {error.message}") from None
+        text = text_of(reply.content)
+        ends = [text.find(stop) for stop in asked.stop if stop and stop in text]
+        is_cut = reply.stop_reason == "max_tokens"
+        return GivenReply(text[: min(ends, default=len(text))], handle.model.id, is_cut)
+
+    async def _value(self, field: "FormField", said: str) -> "Value | ValueError | None":
+        """Return the value of a field; ask again for one that is wrong. Return the error if it
+        stays wrong."""
+        for left in reversed(range(MAX_TRIES)):
+            try:
+                return field.value(said)
+            except ValueError as error:
+                again = f"{said[:100]!r} does not do: {error}."
+                answer = await self._ask(_question(field, again)) if left else None
+                if answer is None:
+                    return error
+                said = answer.words[0]
+        return None
+
+    async def _ask(self, *form: FormQuestion) -> Answer | None:
+        """Return the answers to a form; None if the user declines or nobody answers."""
+        answer = await fill_in(self._handle, self._given, form)
+        return answer if answer and answer.allow else None
+
+
+def _question(field: "FormField", head: str) -> FormQuestion:
+    text = f"{head}\n{field.text}" if head else field.text
+    if field.choices and not field.labels:
+        text += f" (of {', '.join(field.choices)})"
+    return FormQuestion(text, [(each, "") for each in field.labels], field.kind == "array")
+
+
+def _request(asked: "AskedReply", handle: SessionHandle) -> Request:
+    return Request(
+        model=handle.model.id,
+        system=[{"type": "text", "text": asked.system}] if asked.system else [],
+        tools=[],
+        messages=[
+            {"role": role, "content": [{"type": "text", "text": text}]}
+            for role, text in asked.messages
+        ],
+        max_tokens=asked.max_tokens,
+        effort=handle.model.effort,
+        thinking=False,
+    )

@@ -1,0 +1,164 @@
+"""The memory: its index, what changes in it, and the tool. The whole way by the real command is in
+`e2e/test_memory.py`."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.errors import ToolError
+from ctxagent.agent.extensions.memory import MemoryFolder
+from ctxagent.agent.features.memory import MemoryFeature
+from ctxagent.agent.loop.feature import Turn
+from ctxagent.agent.loop.session_handle import SessionHandle
+from ctxagent.agent.session.entries import MEMORY, User
+from ctxagent.tools.base import Output
+from ctxagent.tools.memory import MemoryParams
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> MemoryFolder:
+    return MemoryFolder(tmp_path / "facts")
+
+
+def keep(folder: MemoryFolder, name: str, text: str) -> None:
+    folder.make(folder.add(name, "", text, {}))
+
+
+def begun(handle: SessionHandle, folder: MemoryFolder, *, may_change: bool = True) -> MemoryFeature:
+    """The feature in a session that has recorded its first entries."""
+    feature = MemoryFeature(handle, folder, is_offered=False, may_change=may_change)
+    handle.tools += feature.tools()
+    for entry in feature.first_entries():
+        handle.record(entry)
+    return feature
+
+
+def told(handle: SessionHandle) -> list[str]:
+    entries = handle.log.entries()
+    return [str(e.content) for e in entries if isinstance(e, User) and e.source == MEMORY]
+
+
+def turn(feature: MemoryFeature) -> None:
+    asyncio.run(feature.turn_started(Turn()))
+
+
+def call(feature: MemoryFeature, **arguments: str) -> Output:
+    """Run a call of the tool, as if it was allowed."""
+    (tool,) = feature.tools()
+    resolved, params = tool.resolve(MemoryParams.model_validate(arguments))
+    output: Output = asyncio.run(resolved.run(params, feature.handle.context))
+    return output
+
+
+def test_without_a_fact_there_is_nothing(handle: SessionHandle, folder: MemoryFolder) -> None:
+    feature = begun(handle, folder)
+    keep(folder, "a", "From another session")
+    turn(feature)
+    assert "Memory" not in [tool.name for tool in handle.tools]
+    assert (told(handle), feature.reinserted(())) == ([], [])
+
+
+def test_the_index_stands_once_and_again_after_a_summary(
+    handle: SessionHandle, folder: MemoryFolder
+) -> None:
+    keep(folder, "b", "Fact b")
+    keep(folder, "a", "Fact a")
+    feature = begun(handle, folder)
+    turn(feature)
+    (index,) = told(handle)
+    assert index.endswith("]\n- a: Fact a\n- b: Fact b")
+    (seq,) = [item.seq for item in handle.view.items if item.source == MEMORY]
+    assert feature.reinserted({seq}) == []
+    (again,) = feature.reinserted(())
+    assert isinstance(again, User)
+    assert again.content == index
+
+
+def test_what_others_change_is_told_once(handle: SessionHandle, folder: MemoryFolder) -> None:
+    for name in "abc":
+        keep(folder, name, f"Fact {name}")
+    feature = begun(handle, folder)
+    keep(folder, "d", "Fact d")
+    folder.make(folder.edit("a", "Fact", "Other"))
+    folder.make(folder.forget("b"))
+    os.utime(folder.folder / "d.md", (1, 1))
+    turn(feature)
+    turn(feature)
+    assert told(handle)[1:] == [
+        "[The memory of this project has changed.]\n- a: Other a\n- d: Fact d\nForgotten: b."
+    ]
+    folder.make(folder.forget("d"))
+    turn(feature)
+    assert told(handle)[2:] == ["[The memory of this project has changed.]\nForgotten: d."]
+
+
+def test_the_index_is_bounded_by_lines_and_by_the_window(
+    handle: SessionHandle, folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(250):
+        keep(folder, f"fact-{number:03}", f"Number {number}")
+        os.utime(folder.folder / f"fact-{number:03}.md", (number, number))
+    monkeypatch.setattr("ctxagent.agent.features.memory.INDEX_SHARE", 0.5)
+    feature = begun(handle, folder)
+    (index,) = told(handle)
+    assert index.count("\n- fact-") == 200
+    assert "- fact-249: Number 249\n" in index
+    assert "- fact-049:" not in index
+    assert index.endswith(
+        "and 50 more facts, changed longest ago: Memory without a name lists all."
+    )
+    assert call(feature).text.count("- fact-") == 250
+    monkeypatch.setattr("ctxagent.agent.features.memory.INDEX_SHARE", 0.005)
+    (small,) = feature.reinserted(())
+    assert isinstance(small, User)
+    assert 5 < str(small.content).count("\n- fact-") < 150
+    turn(feature)
+    assert len(told(handle)) == 1
+
+
+def test_errors_say_what_to_do(handle: SessionHandle, folder: MemoryFolder) -> None:
+    keep(folder, "build", "make")
+    feature = begun(handle, folder)
+    for arguments, error in (
+        ({"name": "biuld"}, "There is no fact 'biuld'. Is build meant?"),
+        ({"action": "write", "name": "build", "text": "x"},
+         "There is a fact build already. Edit it, or choose a name."),
+        ({"action": "edit", "name": "build", "old": "cmake", "text": "x"},
+         "The text to replace stands nowhere in build. Read it again."),
+        ({"action": "forget", "name": "../old"},
+         "There is no fact '../old'. There are: build."),
+        ({"action": "write", "text": "x"}, "'' is no name of a fact. A name has letters, digits and"
+         " -, such as build-command."),
+    ):  # fmt: skip
+        with pytest.raises(ToolError) as raised:
+            call(feature, **arguments)
+        assert str(raised.value) == error
+    assert call(feature, action="edit", name="build", old="make", text="ninja").text == (
+        "Kept: build."
+    )
+    assert call(feature, name="build").text.endswith("\n\nninja\n")
+
+
+def test_what_was_shown_is_what_is_made(handle: SessionHandle, folder: MemoryFolder) -> None:
+    keep(folder, "build", "make")
+    feature = begun(handle, folder)
+    (tool,) = feature.tools()
+    change = MemoryParams.model_validate({"action": "forget", "name": "build"})
+    resolved, params = tool.resolve(change)
+    shown = asyncio.run(resolved.preview(params, handle.context))
+    assert "-make\n" in shown["diff"]
+    folder.make(folder.edit("build", "make", "make, by another session"))
+    with pytest.raises(ToolError, match="The fact build has changed meanwhile"):
+        asyncio.run(resolved.run(params, handle.context))
+    assert folder.is_used
+
+
+def test_a_subagent_reads_and_changes_nothing(handle: SessionHandle, folder: MemoryFolder) -> None:
+    keep(folder, "a", "Fact a")
+    feature = begun(handle, folder, may_change=False)
+    assert "Fact a" in call(feature, name="a").text
+    for action in ("write", "edit", "forget"):
+        with pytest.raises(ToolError, match="A subagent changes no memory"):
+            call(feature, action=action, name="a", text="x")
