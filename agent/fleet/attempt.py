@@ -8,7 +8,6 @@ it. So the next process waits for the end of an agent that was left, and takes i
 """
 
 import errno
-import fcntl
 import os
 import select
 import signal
@@ -22,12 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from ...tools.system.files import make_private_folder, private_opener
-from ...tools.system.process_table import birth
 from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import CtxagentError
 from ..library.launching import as_flags
-from . import places
+from . import places, task_lock
 from .containers import in_container, remove_container
 from .ledger import (
     AFTER,
@@ -89,37 +87,14 @@ def _held(order: AttemptOrder) -> Iterator[tuple[int | None, bool]]:
     path = order.folder.lock
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        if _is_locked(fd):
+        if task_lock.take(fd):
             yield fd, False
         else:
             watch = _Watch(order, path.stat().st_mtime)
-            watch.wait(lambda: _is_locked_within(fd, LOOK_EVERY_S), _holder(fd))
+            watch.wait(lambda: task_lock.take(fd, LOOK_EVERY_S), task_lock.holder(fd))
             yield None if watch.stopped else fd, watch.late
     finally:
         os.close(fd)
-
-
-def _is_locked(fd: int) -> bool:
-    """Take a lock if it is free; return whether it is ours."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_locked_within(fd: int, seconds: float) -> bool:
-    time.sleep(seconds)
-    return _is_locked(fd)
-
-
-def _holder(fd: int) -> int | None:
-    """Return the process that a lock names, if it runs on this machine and is the same still."""
-    with suppress(ValueError):
-        pid, born, host = os.pread(fd, 200, 0).decode(errors="replace").split()
-        if host == socket.gethostname() and birth(int(pid)) == born.encode():
-            return int(pid)
-    return None
 
 
 class _Watch:
@@ -173,8 +148,7 @@ def _run(order: AttemptOrder, lock: int) -> AttemptOutcome:
             start_new_session=True,
             pass_fds=(lock,),
         )
-    born = birth(agent.pid) or b"-"
-    os.pwrite(lock, f"{agent.pid} {born.decode()} {socket.gethostname()}\n".ljust(200).encode(), 0)
+    task_lock.name_holder(lock, agent.pid)
     watch = _Watch(order, time.time())
     with _ends(agent.pid) as has_ended:
         watch.wait(has_ended, agent.pid)

@@ -16,7 +16,12 @@ def results_table(
     cells: Sequence[CellResults], ks: Sequence[int], names: Sequence[str] = ()
 ) -> list[list[str]]:
     """Return a table with a row for each cell."""
-    has_scores = any(cell.mean_score not in (None, 0, 1) for cell in cells)
+    has_scores = any(
+        score not in (0, 1)
+        for cell in cells
+        for task in cell.tasks.values()
+        for score in task.scores
+    )
     rows = [
         ["", "passed", *(f"pass@{k}" for k in ks), *(["score"] if has_scores else []),
          "$/try", "$/pass", "turns"]

@@ -10,11 +10,10 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -22,17 +21,19 @@ from pathlib import Path
 from typing import IO, Any
 
 from ...tools.base import CommandLimits
-from ...tools.system.environment import NON_INTERACTIVE, child_environment, git_variables
+from ...tools.system.environment import child_environment, git_variables
 from ...tools.system.files import private_opener, sync_file
-from ...tools.system.process_table import birth
 from ...tools.system.programs import program
 from ...tools.system.shorten import cut_at_word
 from ...tools.system.spawn import Enclosed
 from ..errors import CtxagentError
 from ..lazy import dataclass
 from ..library.launching import as_flags, launch_options, load
+from ..security.folders import home_folders
 from ..security.redaction import redaction_for
-from ..security.sandbox import make_sandbox
+from ..security.sandbox import Sandbox, make_sandbox
+from ..security.sandbox_paths import contains_home
+from . import task_lock
 from .containers import in_container, remove_container
 from .ledger import AFTER, SCORE, SCORED_KINDS, UNKNOWN, AttemptOutcome
 from .manifest import TaskStep
@@ -44,8 +45,6 @@ MAX_SAID_CHARS = 400  # of the output of a step that the ledger has
 MAX_READ_BYTES = 65_536  # of the end of an output
 OUT, ERR, CODE, UP = "out", "err", "code", "up"  # files of a step
 TOO_LATE = "late"  # in place of the exit code of a step that took too long
-# Hooks of a repository may be the work of the model.
-_GIT_SETTINGS = {"core.hooksPath": "/dev/null", "core.fsmonitor": "false"}
 # Stdin, stdout and stderr are the files for the output, the exit code and the errors. A sandbox
 # says on its stdin that it stands.
 _SCRIPT = '"$@" >&0 <>"$0"; echo $?'
@@ -121,15 +120,18 @@ def parse_verdict(code: int, out: str, err: str) -> ScoreVerdict:
 
 def _score(run: "_StepRun") -> tuple[int, str, str]:
     """Return the exit code and the output of the score. Raises StepError and CtxagentError."""
-    order, step, code = run.order, run.step, run.code()
+    order, step, code = run.order, run.step, run.code_when_ended(can_stop=True)
     if not code:  # it was not begun, or cut
-        env = run.environment()
+        env, own = run.environment(), None
         if order.task.image is not None:
             container = in_container(order, run.place, env, run.facts())
             words = [*container, "sh", "-c", step.command]
             enclosed, given = Enclosed(words), env
         elif step.sandbox:
-            enclosed, given = _sandboxed(run, env)
+            own = _sandbox(run, env)
+            words = run.shell(env)
+            enclosed = Enclosed(words) if own.absent else own.enclose(words)
+            given = own.environment(env)
         else:
             enclosed, given = Enclosed(run.shell(env)), env
         try:
@@ -137,6 +139,10 @@ def _score(run: "_StepRun") -> tuple[int, str, str]:
         finally:
             if order.task.image is not None:
                 remove_container(order)
+            if own is not None and not own.absent:
+                own.set_aside()
+    if not run.stands:
+        raise StepError(SCORE, f"the sandbox did not start: {run.said(ERR).strip()}")
     if code == TOO_LATE:
         raise StepError(SCORE, f"the score took more than {step.time_limit:g} s")
     return int(code), run.said(OUT), run.said(ERR)
@@ -144,12 +150,12 @@ def _score(run: "_StepRun") -> tuple[int, str, str]:
 
 def _run_after(run: "_StepRun") -> str:
     """Return the end of what the command after the score has printed. Raises StepError."""
-    code = run.code()
+    code = run.code_when_ended(can_stop=False)
     if code == "":
         raise StepError(UNKNOWN, "it was begun, and nobody knows how it ended: look at what it did")
     if code is None:
-        env = {**os.environ, **run.order.env, **NON_INTERACTIVE, **run.facts()}
-        env |= git_variables(_GIT_SETTINGS, env)
+        env = child_environment({**os.environ, **run.order.env, **run.facts()}, keep=["*"])
+        env |= git_variables({"core.hooksPath": os.devnull}, env)  # they may be the model's work
         code = run.start(Enclosed(run.shell(env)), env, can_stop=False)
     said = cut_at_word(run.said(OUT).strip() or run.said(ERR).strip(), MAX_SAID_CHARS)
     if code == TOO_LATE:
@@ -160,9 +166,8 @@ def _run_after(run: "_StepRun") -> str:
     return said or "done"
 
 
-def _sandboxed(run: "_StepRun", env: Mapping[str, str]) -> tuple[Enclosed, dict[str, str]]:
-    """Return the score as the agent's commands are run, but without the network, and its
-    environment. Raises CtxagentError and OSError."""
+def _sandbox(run: "_StepRun", env: Mapping[str, str]) -> Sandbox:
+    """Return the sandbox of the agent's commands, without the network. Raises CtxagentError."""
     order = run.order
     options = order.options
     given = [value for name, value in pairwise(options) if name == "-c"]
@@ -172,13 +177,12 @@ def _sandboxed(run: "_StepRun", env: Mapping[str, str]) -> tuple[Enclosed, dict[
     session = log.parent if log else order.folder.path
     sandbox = make_sandbox(launch_options(loaded, run.place, env), session)
     sandbox.own_temporary = run.temporary
-    sandbox.read = [*sandbox.read, order.fleet.path.parent]  # where the score may lie
+    folder = order.fleet.path.parent  # where the score may lie
+    if not contains_home(str(folder), home_folders(env)):
+        sandbox.read = [*sandbox.read, folder]
     if sandbox.required and (why := sandbox.absent or sandbox.partial):
         raise StepError(SCORE, f'sandbox.mode is "require", and {why}')
-    own = sandbox.for_command(CommandLimits(offline=True))
-    shell = run.shell(env)
-    enclosed = Enclosed(shell) if own.absent else own.enclose(shell)
-    return enclosed, own.environment(env)
+    return sandbox.for_command(CommandLimits(offline=True))
 
 
 class _StepRun:
@@ -207,6 +211,22 @@ class _StepRun:
             return self.file(CODE).read_text().strip()
         except FileNotFoundError:
             return None
+
+    def code_when_ended(self, *, can_stop: bool) -> str | None:
+        """Return the exit code. A step that a killed run has left on this machine is waited for,
+        and ended where its time is up or the fleet stops. Raises StepError."""
+        if self.code() == "" and task_lock.holder(self._lock) is not None:
+            until = self.file(CODE).stat().st_mtime + self.step.time_limit
+            self._wait(lambda: task_lock.holder(self._lock), until, can_stop)
+        return self.code()
+
+    @property
+    def stands(self) -> bool:
+        """Whether the sandbox of the step has started, if it has one."""
+        try:
+            return bool(self.file(UP).read_bytes())
+        except FileNotFoundError:
+            return True
 
     def said(self, suffix: str) -> str:
         """Return the end of an output, without secrets."""
@@ -251,7 +271,7 @@ class _StepRun:
                 self._sync_folder()
                 child = _begin(
                     command, enclosed, cwd=self.place, env=env, stdin=out, stdout=code, stderr=err,
-                    start_new_session=True, pass_fds=(*enclosed.passed, self._lock),
+                    start_new_session=True, pass_fds=enclosed.passed,
                 )  # fmt: skip
         except (OSError, ValueError) as error:
             self.file(CODE).unlink(missing_ok=True)
@@ -259,10 +279,14 @@ class _StepRun:
         finally:
             for descriptor in enclosed.passed:
                 os.close(descriptor)
-        self._wait(child, can_stop)
+        task_lock.name_holder(self._lock, child.pid)
+        try:
+            until = time.time() + self.step.time_limit
+            self._wait(lambda: child.pid if child.poll() is None else None, until, can_stop)
+        finally:
+            _kill(child.pid)  # what it has left running
+            shutil.rmtree(self.temporary, ignore_errors=True)
         found = self.code() or ""
-        if enclosed.reports and found and not self.file(UP).read_bytes():
-            raise StepError(self._name, f"the sandbox did not start: {self.said(ERR)}")
         if found == "":
             kind = UNKNOWN if self._name == AFTER else self._name
             raise StepError(kind, "it was killed, and nobody knows what it did")
@@ -278,27 +302,25 @@ class _StepRun:
         finally:
             os.close(folder)
 
-    def _wait(self, child: "subprocess.Popen[bytes]", can_stop: bool) -> None:
-        """Wait for the end of the step, and end it where its time is up or the fleet stops. What it
-        has left running is ended. Raises StepError where it was stopped."""
-        born = birth(child.pid) or b"-"
-        holder = f"{child.pid} {born.decode()} {socket.gethostname()}\n".ljust(200)
-        os.pwrite(self._lock, holder.encode(), 0)
-        until = time.monotonic() + self.step.time_limit
+    def _wait(self, running: Callable[[], int | None], until: float, can_stop: bool) -> None:
+        """Wait until the process of the step has ended, and end it where its time is up or the
+        fleet stops. Raises StepError where it was stopped."""
         stopped = late = False
-        while child.poll() is None and not (stopped or late):
-            late = time.monotonic() >= until
-            stopped = can_stop and self.order.fleet.stop_file.exists()
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(LOOK_EVERY_S)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-        shutil.rmtree(self.temporary, ignore_errors=True)
+        while (pid := running()) is not None:
+            late = late or time.time() >= until
+            stopped = stopped or (can_stop and self.order.fleet.stop_file.exists())
+            if stopped or late:
+                _kill(pid)
+            time.sleep(LOOK_EVERY_S)
         if late and not self.code():
             self.file(CODE).write_text(f"{TOO_LATE}\n")
         elif stopped and not self.code():
             raise StepError("interrupted", f"during the {self._name}")
+
+
+def _kill(group: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _begin(command: Sequence[str], enclosed: Enclosed, **options: Any) -> "subprocess.Popen[bytes]":

@@ -15,7 +15,7 @@ from ctxagent.agent.session.entries import Assistant
 from ctxagent.agent.session.log import Entries
 
 from ..security.test_sandbox import needs_bwrap
-from ..support.command import PATIENCE, comes
+from ..support.command import PATIENCE, alive, comes
 from ..support.fleet import Fleet, tail
 
 WRITES = {"steps": [
@@ -53,6 +53,7 @@ def killed_at_a_step(fleet: Fleet, options: tuple[str, ...]) -> int:
     process = fleet.start(*options, env=fleet.place.environ())
     assert comes((fleet.place.project / "begun").exists, PATIENCE)
     (lock,) = fleet.folder.path.glob("tasks/*/*/lock")
+    assert comes(lambda: alive(int(lock.read_text().split()[0])), PATIENCE)
     process.kill()
     tail(process)
     return int(lock.read_text().split()[0])
@@ -154,7 +155,8 @@ def test_nothing_is_run_after_a_score_that_did_not_pass(fleet: Fleet) -> None:
 
 @needs_bwrap
 def test_the_score_has_the_sandbox_of_commands_and_no_keys(fleet: Fleet) -> None:
-    looks = 'touch $FLEET_DIR/x 2> /dev/null; test -f made.txt -a -z "$ANTHROPIC_API_KEY$GH_TOKEN"'
+    looks = "touch $FLEET_DIR/x 2> /dev/null; grep -q new $FLEET_PATCH && test -f made.txt"
+    looks += ' -a -z "$ANTHROPIC_API_KEY$GH_TOKEN"'
     after = 'test -e $FLEET_DIR/x || git config core.hooksPath; echo "$GH_TOKEN"'
     fleet.tasks(1, score=looks, after=after)
     env = fleet.place.environ({"ANTHROPIC_API_KEY": "k" * 20, "GH_TOKEN": "t1k2n3" * 4})
