@@ -185,9 +185,14 @@ def _updated(plugin: "Plugin", wanted: "Wanted", own: "Path", yes: bool) -> bool
     Raises CtxagentError."""
     from ..extensions.plugin_contents import differences
     from ..extensions.plugin_install import put_in_place, staged
+    from ..extensions.plugins import is_intact
 
+    intact = is_intact(plugin)
+    if intact and wanted.source.commit and wanted.source.commit == plugin.commit:
+        say(f"{plugin.name}: unchanged, {plugin.pinned_to}")
+        return True
     with staged(wanted, own, os.environ) as ready:
-        if ready.plugin.digest == plugin.digest:
+        if intact and ready.plugin.digest == plugin.digest:
             say(f"{plugin.name}: unchanged, {plugin.pinned_to}")
             return True
         say(_shown(f"{plugin.name}: {plugin.pinned_to} -> {ready.plugin.pinned_to}"))

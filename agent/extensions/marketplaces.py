@@ -104,7 +104,7 @@ class Marketplace:
             path = f"{root}/{path}"
         path = _checked_path(path)
         if FileSource(self.source).is_url:
-            return FileSource(self.source, self.ref, path=path)
+            return FileSource(self.source, self.ref, self.commit, path)
         folder = Path(os.path.realpath(self.source, strict=False)) / path
         if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(self.source)):
             raise ValueError(f"is at {path}, which leads out of the marketplace")

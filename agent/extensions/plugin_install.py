@@ -165,8 +165,10 @@ def _described(wanted: Wanted, commit: str, stage: Path, plugins: Sequence[Plugi
         raise ValueError(
             f"it is no plugin: it has none of {', '.join(USUAL_PLACES.values())}{more}"
         )
-    origin = (kept, source.path)
-    before = next((each for each in plugins if (each.source, each.path) == origin), None)
+    offered = offer.name if offer else ""
+    same = [each for each in plugins if (each.source, each.path) == (kept, source.path)]
+    # A marketplace may offer two plugins with the same folder.
+    before = next((p for p in same if not offered or p.offer in ("", offered)), None)
     taken = {each.name: each.origin for each in plugins}
     owner = offer.market if offer else _last_parts(kept)[-2]
     called = before.name if before else _free_name(name, owner, taken)
@@ -180,7 +182,7 @@ def _described(wanted: Wanted, commit: str, stage: Path, plugins: Sequence[Plugi
         commit,
         path=source.path,
         market=offer.market if offer else "",
-        offer=offer.name if offer else "",
+        offer=offered,
     )
     return Staged(plugin, stage.parent / called, manifest, before, taken_by)
 

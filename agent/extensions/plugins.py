@@ -229,6 +229,11 @@ def check_plugins(config_home: Path, state: Path) -> list[tuple[Plugin, str]]:
     return checked
 
 
+def is_intact(plugin: Plugin) -> bool:
+    """Return True if the content is what was accepted; blocking."""
+    return not _check(plugin, "")[0]
+
+
 def content_digest(folder: Path) -> str:
     """Return the SHA-256 of names, kinds and contents of all files in a folder, in hexadecimal.
     Whether a file is executable counts, times and owners do not. Raises OSError, and ValueError for

@@ -178,6 +178,21 @@ def test_a_marketplace_from_elsewhere_takes_no_name(place: Place) -> None:
     assert "tools: 1 plugin +new -far -kit -lint" in said(place, "marketplace", "update")
 
 
+def test_two_plugins_may_share_a_folder(place: Place) -> None:
+    rows = [
+        {"name": f"kit-{name}", "source": "./", "strict": False, "skills": [f"./skills/{name}"]}
+        for name in ("one", "two")
+    ]
+    folder = market(place, plugins=rows)
+    for name in ("one", "two", "three"):
+        put(folder / "skills" / name / "SKILL.md", f"---\ndescription: {name}.\n---\nDo.")
+    said(place, "marketplace", "add", str(folder))
+    for name in ("one", "two", "two"):
+        said(place, "add", "--yes", f"kit-{name}@tools")
+    skills = {row["name"]: row["skills"] for row in listed(place)}
+    assert skills == {"kit-one": ["one"], "kit-two": ["two"]}
+
+
 def test_the_language_server_of_a_plugin_checks_edits(place: Place) -> None:
     said(place, "marketplace", "add", str(market(place)))
     shown = said(place, "add", "--yes", "lint@tools")

@@ -15,12 +15,12 @@ HUB = "https://github.com/a/b"
 
 
 def market(source: str, **more: Any) -> Marketplace:
-    return Marketplace("tools", source, {"plugins": [], **more}, ref="v1")
+    return Marketplace("tools", source, {"plugins": [], **more}, ref="v1", commit=SHA)
 
 
 def place_of(shop: Marketplace, source: Any) -> FileSource:
     listed = {**shop.listed, "plugins": [{"name": "kit", "source": source}]}
-    found = Marketplace(shop.name, shop.source, listed, shop.ref)
+    found = Marketplace(shop.name, shop.source, listed, shop.ref, shop.commit)
     return found.source_of(found.offer("kit"))
 
 
@@ -55,9 +55,9 @@ def test_a_source_that_is_none(tmp_path: Path, source: Any, why: str) -> None:
 @pytest.mark.parametrize(
     ("source", "place"),
     [
-        ("./plugins/kit", FileSource(URL, "v1", path="plugins/kit")),
-        ("./", FileSource(URL, "v1")),
-        ("kit", FileSource(URL, "v1", path="root/kit")),
+        ("./plugins/kit", FileSource(URL, "v1", SHA, "plugins/kit")),
+        ("./", FileSource(URL, "v1", SHA)),
+        ("kit", FileSource(URL, "v1", SHA, "root/kit")),
         ({"source": "url", "url": URL, "sha": SHA}, FileSource(URL, commit=SHA)),
         ({"source": "github", "repo": "a/b", "ref": "v2"}, FileSource(HUB, "v2")),
         ({"source": "git-subdir", "url": "a/b", "path": "./p/q/"}, FileSource(HUB, path="p/q")),
