@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .options import cwd_of, ends_process, load, say
+from .options import cwd_of, ends_process, load, say, say_lines
 
 if TYPE_CHECKING:
     from ..features.other_settings import OtherSettings
@@ -54,7 +54,7 @@ def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
         say(json.dumps({"findings": rows, "files": files, "written": write}, ensure_ascii=False))
     elif found.after:
         done = "written" if write else "nothing is written yet: `--write` does that"
-        say(f"{done}. `ctxagent config --trust` accepts what a project's file may not do before.")
+        say_lines(f"{done}. A project's file needs your trust again: `ctxagent config --trust`.")
     return 0
 
 
@@ -70,7 +70,7 @@ def _show(found: "OtherSettings") -> None:
         for number, (place, lines) in enumerate(places.items()):
             say(f"{heading}:\n" * (not number), nl=False)
             for line in (f"  {place}", *(f"    {what}" for what in lines)):
-                say(reveal_invisible(line).replace("\n", "\\n"))
+                say_lines(reveal_invisible(line).replace("\n", "\\n"))
     if not found.findings:
         say("no settings of other agents were found")
     for path in found.after:

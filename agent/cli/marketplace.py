@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...tools.system.plural import count_of
-from .options import ends_process, say
+from .options import ends_process, say, say_lines
 
 if TYPE_CHECKING:
     from ..extensions.marketplaces import OfferedPlugin
@@ -125,4 +125,4 @@ def say_offers(
         return
     for each in offers:
         mark = " (installed)" if each.id in installed else ""
-        say(reveal_invisible(f"{each.id}{mark}: {each.description}".rstrip(": ")))
+        say_lines(reveal_invisible(f"{each.id}{mark}: {each.description}".rstrip(": ")))

@@ -8,12 +8,14 @@ servers. A manifest can also have hooks and servers in itself.
 import json
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ..config.trust import read_untrusted
 
 MANIFEST = ".claude-plugin/plugin.json"
+MAX_KEPT_MANIFESTS = 200
 # The usual place of each part, by the key under which a manifest names others.
 USUAL_PLACES = {
     "commands": "commands", "skills": "skills", "agents": "agents", "hooks": "hooks/hooks.json",
@@ -57,9 +59,17 @@ def part_named(parts: Mapping[str, NamedPart], name: str) -> NamedPart | None:
 def read_manifest(folder: Path) -> Mapping[str, Any]:
     """Return the manifest of a plugin, {} for none. Raises ValueError and OSError."""
     try:
-        given = json.loads(read_untrusted(folder / MANIFEST).decode("utf-8-sig"))
+        found = (folder / MANIFEST).stat()
+        return _manifest_in(folder, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
     except (FileNotFoundError, NotADirectoryError):
         return {}
+
+
+@lru_cache(MAX_KEPT_MANIFESTS)
+def _manifest_in(folder: Path, *stamp: int) -> Mapping[str, Any]:
+    """Return the content of a manifest with this stamp. Raises ValueError and OSError."""
+    try:
+        given = json.loads(read_untrusted(folder / MANIFEST).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{MANIFEST} is not JSON: {error}") from None
     if not isinstance(given, dict):
@@ -101,9 +111,10 @@ def layout_problems(folder: Path) -> Iterator[str]:
 def _named(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
     """Yield the places that a manifest names for one kind of part, each with why it is left out."""
     given = read_manifest(folder).get(key)
-    values = given if isinstance(given, list) else [] if given is None else [given]
+    if given is None:
+        return
     root = os.path.realpath(folder)
-    for value in values:
+    for value in given if isinstance(given, list) else [given]:
         if isinstance(value, dict) and key in _FILES and value is given:
             yield folder / MANIFEST, ""
             continue

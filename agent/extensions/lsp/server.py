@@ -192,6 +192,7 @@ class LanguageServer:
 
     async def _initialize(self, connection: LspConnection) -> None:
         folder = {"uri": self.root.as_uri(), "name": self.root.name}
+        options = self._kind.options
         answer = await connection.request(
             "initialize",
             {
@@ -200,7 +201,7 @@ class LanguageServer:
                 "rootUri": folder["uri"],
                 "workspaceFolders": [folder],
                 "capabilities": CAPABILITIES,
-                "initializationOptions": self._kind.options,
+                **({} if options is None else {"initializationOptions": options}),
             },
         )
         can = answer.get("capabilities") if isinstance(answer, dict) else None

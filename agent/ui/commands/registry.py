@@ -12,7 +12,6 @@ from typing import Any
 
 from ...errors import UsageError
 from ...extensions.command_groups import CommandGroup
-from ...extensions.plugin_layout import part_named
 from ...lazy import dataclass, regex
 from ..habits import habits
 from ..screen import Offer
@@ -70,8 +69,10 @@ def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, s
     if not name.startswith("/") or "/" in name[1:] or "\n" in name:
         return None
     wanted, aliases, hints = name[1:], habits("aliases"), habits("commands")
-    if (named := part_named(commands, wanted)) is not None:
-        return named, argument.strip()
+    if ":" in wanted:
+        commands = {f"{c.plugin}:{c.name}": c for c in more.values() if c.plugin} | commands
+    if wanted in commands:
+        return commands[wanted], argument.strip()
     if wanted in aliases:
         return parse(f"{aliases[wanted]} {argument}", more)
     found = [n for n in commands if n.startswith(wanted)]
