@@ -1,6 +1,6 @@
 """Add a plugin, from a folder or from a git repository, and remove one.
 
-What is added comes into a folder beside its place first, and takes its name as a whole: a process
+What is added comes into a folder next to its place first, and takes its name as a whole: a process
 that is killed leaves what was there, or nothing.
 """
 

@@ -1,10 +1,10 @@
 """Skills: folders with a `SKILL.md` whose text tells the model how certain work is done.
 
 The format is that of https://agentskills.io/specification: front matter with `name` and
-`description`, the text below it, and any files beside it. Files that were written for other agents
+`description`, the text below it, and any files next to it. Files that were written for other agents
 work here. The folder's name is the skill's, as the specification asks for.
 
-A project's skill counts once the person has trusted the content of its `SKILL.md`. The files beside
+A project's skill counts once the user has trusted the content of its `SKILL.md`. The files next to
 it are read and run like any other file of the project.
 """
 
@@ -68,7 +68,7 @@ def load_skills(
 ) -> tuple[dict[str, Skill], list[str]]:
     """Return the skills for work in `cwd` by name, and a warning for each that was left out.
 
-    Of two with one name the project's counts, then the person's. That of a plugin is called
+    Of two with one name the project's counts, then the user's. That of a plugin is called
     PLUGIN:NAME if another one has its name; `plugins` are folders. Blocking: reads all files.
     """
     found: dict[str, Skill] = {}
@@ -125,12 +125,12 @@ def _skills_in(
 
 
 def own_skill_folders(config_home: Path, home: Path) -> list[Path]:
-    """Return the folders of the person's skills, whether they are there or not."""
+    """Return the folders of the user's skills, whether they are there or not."""
     return [owner / SKILLS_FOLDER for owner in (config_home, home / ".agents", home / ".claude")]
 
 
 def readable_folders(config_home: Path, home: Path) -> list[Path]:
-    """Return the folders of the person's skills, and where links among these lead."""
+    """Return the folders of the user's skills, and where links among these lead."""
     folders = own_skill_folders(config_home, home)
     linked = (path.parent for folder in folders for path in _files(folder))
     real = (Path(os.path.realpath(folder)) for folder in linked if folder.is_symlink())

@@ -1,10 +1,10 @@
 """Facts that a recorded agent wrote though its context, as it is replayed, no longer had them.
 
 Names, paths, places in files, values and words of errors that stood in earlier entries are noted.
-When a later reply writes one of them and it stands nowhere in the context any more, neither in
-words, results and replies nor in summaries, stubs and the prompt, an agent with that context could
-not have written it, or only from memory of its own. A fact is counted once until it is gone again:
-the reply that wrote it has it from then on.
+A later reply may write one of them when it stands nowhere in the context any more: neither in
+messages, results and replies nor in summaries, stubs and the prompt. An agent with that context
+could not have written it, or only from memory of its own. A fact is counted once until it is gone
+again: the reply that wrote it has it from then on.
 """
 
 import re
@@ -116,7 +116,7 @@ def facts_in(text: str) -> Iterator[_Fact]:
 
 
 def _errors(text: str, *, any_line: bool = False) -> Iterator[_Fact]:
-    """Yield the runs of words in the lines that tell of an error, or in any line."""
+    """Yield the runs of words in the lines that describe an error, or in any line."""
     lines: Iterable[str] = (line[: 4 * MAX_FACT_CHARS] for line in text.splitlines())
     for line in lines:
         if any_line or _ERROR_LINE.search(line):

@@ -325,7 +325,7 @@ class Ledger:
         return list(self._denials)
 
     def reason_of(self, denial: str) -> str:
-        """Return what the person said last of a call that was not authorised, to be put after it;
+        """Return what the user said last of a call that was not authorised, to be put after it;
         "" if nothing."""
         reason = self._denial_reasons.get(denial, "")
         return f"{DENIAL_REASON}{reason}" if reason else ""
@@ -482,7 +482,7 @@ class Ledger:
             self._add_outcome(fact, output, passed=not entry.is_error, unknown=unknown)
 
     def _add_job(self, ref: int, details: Any, said: CommandOutput | None = None) -> None:
-        """Add what an entry tells of a job, with its new output if the entry has that."""
+        """Add what an entry describes a job, with its new output if the entry has that."""
         id = details.get("job") if isinstance(details, dict) else None
         job = self._jobs.get(id) if isinstance(id, str) else None
         if job is None:
@@ -513,7 +513,7 @@ class Ledger:
     ) -> None:
         """Add a command that has ended. `unknown`: it was cut short, which says nothing of what
         failed before. `started` is the ref of its start, where that came before: what failed since
-        then is not mended by it."""
+        then is not fixed by it."""
         works, since = works_of(fact.command), started or fact.ref
         key, cleared, tests_failed = self._work_key(fact.command, works), list[str](), False
         if fact.exit_code is not None:
@@ -564,7 +564,7 @@ def _is_denial(note: Note) -> bool:
 
 
 def _persons_reason(denial: Note) -> str:
-    """Return in one line why the person did not allow a call; "" where no person said why."""
+    """Return in one line why the user did not allow a call; "" where no person said why."""
     data = denial.data if isinstance(denial.data, dict) else {}
     return " ".join(str(data.get("reason") or "").split()) if data.get("answer") == "no" else ""
 

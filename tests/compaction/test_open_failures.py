@@ -7,11 +7,11 @@ import pytest
 from ctxagent.agent.compaction.document import SummaryDocument
 from ctxagent.agent.compaction.summary.open_failures import (
     MAX_EARLIER_TOKENS,
+    earlier_failures,
     error_line,
     open_failures,
     said_errors,
     still_open,
-    with_earlier_failures,
     with_open_failures,
 )
 from ctxagent.agent.context.tokens import estimate
@@ -107,9 +107,7 @@ def test_what_is_over_goes_and_what_a_model_said_stays() -> None:
 def test_the_newest_failures_that_are_over_are_told_in_their_room() -> None:
     rows = [(f"make {n}", 2, f"error: {n} {'x' * 280}") for n in range(9)]
     known = ledger(*rows, *((command, 0, "ok") for command, _, _ in rows))
-    told = with_earlier_failures(SummaryDocument(errors=("a note",)), known).errors
-    *earlier, note = told
-    assert note == "a note"
+    earlier = earlier_failures(["a note"], known)
     assert 1 < len(earlier) < 9
     refs = [fact.ref for fact in known.past_failures()][-len(earlier) :]
     assert [line.partition(":\n")[0] for line in earlier] == [
@@ -117,8 +115,9 @@ def test_the_newest_failures_that_are_over_are_told_in_their_room() -> None:
         for n, ref in enumerate(refs)
     ]
     assert sum(map(estimate, earlier)) <= MAX_EARLIER_TOKENS
+    told = (*earlier, "a note")
     assert said_errors(told) == still_open(told, known) == ("a note",)
-    before_last = with_earlier_failures(SummaryDocument(), known, until=refs[-1] - 1).errors
+    before_last = earlier_failures([], known, until=refs[-1] - 1)
     assert f"#{refs[-1]}" not in "".join(before_last)
     assert f"#{refs[-2]}" in before_last[-1]
 
@@ -131,8 +130,7 @@ def test_calls_that_failed_are_told_once_and_no_line_twice() -> None:
     found = Ledger()
     for entry in history.entries:
         found.add(entry)
-    (line,) = with_earlier_failures(SummaryDocument(), found).errors
+    (line,) = earlier_failures([], found)
     assert re.fullmatch(r"Failed earlier: Read \(#\d+\):\nerror: not there", line)
     assert [call.tool for call in found.failed_calls] == ["Edit", "Read"]
-    told = SummaryDocument(errors=("The edit said error: not there.",))
-    assert with_earlier_failures(told, found) == told
+    assert earlier_failures(["The edit said error: not there."], found) == ()

@@ -55,25 +55,25 @@ def with_open_failures(
     return replace(document, errors=(*((f"{_MORE}{older}",) if older else ()), *told, *lines))
 
 
-def with_earlier_failures(
-    document: SummaryDocument, ledger: Ledger, until: int | None = None
-) -> SummaryDocument:
-    """Return the document with the newest failures that are over, oldest first, as many as have
-    room: of entries up to `until`. What its errors say already is left out."""
-    told = "\n".join(document.errors)
+def earlier_failures(
+    errors: Sequence[str], ledger: Ledger, until: int | None = None
+) -> tuple[str, ...]:
+    """Return lines for the newest failures that are over, oldest first, as many as have room: of
+    entries up to `until`. What the errors of a summary say already is left out."""
+    told = "\n".join(errors)
     over = {fact.ref: (_head_of(fact), fact.errors) for fact in ledger.past_failures()}
     over |= {call.ref: (f"{call.tool} (#{call.ref})", call.errors) for call in ledger.failed_calls}
     lines, room = list[str](), MAX_EARLIER_TOKENS
-    for ref, (head, errors) in sorted(over.items(), reverse=True):
+    for ref, (head, said) in sorted(over.items(), reverse=True):
         if until is not None and ref > until:
             continue
-        new = [line for line in errors if line.strip() not in told]
+        new = [line for line in said if line.strip() not in told]
         line = f"{_EARLIER}{head}:\n" + "\n".join(new)
         if new and _size(line) <= room:
             room -= _size(line)
             lines.append(line)
             told += "\n" + line
-    return replace(document, errors=(*lines[::-1], *document.errors))
+    return tuple(reversed(lines))
 
 
 def still_open(errors: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
