@@ -34,7 +34,8 @@ class SkillTool(Tool[SkillParams]):
         return params.name or "all"
 
     def subject(self, params: SkillParams) -> str:
-        return params.name or ""
+        """Return the skill without the plugin it is from."""
+        return (params.name or "").strip().removeprefix("/").rpartition(":")[2]
 
     async def run(self, params: SkillParams, context: Context) -> Output:
         return self._load(params.name)

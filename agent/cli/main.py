@@ -50,6 +50,7 @@ _COMMAND_MODULES = {
     "extensions": "extensions",
     "fleet": "fleet",
     "guide": "guide",
+    "import-settings": "import_settings",
     "log": "log",
     "mcp": "mcp",
     "mcp-server": "mcp_server",

@@ -1,49 +1,127 @@
-"""`ctxagent plugin`: the plugins that are installed: add, list, remove."""
+"""`ctxagent plugin`: the plugins that are installed: add, list, update, remove, search."""
 
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ...tools.system.shorten import one_line
-from ..errors import UsageError
+from ..errors import CtxagentError, UsageError
+from .marketplace import marketplace, say_offers
 from .options import can_ask, ends_process, is_confirmed, load, say
 
 if TYPE_CHECKING:
-    from ..extensions.plugin_install import Staged
+    from pathlib import Path
+
+    from ..extensions.plugin_install import Staged, Wanted
     from ..extensions.plugins import Plugin
 
 ABOUT = ("version", "description")  # what a manifest says of a plugin
+OFFERED = r"([A-Za-z0-9][\w.-]*)@([A-Za-z0-9][\w.-]*)"  # NAME@MARKETPLACE
 
 
 @click.group()
 def plugin() -> None:
-    """Plugins: folders of commands, skills, subagents, hooks and MCP servers."""
+    """Plugins: folders of commands, skills, subagents, hooks and servers."""
+
+
+plugin.add_command(marketplace)
 
 
 @plugin.command(context_settings={"ignore_unknown_options": True})
 @click.option("--ref", default="", metavar="REF", help="A branch, tag or commit of a repository.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.argument("source", metavar="PATH|GIT-URL", type=click.UNPROCESSED)
+@click.argument("source", metavar="NAME@MARKETPLACE|PATH|GIT-URL", type=click.UNPROCESSED)
 @ends_process
 def add(ref: str, yes: bool, source: str) -> int:
     """Add a plugin, or put it again in place of what is there; show first what it contains.
 
-    What is added is a copy: the content of a folder, or of one commit of a git repository.
+    What is added is a copy: the content of a folder, or of one commit of a git repository. Of a
+    marketplace with several plugins none is added; they are listed.
     """
     from ..config.places import config_home
-    from ..extensions.plugin_install import put_in_place, staged
+    from ..extensions.plugin_install import IsMarketplace, put_in_place, staged
 
     own = config_home(os.environ)
-    with staged(source, ref, own, os.environ) as ready:
-        _show(ready)
-        if not yes and not _is_wanted(ready.plugin.name):
-            say("not added", err=True)
-            return 1
-        added = put_in_place(ready, own)
+    try:
+        with staged(_wanted(source, ref, own), own, os.environ) as ready:
+            _show(ready)
+            if not yes and not _is_wanted(ready.plugin.name, "add"):
+                say("not added", err=True)
+                return 1
+            added = put_in_place(ready, own)
+    except IsMarketplace as error:
+        say_offers(error.offers)
+        raise
     say(f"added, pinned to {added.pinned_to}: {added.name}")
     return 0
+
+
+@plugin.command()
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.argument("name", required=False)
+@ends_process
+def update(yes: bool, name: str | None) -> int:
+    """Bring the plugin NAME, or all, to the newest content of their sources.
+
+    Shows first how what it may do differs, and which files. The lists of the marketplaces are read
+    again. Exit code 1 if a plugin was not brought up to date.
+    """
+    from ..config.places import config_home
+    from ..extensions.marketplaces import add_marketplace, read_marketplaces
+    from ..extensions.plugin_fetch import FileSource
+    from ..extensions.plugin_install import plugin_named, wanted_of
+    from ..extensions.plugins import read_plugins
+
+    own = config_home(os.environ)
+    plugins = read_plugins(own)
+    chosen = [plugin_named(plugins, name)] if name else plugins
+    markets, fresh = read_marketplaces(own), set[str]()
+    left = 0
+    for each in chosen:
+        try:
+            if each.market in markets and each.market not in fresh:
+                market = markets[each.market]
+                source = FileSource(market.source, market.ref)
+                markets[each.market] = add_marketplace(source, own, os.environ)
+                fresh.add(each.market)
+            left += not _updated(each, wanted_of(each, markets), own, yes)
+        except CtxagentError as error:
+            if len(chosen) == 1:
+                raise
+            left += 1
+            say(f"{each.name}: {error.message}. {error.hint or ''}".rstrip(), err=True)
+    if not chosen:
+        say("no plugin is installed")
+    return 1 if left else 0
+
+
+@plugin.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON document.")
+@click.argument("words", nargs=-1)
+@ends_process
+def search(as_json: bool, words: tuple[str, ...]) -> int:
+    """List the plugins of your marketplaces that have all WORDS in their name, description or
+    keywords; exit code 1 if there is none."""
+    from ..config.places import config_home
+    from ..extensions.marketplaces import read_marketplaces
+    from ..extensions.plugins import read_plugins
+
+    own = config_home(os.environ)
+    markets = read_marketplaces(own)
+    if not markets and not as_json:
+        raise UsageError(
+            "there is no marketplace yet",
+            hint="`ctxagent plugin marketplace add PATH|GIT-URL` adds one.",
+        )
+    found = [offer for each in markets.values() for offer in each.offers if offer.fits(words)]
+    found.sort(key=lambda offer: not any(word.lower() in offer.name.lower() for word in words))
+    say_offers(found, {f"{each.offer}@{each.market}" for each in read_plugins(own)}, as_json)
+    if not found and not as_json:
+        say("no plugin of your marketplaces has all of these words", err=True)
+    return 0 if found else 1
 
 
 @plugin.command(name="list")
@@ -65,7 +143,7 @@ def list_plugins(options: dict[str, Any], as_json: bool) -> int:
         for each, why in found:
             contents = contents_of(each)
             state = f"{why}, so it is not used: `{each.add_command}`" if why else contents.counts
-            say(_shown(f"{each.name}: {state} · {each.pinned_to} · {each.source}"))
+            say(_shown(f"{each.name}: {state} · {each.pinned_to} · {each.origin}"))
             for problem in () if why else contents.problems:
                 say(_shown(f"  note: {problem}"))
     return 1 if any(why for _, why in found) else 0
@@ -84,27 +162,76 @@ def remove(name: str) -> int:
     return 0
 
 
+def _wanted(source: str, ref: str, own: "Path") -> "Wanted":
+    """Return what is to be added. Raises UsageError."""
+    from pathlib import Path
+
+    from ..extensions.marketplaces import marketplace_named, read_marketplaces
+    from ..extensions.plugin_fetch import FileSource
+    from ..extensions.plugin_install import Wanted
+
+    named = re.fullmatch(OFFERED, source, re.ASCII)
+    if named is None or Path(source).is_dir():
+        return Wanted(FileSource(source, ref))
+    if ref:
+        raise UsageError(f"--ref is for a URL of git, not for {source}")
+    market = marketplace_named(read_marketplaces(own), named[2])
+    offer = market.offer(named[1])
+    return Wanted(market.source_of(offer), offer)
+
+
+def _updated(plugin: "Plugin", wanted: "Wanted", own: "Path", yes: bool) -> bool:
+    """Bring a plugin to the newest content of its source, and return whether it has that then.
+    Raises CtxagentError."""
+    from ..extensions.plugin_contents import differences
+    from ..extensions.plugin_install import put_in_place, staged
+    from ..extensions.plugins import is_intact
+
+    intact = is_intact(plugin)
+    if intact and wanted.source.commit and wanted.source.commit == plugin.commit:
+        say(f"{plugin.name}: unchanged, {plugin.pinned_to}")
+        return True
+    with staged(wanted, own, os.environ) as ready:
+        if intact and ready.plugin.digest == plugin.digest:
+            say(f"{plugin.name}: unchanged, {plugin.pinned_to}")
+            return True
+        say(_shown(f"{plugin.name}: {plugin.pinned_to} -> {ready.plugin.pinned_to}"))
+        for line in differences(plugin, ready.plugin):
+            say(_shown(f"  {line}"))
+        if not yes and not _is_wanted(plugin.name, "update"):
+            say(f"not updated: {plugin.name}", err=True)
+            return False
+        added = put_in_place(ready, own)
+    say(f"updated, pinned to {added.pinned_to}: {added.name}")
+    return True
+
+
 def _show(ready: "Staged") -> None:
     """Say what a plugin contains, before it is added."""
     from ..extensions.plugin_contents import contents_of
 
     about = [one_line(str(given), 300) for key in ABOUT if (given := ready.manifest.get(key))]
     at = ready.plugin.pinned_to
-    say(_shown(" · ".join([f"{ready.plugin.name}, from {ready.plugin.source}, {at}", *about])))
-    for line in contents_of(ready.plugin, ready.manifest).lines():
+    say(_shown(" · ".join([f"{ready.plugin.name}, from {ready.plugin.origin}, {at}", *about])))
+    for line in contents_of(ready.plugin).lines():
         say(_shown(f"  {line}"))
+    if ready.name_taken_by:
+        say(_shown(f"It gets another name, since {ready.name_taken_by} has its own."))
     if ready.replaced:
         same = ready.replaced.digest == ready.plugin.digest
         was = "which was the same" if same else "which was another one"
         say(f"It takes the place of {ready.replaced.pinned_to}, {was}.")
 
 
-def _is_wanted(name: str) -> bool:
-    """Ask whether the plugin is to be added. Raises UsageError where nobody can be asked."""
+def _is_wanted(name: str, verb: str) -> bool:
+    """Ask whether the plugin is to be added or updated. Raises UsageError where nobody can be
+    asked."""
     if not can_ask():
-        hint = "Read above what it contains; `--yes` adds it."
-        raise UsageError(f"{name} was not added: nobody can be asked here", hint=hint)
-    return is_confirmed("Its hooks and servers run with your rights. Add it?")
+        hint = f"Read above what it contains; `--yes` {verb}s it."
+        raise UsageError(
+            f"{name} was not {verb.removesuffix('e')}ed: nobody can be asked here", hint=hint
+        )
+    return is_confirmed(f"Its hooks and servers run with your rights. {verb.capitalize()} it?")
 
 
 def _shown(text: str) -> str:
@@ -123,11 +250,12 @@ def _row(each: "Plugin", why: str) -> dict[str, Any]:
         **each.record(),
         "problem": why,
         "commands": sorted(contents.commands),
-        "skills": contents.skills,
+        "skills": [*contents.skills],
         "subagents": contents.subagents,
         "hooks": [
             {"event": hook.event, hook.kind if hook.kind == "command" else "url": hook.run}
             for hook in contents.hooks
         ],
         "servers": sorted(contents.servers),
+        "language_servers": sorted(contents.checkers),
     }

@@ -23,6 +23,7 @@ from ..lazy import dataclass, regex
 from ..prompts import PROMPTS_FOLDER
 from .command_groups import OWN, CommandGroup, group_named
 from .front_matter import list_value, split_front_matter, text_value
+from .plugin_layout import free_name, places_of
 from .plugins import ROOT_VARIABLE, Plugin
 
 COMMANDS_FOLDER = "commands"
@@ -31,7 +32,7 @@ MAX_FILES = 500  # of one folder
 MAX_DESCRIPTION_CHARS = 300
 BUILT_IN = "ctxagent"  # in place of the path of a command that ctxagent brings along
 
-_NAME = regex(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
+_NAME = regex(r"[A-Za-z0-9][\w-]{0,79}", re.ASCII)
 _PLACEHOLDER = regex(r"\$(ARGUMENTS\b|[1-9](?!\d))")
 _SHELL_COMMAND = regex(
     r"!`([^`\n]+)`|^```![ \t]*\n(.+?)\n[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL
@@ -53,6 +54,7 @@ class CommandFile:
     model: str = ""  # of that turn, "" for the session's
     is_trusted: bool = True
     group: CommandGroup = OWN
+    plugin: str = ""  # that it is from
 
     @property
     def is_built_in(self) -> bool:
@@ -97,7 +99,8 @@ def load_command_files(
     plugins: Sequence[Plugin] = (),
 ) -> tuple[dict[str, CommandFile], list[str]]:
     """Return the commands for work in `cwd` by name, and a warning for each file that was left out.
-    Of two with one name the project's counts, then the user's, then that of a plugin."""
+    Of two with one name the project's counts, then the user's. That of a plugin is called
+    PLUGIN:NAME if another one has its name."""
     found: dict[str, CommandFile] = {}
     warnings: list[str] = []
     own = [config_home / COMMANDS_FOLDER, home / ".claude" / COMMANDS_FOLDER]
@@ -110,7 +113,10 @@ def load_command_files(
         found, warnings = {**here, **found}, warnings + wrong
     for plugin in plugins:
         here, wrong = commands_of(plugin, cwd, home)
-        found, warnings = {**here, **found}, warnings + wrong
+        for command in here.values():
+            name = free_name(command.name, plugin.name, found)
+            found[name] = replace(command, name=name)
+        warnings += wrong
     return found, warnings
 
 
@@ -124,14 +130,20 @@ def built_in_commands() -> Mapping[str, CommandFile]:
 
 def commands_of(plugin: Plugin, cwd: Path, home: Path) -> tuple[dict[str, CommandFile], list[str]]:
     """Return the commands of a plugin by name, and a warning for each file that was left out."""
-    found, warnings = _commands_in(plugin.folder / COMMANDS_FOLDER, cwd, home, None)
+    found, warnings = dict[str, CommandFile](), list[str]()
+    for place in places_of(plugin.folder, "commands"):
+        here, wrong = _commands_in(place, cwd, home, None)
+        found, warnings = {**here, **found}, warnings + wrong
 
     def filled(text: str) -> str:
         return text.replace(f"${{{ROOT_VARIABLE}}}", str(plugin.folder))
 
     return {
         name: replace(
-            each, body=filled(each.body), allowed_tools=tuple(map(filled, each.allowed_tools))
+            each,
+            body=filled(each.body),
+            allowed_tools=tuple(map(filled, each.allowed_tools)),
+            plugin=plugin.name,
         )
         for name, each in found.items()
     }, warnings
@@ -173,7 +185,10 @@ def project_files(cwd: Path, home: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files of commands below a folder that do not lie elsewhere, sorted by depth."""
+    """Yield the files of commands below a folder that do not lie elsewhere, sorted by depth; the
+    one file where it is a file."""
+    if folder.is_file():
+        yield folder
     if not folder.is_dir():
         return
     found = sorted(folder.rglob("*.md"), key=lambda path: (len(path.parts), path))
@@ -186,12 +201,12 @@ def _files(folder: Path) -> Iterator[Path]:
 def _read(path: Path, folder: Path, cwd: Path, home: Path, trust_dir: Path | None) -> CommandFile:
     """Read a file; `trust_dir` is None for one that is trusted. Raises OSError and ValueError."""
     if not _NAME.fullmatch(path.stem):
-        raise ValueError("its name is not made of up to 64 letters, digits, - and _")
+        raise ValueError("its name is not made of up to 80 letters, digits, - and _")
     data = read_untrusted(path)
-    values, body = split_front_matter(data.decode("utf-8", "replace"))
+    values, body = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
     if not body:
         raise ValueError("it says nothing")
-    below = path.parent.relative_to(folder)
+    below = path.parent.relative_to(folder) if folder.is_dir() else Path()
     described = text_value(values, "description") or body.lstrip("# ").partition("\n")[0]
     where = f" ({below})" if below.parts else ""
     return CommandFile(

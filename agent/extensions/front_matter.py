@@ -7,6 +7,7 @@ https://yaml.org/spec/1.2.2/.
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..lazy import regex
@@ -17,11 +18,19 @@ MAX_NESTING = 50  # lists and mappings within each other; PyYAML takes seconds f
 _MARK = "---"
 _PLAIN_VALUE = regex(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'\[{>|&*!].*)$", re.MULTILINE)
 
+# Keys of files for other agents. Words such as "Context:" in a description are none.
+_KNOWN_KEY = regex(
+    r"^(name|description|tools|disallowedTools|model|color|effort|maxTurns|permissionMode|skills"
+    r"|memory|background|isolation|mode|temperature|allowed-tools|argument-hint|group|license"
+    r"|compatibility|metadata|version|when_to_use|user-invocable|disable-model-invocation):",
+    re.MULTILINE,
+)
 
-def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
+
+def split_front_matter(text: str, *, lenient: bool = False) -> tuple[Mapping[str, Any], str]:
     """Return the values at the head of a file, by key, and the text below them without blank lines
-    around it. A file without front matter has no values. Raises ValueError, saying what is wrong
-    with the head."""
+    around it. A file without front matter has no values. With `lenient`, a head that is not YAML is
+    read line by line. Raises ValueError, saying what is wrong with the head."""
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != _MARK:
         return {}, "\n".join(lines).strip()
@@ -31,7 +40,7 @@ def split_front_matter(text: str) -> tuple[Mapping[str, Any], str]:
     head = "\n".join(lines[1:end])
     if len(head) > MAX_HEAD_CHARS:
         raise ValueError(f"its front matter has more than {MAX_HEAD_CHARS:,} characters")
-    return _values(head), "\n".join(lines[end + 1 :]).strip()
+    return _values(head, lenient=lenient), "\n".join(lines[end + 1 :]).strip()
 
 
 def text_value(values: Mapping[str, Any], key: str) -> str:
@@ -53,7 +62,7 @@ def list_value(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _values(head: str) -> dict[str, Any]:
+def _values(head: str, *, lenient: bool) -> dict[str, Any]:
     import yaml  # 20 ms, and only where a file has front matter
 
     try:
@@ -62,12 +71,29 @@ def _values(head: str) -> dict[str, Any]:
         try:
             values = _parse_yaml(_PLAIN_VALUE.sub(_quoted, head))
         except yaml.YAMLError:
+            if lenient and (found := _lines_of(head)):
+                return found
             raise ValueError(f"its front matter is not YAML: {_first_line(error)}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise ValueError("its front matter is not a list of keys and values")
     return {str(key): value for key, value in values.items()}
+
+
+def _lines_of(head: str) -> dict[str, Any]:
+    """Return the values of a head that is not YAML. A line with a known key begins a value, all
+    other lines go on with it. The first value of a key counts."""
+    import yaml
+
+    found, parts = dict[str, Any](), _KNOWN_KEY.split(head)
+    for key, text in zip(parts[1::2], parts[2::2], strict=True):
+        value: Any = " ".join(text.split())
+        if value.startswith(("[", '"', "'")):
+            with suppress(yaml.YAMLError, ValueError):
+                value = _parse_yaml(text)
+        found.setdefault(key, value)
+    return found
 
 
 def _parse_yaml(text: str) -> Any:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from ...tools.system.plural import count_of
@@ -10,16 +9,14 @@ from ..errors import conceal
 from ..lazy import dataclass
 from .command_files import CommandFile, commands_of
 from .hook_files import PublishedHook
+from .lsp.kinds import ServerKind
+from .lsp.plugin_servers import servers_of as language_servers_of
 from .mcp.config import servers_of
-from .plugins import ROOT_VARIABLE, Plugin, hooks_of
+from .plugin_layout import layout_problems, type_files
+from .plugins import ROOT_VARIABLE, Plugin, file_digests, hooks_of
+from .skills import Skill, skills_of
 
-SKILLS_GLOB = "skills/*/SKILL.md"
-TYPES_GLOB = "agents/*.md"
-# Keys of a manifest that may name more than lies in the usual places, which are these.
-PLACES_ELSEWHERE = (
-    "commands", "skills", "agents", "hooks", "mcpServers", "lspServers", "outputStyles",
-)  # fmt: skip
-USUAL_PLACES = ("commands", "skills", "agents", "hooks/hooks.json", ".mcp.json")
+MAX_FILES_SHOWN = 30  # of those that a newer content changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +25,11 @@ class PluginContents:
 
     folder: Path
     commands: Mapping[str, CommandFile]
-    skills: list[str]
+    skills: Mapping[str, Skill]
     subagents: list[str]  # the names of their files
     hooks: list[PublishedHook]
-    servers: Mapping[str, Any]  # as its file has them
+    servers: Mapping[str, Any]  # MCP servers, as its files have them
+    checkers: Mapping[str, ServerKind]  # language servers
     problems: list[str]  # what is left out, and why
 
     @property
@@ -39,7 +37,7 @@ class PluginContents:
         """How much of each kind there is, on one line."""
         counted = (
             (self.commands, "command"), (self.skills, "skill"), (self.subagents, "subagent"),
-            (self.hooks, "hook"), (self.servers, "MCP server"),
+            (self.hooks, "hook"), (self.servers, "MCP server"), (self.checkers, "language server"),
         )  # fmt: skip
         return ", ".join(count_of(len(each), noun) for each, noun in counted if each) or "nothing"
 
@@ -51,7 +49,9 @@ class PluginContents:
             for text, is_shell in command.parts(""):
                 if is_shell:
                     yield f"  runs, by the rules: {self._with_variable(text)}"
-        yield from (f"skill {name}" for name in self.skills)
+        for skill in self.skills.values():
+            rules = self._with_variable(", ".join(skill.allowed_tools))
+            yield f"skill {skill.name}" + (f", allows for its turn: {rules}" if rules else "")
         yield from (f"subagent {name}" for name in self.subagents)
         for hook in self.hooks:
             of = f" of {hook.matcher}" if hook.matcher not in ("", "*") else ""
@@ -59,6 +59,9 @@ class PluginContents:
             yield f"hook {hook.event}{of}, {does}: {hook.run}"
         for name, values in self.servers.items():
             yield f"MCP server {name}, {_server_line(values)}"
+        for name, kind in self.checkers.items():
+            started = self._with_variable(" ".join(kind.commands[0]))
+            yield f"language server {name} for {' '.join(kind.languages)}, runs: {started}"
         yield from (f"note: {problem}" for problem in self.problems)
 
     def _with_variable(self, text: str) -> str:
@@ -67,9 +70,9 @@ class PluginContents:
 
 
 def contents_of(
-    plugin: Plugin, manifest: Mapping[str, Any] = MappingProxyType({})
+    plugin: Plugin,
 ) -> PluginContents:
-    """Return what lies in a plugin's folder; what its `manifest` names elsewhere is a problem."""
+    """Return what lies in a plugin's folder."""
     commands, problems = commands_of(plugin, plugin.folder, plugin.folder)
     hooks, wrong = hooks_of(plugin)
     problems += wrong
@@ -77,23 +80,38 @@ def contents_of(
         servers: Mapping[str, Any] = servers_of(plugin)
     except (OSError, ValueError) as error:
         servers = {}
-        problems.append(f".mcp.json: {error.strerror if isinstance(error, OSError) else error}")
-    named = {key: manifest[key] for key in PLACES_ELSEWHERE if key in manifest}
-    if elsewhere := [key for key, value in named.items() if not _is_usual(value)]:
-        problems.append(f"what plugin.json names under {', '.join(elsewhere)} is not read")
+        why = error.strerror if isinstance(error, OSError) else error
+        problems.append(f"no MCP server of it is started: {why}")
+    checkers, wrong = language_servers_of(plugin, None)
+    skills, unread = skills_of(plugin.folder)
+    try:
+        problems += [*wrong, *unread, *layout_problems(plugin.folder)]
+    except (OSError, ValueError) as error:
+        problems.append(str(error))
     return PluginContents(
         folder=plugin.folder,
         commands=commands,
-        skills=sorted(path.parent.name for path in plugin.folder.glob(SKILLS_GLOB)),
-        subagents=sorted(path.stem for path in plugin.folder.glob(TYPES_GLOB)),
+        skills=dict(sorted(skills.items())),
+        subagents=sorted(path.stem for path in type_files(plugin.folder)),
         hooks=hooks,
         servers=servers,
+        checkers=checkers,
         problems=[problem.replace(f"{plugin.folder}/", "") for problem in problems],
     )
 
 
-def _is_usual(place: object) -> bool:
-    return isinstance(place, str) and place.removeprefix("./").rstrip("/") in USUAL_PLACES
+def differences(before: Plugin, after: Plugin) -> Iterator[str]:
+    """Yield what a plugin's newer content adds (+) and removes (-), and the files that differ."""
+    old, new = ([*contents_of(each).lines()] for each in (before, after))
+    yield from (f"- {line.strip()}" for line in old if line not in new)
+    yield from (f"+ {line.strip()}" for line in new if line not in old)
+    was, now = (file_digests(each.folder) for each in (before, after))
+    changed = sorted(path for path in {*was, *now} if was.get(path) != now.get(path))
+    marks = {(True, False): "gone", (False, True): "new", (True, True): "changed"}
+    for path in changed[:MAX_FILES_SHOWN]:
+        yield f"{marks[path in was, path in now]}: {path}"
+    if len(changed) > MAX_FILES_SHOWN:
+        yield f"and {count_of(len(changed) - MAX_FILES_SHOWN, 'more file')}"
 
 
 def _server_line(values: Any) -> str:

@@ -1,41 +1,46 @@
 """Plugins: folders that bring commands, skills, subagents, hooks and MCP servers along.
 
-The layout is that of https://code.claude.com/docs/en/plugins-reference: `commands/`, `skills/`,
-`agents/`, `hooks/hooks.json` and `.mcp.json`, so that plugins for other agents work here. A plugin
-is a copy in `plugins/NAME` of the user's configuration. `plugins.json` next to that folder records
-where each came from, and the digest of the content that the user has accepted: a plugin whose
-content is another one is left out.
+The layout is that of https://code.claude.com/docs/en/plugins-reference (`plugin_layout.py`), so
+that plugins for other agents work here. A plugin is a copy in `plugins/NAME` of the user's
+configuration. `plugins.json` next to that folder records where each came from, and the digest of
+the content that the user has accepted: a plugin whose content is another one is left out.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shlex
+import shutil
 import stat
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder, replace_file
 from ..config.trust import read_untrusted
-from ..errors import ConfigError
+from ..errors import ConfigError, CtxagentError
 from ..lazy import dataclass, regex
 from .hook_files import PublishedHook, read_hooks
+from .plugin_layout import places_of
 
 PLUGINS_FOLDER = "plugins"  # in the folder of the person's settings
 RECORD_FILE = "plugins.json"  # beside it
 STAMPS_FILE = "plugin_stamps.json"  # in the state folder
-HOOKS_FILE = "hooks/hooks.json"
 ROOT_VARIABLE = "CLAUDE_PLUGIN_ROOT"
 MAX_FILES = 5_000  # of a plugin
 MAX_BYTES = 50_000_000  # of all its files
 MAX_RECORD_BYTES = 1_000_000
 SETTLE_S = 2.0  # a file that changed less than this ago may change again unseen by its times
 
-_NAME = regex(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+MAX_NAME_CHARS = 80
+
+_NAME = regex(r"[A-Za-z0-9][\w.-]{0,79}", re.ASCII)
+_RECORDED = ("ref", "commit", "added", "path", "market", "offer")  # "" where there is none
+_STAGE = ".adding-"  # begins the names of folders that are not whole yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,9 @@ class Plugin:
     ref: str = ""  # the branch, tag or commit that was asked for
     commit: str = ""  # "" for a copy of a folder
     added: str = ""  # ISO 8601
+    path: str = ""  # its folder in the repository
+    market: str = ""  # the marketplace that it is from
+    offer: str = ""  # its name there
 
     @property
     def pinned_to(self) -> str:
@@ -56,15 +64,21 @@ class Plugin:
         return f"commit {self.commit[:12]}" if self.commit else f"digest {self.digest[:12]}"
 
     @property
+    def origin(self) -> str:
+        """Where it is from, for people."""
+        return f"{self.source}{'#' if self.path else ''}{self.path}"
+
+    @property
     def add_command(self) -> str:
         """The command that adds it again."""
+        if self.market:
+            return f"ctxagent plugin add {self.offer}@{self.market}"
         ref = f" --ref {shlex.quote(self.ref)}" if self.ref else ""
         return f"ctxagent plugin add {shlex.quote(self.source)}{ref}"
 
     def record(self) -> dict[str, str]:
         """Return what is recorded of it, next to its name."""
-        recorded = ("source", "ref", "commit", "digest", "added")
-        return {name: getattr(self, name) for name in recorded}
+        return {name: getattr(self, name) for name in ("source", "digest", *_RECORDED)}
 
     @property
     def environ(self) -> dict[str, str]:
@@ -123,11 +137,37 @@ class InstalledPlugins:
         return [*self._checked[1], *self.hook_warnings]
 
 
+@contextmanager
+def plugins_lock(config_home: Path) -> Iterator[Path]:
+    """Keep other processes from changing plugins and marketplaces, and yield a private folder for
+    what is not whole yet, which is removed afterwards as all that killed processes have left.
+    Raises CtxagentError."""
+    folder = config_home / PLUGINS_FOLDER
+    with ExitStack() as stack:
+        try:
+            make_private_folder(folder)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for each in folder.glob(f"{_STAGE}*"):
+                shutil.rmtree(each)
+            stage = folder / f"{_STAGE}{os.urandom(8).hex()}"
+            make_private_folder(stage)
+        except BlockingIOError:
+            hint = "Wait until it is done."
+            raise CtxagentError("plugins are being changed by another process", hint=hint) from None
+        except OSError as error:
+            hint = "Set XDG_CONFIG_HOME to a folder that can be written."
+            raise CtxagentError(f"{folder} cannot be used: {error.strerror}", hint=hint) from None
+        stack.callback(shutil.rmtree, stage, ignore_errors=True)
+        yield stage
+
+
 def check_name(name: str) -> str:
     """Return the name of a plugin. Raises ValueError for what cannot be one."""
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"its name is {name[:80]!r}, not up to 64 letters, digits, - _ and ., a letter or "
+            f"its name is {name[:100]!r}, not up to 80 letters, digits, - _ and ., a letter or "
             "digit first"
         )
     return name
@@ -143,7 +183,7 @@ def read_plugins(config_home: Path) -> list[Plugin]:
                 name=check_name(name),
                 folder=config_home / PLUGINS_FOLDER / name,
                 **{key: str(values[key]) for key in ("source", "digest")},
-                **{key: str(values.get(key, "")) for key in ("ref", "commit", "added")},
+                **{key: str(values.get(key, "")) for key in _RECORDED},
             )
             for name, values in sorted(kept["plugins"].items())
         ]
@@ -189,6 +229,11 @@ def check_plugins(config_home: Path, state: Path) -> list[tuple[Plugin, str]]:
     return checked
 
 
+def is_intact(plugin: Plugin) -> bool:
+    """Return True if the content is what was accepted; blocking."""
+    return not _check(plugin, "")[0]
+
+
 def content_digest(folder: Path) -> str:
     """Return the SHA-256 of names, kinds and contents of all files in a folder, in hexadecimal.
     Whether a file is executable counts, times and owners do not. Raises OSError, and ValueError for
@@ -197,8 +242,12 @@ def content_digest(folder: Path) -> str:
 
 
 def hooks_of(plugin: Plugin) -> tuple[list[PublishedHook], list[str]]:
-    """Return the hooks of a plugin, and what of its file is left out and why."""
-    return read_hooks(plugin.folder / HOOKS_FILE, f"plugin {plugin.name}", plugin.environ)
+    """Return the hooks of a plugin, and what of its files is left out and why."""
+    hooks, problems = list[PublishedHook](), list[str]()
+    for path in places_of(plugin.folder, "hooks"):
+        found, wrong = read_hooks(path, f"plugin {plugin.name}", plugin.environ)
+        hooks, problems = hooks + found, problems + wrong
+    return hooks, problems
 
 
 def _check(plugin: Plugin, known: str) -> tuple[str, str]:
@@ -265,6 +314,16 @@ def _stamp(files: Sequence[tuple[str, os.stat_result]]) -> str:
         )  # fmt: skip
         digest.update(os.fsencode(path) + b"\0" + repr(row).encode() + b"\0")
     return digest.hexdigest()
+
+
+def file_digests(folder: Path) -> dict[str, str]:
+    """Return a digest of each file in a folder by its path, {} for no folder. Raises OSError and
+    ValueError."""
+    try:
+        files = _files(folder)
+    except FileNotFoundError:
+        return {}
+    return {each[0]: _digest(folder, [each]) for each in files}
 
 
 def _digest(folder: Path, files: Sequence[tuple[str, os.stat_result]]) -> str:

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ...tools.system.unicode import clean, reveal_invisible
 from ..config.trust import folders_within_project, is_trusted, read_untrusted
 from ..lazy import dataclass, regex
 from .front_matter import list_value, split_front_matter, text_value
+from .plugin_layout import free_name, places_of
 
 SKILL_FILE = "SKILL.md"
 SKILLS_FOLDER = "skills"
@@ -28,7 +30,7 @@ MAX_SKILLS = 500  # of one folder
 MAX_SKILL_BYTES = 1_000_000  # of a SKILL.md
 MAX_DESCRIPTION_CHARS = 1_024
 
-_NAME = regex(r"[A-Za-z0-9][\w-]{0,63}", re.ASCII)
+_NAME = regex(r"[A-Za-z0-9][\w-]{0,79}", re.ASCII)
 _FOLDER_VARIABLE = regex(r"\$\{(?:CLAUDE_)?(SKILL_DIR|PLUGIN_ROOT)\}")
 _CONTROLS = {n: "\ufffd" for n in [*range(32), 127] if n not in (9, 10, 13)}
 
@@ -44,6 +46,7 @@ class Skill:
     allowed_tools: tuple[str, ...] = ()  # permission rules for the turn in which it is loaded
     for_model: bool = True  # False: only a person loads it
     for_person: bool = True  # False: only the model loads it
+    plugin: str = ""  # that it is from
 
     @property
     def folder(self) -> Path:
@@ -65,45 +68,70 @@ def load_skills(
 ) -> tuple[dict[str, Skill], list[str]]:
     """Return the skills for work in `cwd` by name, and a warning for each that was left out.
 
-    Of two with one name the project's counts, then the user's, then that of a plugin; `plugins`
-    are the folders of these. Blocking: each call reads all files.
+    Of two with one name the project's counts, then the user's. That of a plugin is called
+    PLUGIN:NAME if another one has its name; `plugins` are folders. Blocking: reads all files.
     """
     found: dict[str, Skill] = {}
     warnings: list[str] = []
-    others = [(folder, None) for folder in own_skill_folders(config_home, home, plugins)]
-    for folder, root in [*project_skill_folders(cwd, home), *others]:
-        here: dict[str, Skill] = {}
-        untrusted = 0
-        for path in _files(folder):
-            try:
-                if root and not Path(os.path.realpath(path)).is_relative_to(root):
-                    raise ValueError("it is a link that leads out of the project")
-                data = read_untrusted(path, MAX_SKILL_BYTES)
-                if root and not is_trusted(path, data, trust_dir):
-                    untrusted += 1
-                    continue
-                here[path.parent.name] = _read(path, data, folder.parent)
-            except (OSError, ValueError) as error:
-                why = error.strerror if isinstance(error, OSError) else error
-                warnings.append(f"{path}: this skill is left out: {why}")
-        if untrusted:
-            warnings.append(
-                f"{folder}: {count_of(untrusted, 'skill')} not trusted, so left out. Read the "
-                "files, then accept them with `ctxagent config --trust`."
-            )
-        found = {**here, **found}
+    folders: list[tuple[Path, Path | None]] = [
+        *project_skill_folders(cwd, home),
+        *((folder, None) for folder in own_skill_folders(config_home, home)),
+    ]
+    for folder, root in folders:
+        here, wrong = _skills_in(folder, folder.parent, root, trust_dir)
+        found, warnings = {**here, **found}, warnings + wrong
+    for plugin in plugins:
+        here, wrong = skills_of(plugin)
+        for name, skill in here.items():
+            free = free_name(name, plugin.name, found)
+            found[free] = replace(skill, name=free, plugin=plugin.name)
+        warnings += wrong
     return found, warnings
 
 
-def own_skill_folders(config_home: Path, home: Path, plugins: Sequence[Path] = ()) -> list[Path]:
+def skills_of(plugin: Path) -> tuple[dict[str, Skill], list[str]]:
+    """Return the skills of a plugin's folder by name, and a warning for each that is left out."""
+    found, warnings = dict[str, Skill](), list[str]()
+    for folder in places_of(plugin, "skills"):
+        here, wrong = _skills_in(folder, plugin)
+        found, warnings = {**here, **found}, warnings + wrong
+    return found, warnings
+
+
+def _skills_in(
+    folder: Path, owner: Path, root: Path | None = None, trust_dir: Path = Path()
+) -> tuple[dict[str, Skill], list[str]]:
+    """Return the skills of a folder by name, and a warning for each that is left out; `root` is
+    what files of a project may not lead out of."""
+    found, warnings, untrusted = dict[str, Skill](), list[str](), 0
+    for path in _files(folder):
+        try:
+            if root and not Path(os.path.realpath(path)).is_relative_to(root):
+                raise ValueError("it is a link that leads out of the project")
+            data = read_untrusted(path, MAX_SKILL_BYTES)
+            if root and not is_trusted(path, data, trust_dir):
+                untrusted += 1
+                continue
+            found[path.parent.name] = _read(path, data, owner)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            warnings.append(f"{path}: this skill is left out: {why}")
+    if untrusted:
+        warnings.append(
+            f"{folder}: {count_of(untrusted, 'skill')} not trusted, so left out. Read the "
+            "files, then accept them with `ctxagent config --trust`."
+        )
+    return found, warnings
+
+
+def own_skill_folders(config_home: Path, home: Path) -> list[Path]:
     """Return the folders of the user's skills, whether they are there or not."""
-    owners = [config_home, home / ".agents", home / ".claude", *plugins]
-    return [owner / SKILLS_FOLDER for owner in owners]
+    return [owner / SKILLS_FOLDER for owner in (config_home, home / ".agents", home / ".claude")]
 
 
-def readable_folders(config_home: Path, home: Path, plugins: Sequence[Path] = ()) -> list[Path]:
+def readable_folders(config_home: Path, home: Path) -> list[Path]:
     """Return the folders of the user's skills, and where links among these lead."""
-    folders = own_skill_folders(config_home, home, plugins)
+    folders = own_skill_folders(config_home, home)
     linked = (path.parent for folder in folders for path in _files(folder))
     real = (Path(os.path.realpath(folder)) for folder in linked if folder.is_symlink())
     return [*folders, *(folder for folder in real if not home.resolve().is_relative_to(folder))]
@@ -133,7 +161,11 @@ def project_files(cwd: Path, home: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the `SKILL.md` of each folder in a folder of skills, sorted by name."""
+    """Yield the `SKILL.md` of each folder in a folder of skills, sorted by name; that of the folder
+    itself if it is a skill."""
+    if (folder / SKILL_FILE).is_file():
+        yield folder / SKILL_FILE
+        return
     try:
         folders = sorted(folder.iterdir())
     except OSError:
@@ -145,10 +177,10 @@ def _files(folder: Path) -> Iterator[Path]:
 def _read(path: Path, data: bytes, owner: Path) -> Skill:
     """Return the skill in a file; `owner` is the folder that has the skills, a plugin's root for
     one. Raises ValueError, saying what is wrong with it."""
-    values, body = split_front_matter(data.decode("utf-8", "replace"))
+    values, body = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
     name = path.parent.name
     if not _NAME.fullmatch(name):
-        raise ValueError("its folder's name is not made of up to 64 letters, digits, - and _")
+        raise ValueError("its folder's name is not made of up to 80 letters, digits, - and _")
     description = " ".join(reveal_invisible(clean(text_value(values, "description"))).split())
     if not description:
         raise ValueError("its front matter has no description")

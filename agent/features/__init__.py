@@ -110,7 +110,7 @@ def _diagnostics(
         return None
     if sources.parent is not None and (parent := sources.parent.find(DiagnosticsFeature)) is None:
         return None
-    return DiagnosticsFeature(handle, runner, launch.settings.lsp, parent)
+    return DiagnosticsFeature(handle, runner, launch.settings.lsp, parent, launch.plugins)
 
 
 def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature:

@@ -5,7 +5,7 @@ the result of the call that changed the file or, if the server takes longer, to 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...tools.base import CommandLimits, Output
 from ...tools.system.git_links import linked_folders
 from ..config.settings import LspSettings
+from ..extensions.plugins import Plugin
 from ..loop.feature import Feature, ToolCall
 from ..loop.session_handle import SessionHandle
 from ..loop.tool_calls import ToolRunner
@@ -40,8 +41,10 @@ class DiagnosticsFeature(Feature):
         runner: ToolRunner,
         settings: LspSettings,
         parent: "DiagnosticsFeature | None" = None,
+        plugins: Sequence[Plugin] = (),
     ) -> None:
         super().__init__(handle)
+        self._plugins = plugins
         self._runner, self._settings, self._parent = runner, settings, parent
         self._servers: LanguageServers | None = None
         self._before: tuple[str, str | None] = ("", None)  # a call, and the file before it
@@ -126,6 +129,7 @@ class DiagnosticsFeature(Feature):
             self._settings.servers,
             enclose,
             lambda text: handle.notify("warning", text),
+            self._plugins,
         )
 
     def _why_none(self) -> str:

@@ -41,7 +41,7 @@ def line_about_others(launch: LaunchOptions) -> str:
         write_private(told, b"")
     except OSError:
         return ""  # the folder or the state cannot be used: nothing is said at each start
-    rest = f" · not taken: {', '.join(sorted(left))}" if left else ""
+    rest = f" · not taken: {', '.join(sorted(left))} (`ctxagent import-settings`)" if left else ""
     return f"from {FOLDER} in this project: {taken}{rest}"
 
 

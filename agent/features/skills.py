@@ -30,6 +30,7 @@ from ..context.tokens import estimate
 from ..context.view import View
 from ..errors import ToolError
 from ..events import Notice
+from ..extensions.plugin_layout import part_named
 from ..extensions.skills import Skill, load_skills
 from ..launch import LaunchOptions
 from ..lazy import dataclass, regex
@@ -147,14 +148,15 @@ class SkillsFeature(Feature):
         if not (name or "").strip():
             lines = [skill.line for skill in self._listed()]
             return Output("\n".join(lines) or "There are no skills.")
-        name = str(name).strip().removeprefix("/").rpartition(":")[2]
-        skill = self.known.get(name)
+        name = str(name).strip().removeprefix("/")
+        skill = part_named(self.known, name) or self.known.get(name.rpartition(":")[2])
         if skill is None:
             near = difflib.get_close_matches(name, [each.name for each in self._listed()], 1)
             meant = f" Is {near[0]} meant?" if near else ""
             raise ToolError(
                 f"There is no skill {name[:100]!r}.{meant} Skill without a name lists all."
             )
+        name = skill.name
         if not skill.for_model:
             raise ToolError(f"The skill {name} is for people: the user loads it with /{name}.")
         if ref := self._whole(skill):
@@ -169,10 +171,10 @@ class SkillsFeature(Feature):
         called = _CALL.match(text) if isinstance(text, str) and not message.verbatim else None
         if called is None:
             return
-        name = called[1]
         self.known, _ = await asyncio.to_thread(self.source.find)
-        if name in self.known and self.known[name].for_person:
-            self._load(name)
+        skill = part_named(self.known, called[1])
+        if skill is not None and skill.for_person:
+            self._load(skill.name)
 
     async def turn_started(self, turn: Turn) -> None:
         """Read the files again and record what has changed in them."""

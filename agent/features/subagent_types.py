@@ -19,6 +19,7 @@ from ...tools.system.plural import count_of
 from ...tools.system.shorten import shorten
 from ..config.trust import LINK_LEAVES_PROJECT, folders_within_project, is_trusted, read_untrusted
 from ..extensions.front_matter import list_value, split_front_matter, text_value
+from ..extensions.plugin_layout import free_name, type_files
 from ..extensions.plugins import Plugin
 from ..launch import LaunchOptions
 from ..lazy import dataclass, regex
@@ -40,6 +41,13 @@ BUILT_IN = "built in"  # the source of a type that is in no file
 TASK, PLAN = "Task", "Plan"  # tools that subagents do not have
 
 _NAME = regex(r"[a-z][a-z0-9-]{0,79}")
+_OTHERS_NAME = regex(r"[A-Za-z0-9][\w.-]{0,79}", re.ASCII)
+# Tools of another agent that have another name here; those of MCP servers are called by one tool.
+_OTHERS_TOOLS = {
+    "TodoWrite": "Todo", "TodoRead": "Todo", "MultiEdit": "Edit", "LS": "Glob", "BashOutput": "Job",
+    "KillShell": "Job", "NotebookRead": "Read",
+}  # fmt: skip
+_MCP_PREFIX, _MCP = "mcp__", "Mcp"
 _KEYS = ("name", "description", "tools", "model")
 _OTHERS_KEYS = (*_KEYS, "disallowedTools")
 
@@ -118,14 +126,14 @@ def load_types(
     """Return all types for work in `cwd`, and a warning for each file that was left out.
 
     `tools` are the names of all tools. For types with the same name the first counts: built-in, of
-    the user, of the project, of a plugin.
+    the user, of the project, of a plugin. One of a plugin is then called PLUGIN:NAME.
     """
     types, warnings = {each.name: each for each in built_in_types()}, []
     foreign, leaving = _project_files(cwd, home)
     warnings += [f"{path}: this subagent is left out: {LINK_LEAVES_PROJECT}" for path in leaving]
     files = [(path, "") for path in sorted((config_home / TYPES_FOLDER).glob("*.md"))]
     files += [(path, "") for path in (*_of_others(home), *foreign)]
-    files += [(path, plugin.name) for plugin in plugins for path in type_files(plugin)]
+    files += [(path, plugin.name) for plugin in plugins for path in type_files(plugin.folder)]
     untrusted = dict[Path, int]()  # of another agent, by folder
     for path, plugin in files:
         try:
@@ -141,6 +149,8 @@ def load_types(
                 continue
             parse = parse_others_type if plugin or _is_of_others(path) else parse_type
             found = replace(parse(data.decode("utf-8"), str(path), tools), plugin=plugin)
+            if plugin:
+                found = replace(found, name=free_name(found.name, plugin, types))
             if found.name in types:
                 raise ValueError(f"there is a type {found.name} already")
         except (OSError, ValueError) as error:
@@ -154,11 +164,6 @@ def load_types(
         for folder, count in untrusted.items()
     ]
     return list(types.values()), warnings
-
-
-def type_files(plugin: Plugin) -> list[Path]:
-    """Return the files of a plugin that describe subagents."""
-    return sorted((plugin.folder / TYPES_FOLDER).glob("*.md"))
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
@@ -194,33 +199,41 @@ def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
 def parse_others_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     """Return the type in a file for another agent, in the format of
     https://code.claude.com/docs/en/sub-agents. Raises ValueError with the problem."""
-    values, prompt = split_front_matter(text)
+    values, prompt = split_front_matter(text, lenient=True)
     named, denied = list_value(values, "tools"), list_value(values, "disallowedTools")
     named = () if "*" in named else named
-    allowed = tuple(n for n in tools if n not in (*denied, TASK) and (not named or n in named))
+    known = {name: _own_tool(name) for name in named}
+    allowed = [n for n in tools if n not in (*denied, TASK)]
+    allowed = [n for n in allowed if not named or n in known.values()]
     if not allowed:
         raise ValueError(f"it has none of the tools that there are: {', '.join(tools)}")
     model = text_value(values, "model")
     return _checked(
         AgentType(
-            name=text_value(values, "name"),
+            name=text_value(values, "name").replace(" ", "-"),
             description=shorten(text_value(values, "description"), MAX_DESCRIPTION_CHARS),
             prompt=prompt,
-            tools=allowed if named or denied else None,
+            tools=tuple(allowed) if named or denied else None,
             model=model if model not in ("", "inherit") else None,
             source=source,
             ignored=(
                 *(key for key in values if key not in _OTHERS_KEYS),
-                *(f"tool {name}" for name in named if name not in tools),
+                *(f"tool {name}" for name, own in known.items() if own not in tools),
             ),
-        )
+        ),
+        _OTHERS_NAME,
     )
 
 
-def _checked(found: AgentType) -> AgentType:
+def _own_tool(name: str) -> str:
+    """Return the name that a tool of another agent has here."""
+    return _MCP if name.startswith(_MCP_PREFIX) else _OTHERS_TOOLS.get(name, name)
+
+
+def _checked(found: AgentType, names: re.Pattern[str] = _NAME) -> AgentType:
     """Return the type. Raises ValueError if its name, description or prompt is missing or
     invalid."""
-    if not _NAME.fullmatch(found.name):
+    if not names.fullmatch(found.name):
         raise ValueError(f"name is {found.name!r}, not up to 80 of a-z, 0-9 and -, a letter first")
     if not found.description:
         raise ValueError("it has no description")

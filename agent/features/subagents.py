@@ -27,6 +27,7 @@ from ..compaction.document import render
 from ..compaction.summary.request import pinned_section
 from ..errors import CtxagentError, RecordError, ToolError
 from ..events import AgentFinished, Answer, Ask, Emit, Notice, Question, TurnFinished
+from ..extensions.plugin_layout import part_named
 from ..launch import Budget
 from ..lazy import dataclass
 from ..loop.agent import AgentState
@@ -149,7 +150,7 @@ class SubagentsFeature(Feature):
         if not self._running:
             # They belong to the event loop that they are used in.
             self._places, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
-        id = task.resume or f"{kind.name}-{secrets.token_hex(3)}"
+        id = task.resume or f"{kind.name.rpartition(':')[2]}-{secrets.token_hex(3)}"
         run = SubagentRun(
             id=id,
             type=kind.name,
@@ -430,14 +431,13 @@ class SubagentsFeature(Feature):
                     f"There are: {', '.join(agents) or 'none'}."
                 )
             name = agents[task.resume].type
-            if (task.type or name).rpartition(":")[2] != name:
+            if (task.type or name).rpartition(":")[2] != name.rpartition(":")[2]:
                 raise ToolError(
                     f"{task.resume} is of type {name}, not {task.type}: give type {name} or "
                     "none with resume, or leave resume out to start a new one."
                 )
-        plugin, _, own = (name or "").rpartition(":")
-        kind = self._types.get(own)
-        if kind is None or plugin not in ("", kind.plugin):
+        kind = part_named(self._types, name or "")
+        if kind is None:
             raise ToolError(
                 f"There is no type {name!r} of subagent. The types: {', '.join(self._types)}."
             )

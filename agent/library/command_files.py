@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..events import Notice
 from ..extensions.command_files import CommandFile, built_in_commands, load_command_files
+from ..extensions.plugin_layout import part_named
 from ..launch import LaunchOptions
 from ..lazy import dataclass
 
@@ -59,7 +60,7 @@ async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> 
     files, warnings = await asyncio.to_thread(command_files_of, launch)
     for warning in warnings:
         agent.emit(Notice("warning", warning))
-    command, skills = files.get(name[1:]), agent.features.find(SkillsFeature)
+    command, skills = part_named(files, name[1:]), agent.features.find(SkillsFeature)
     if command is None or (command.is_built_in and skills and command.name in skills.known):
         return task
     if model := model_of_turn(command, agent.model.id):

@@ -8,7 +8,7 @@ from ..support.command import Place
 from ..support.server.loopback import Say, Server
 from ..support.terminal.screen import Terminal
 
-SCOUT = "---\nname: scout\ndescription: finds things\ncolor: blue\ntools: Read, LS\n---\nLook."
+SCOUT = "---\nname: scout\ndescription: finds things\ncolor: blue\ntools: Read, Fly\n---\nLook."
 LINE = "from .claude in this project: 2 instruction files, 1 command, 1 subagent (not trusted)"
 REST = "not taken: output-styles, settings.json"
 
@@ -36,7 +36,7 @@ def test_doctor_names_types_and_what_is_ignored_in_their_files(place: Place) -> 
     assert "1 subagent not trusted, so left out" in place.run("doctor", env=env).stdout
     assert place.run("config", "--trust", env=env).returncode == 0
     found = " ".join(place.run("doctor", env=env).stdout.split())
-    assert "scout.md: ignored, since nothing here has it: color, tool LS" in found
+    assert "scout.md: ignored, since nothing here has it: color, tool Fly" in found
 
 
 def test_one_line_says_once_what_is_taken(place: Place) -> None:

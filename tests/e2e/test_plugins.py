@@ -237,7 +237,8 @@ def test_of_two_with_one_name_the_persons_counts(place: Place) -> None:
     server, done = ran(place, [Say("Done.")], task="/hello")
     assert "Mine." in told(server.requests[0])
     assert "- scout: My own" in json.dumps(tools(server)["Task"])
-    assert "agents/scout.md: this subagent is left out: there is a type scout" in done.stderr
+    assert "- kit:scout: Finds things: all of them" in json.dumps(tools(server)["Task"])
+    assert "left out: there is a" not in done.stderr
     assert not (place.root / "notes").exists()
 
 
@@ -351,7 +352,7 @@ def test_whatever_changes_counts(place: Place, change: str) -> None:
         (lambda at: put(at / ".claude-plugin/plugin.json", "[]"), "plugin.json is not an object"),
         (
             lambda at: put(at / ".claude-plugin/plugin.json", {"name": "../kit"}),
-            "its name is '../kit', not up to 64 letters",
+            "its name is '../kit', not up to 80 letters",
         ),
         (
             lambda at: (
@@ -395,7 +396,7 @@ def test_a_link_in_a_repository_that_leads_out(place: Place) -> None:
     ("source", "why"),
     [
         ("ext::sh -c touch% made", "no helper program of git is started"),
-        ("--upload-pack=touch made", "is an option, not a plugin"),
+        ("--upload-pack=touch made", "is an option, not a source"),
         ("ssh://-oProxyCommand=touch%20made/x", "the name of its host begins with a dash"),
         ("http://127.0.0.1/x", "http:// is not used"),
         ("no/such", "neither a folder nor a URL of git"),
@@ -443,10 +444,11 @@ def test_a_name_that_is_taken(place: Place) -> None:
     added(place, first)
     second = place.root / "second"
     shutil.copytree(first, second)
-    done = place.run("plugin", "add", "--yes", str(second))
-    assert done.returncode == 2
-    assert f"there is a plugin kit already, from {first}" in done.stderr
-    assert "ctxagent plugin remove kit" in done.stderr
+    for _ in range(2):
+        added(place, second)
+    added(place, first)
+    rows = {row["name"]: row["source"] for row in listed(place)}
+    assert rows == {"kit": str(first), f"{place.root.name}-kit": str(second)}
 
 
 def killed(place: Place, source: Path, kind: str, number: int) -> None:

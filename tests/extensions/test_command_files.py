@@ -173,9 +173,9 @@ def test_a_plugins_folder_is_filled_in(place: Place) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("two words.md", "Do it.", "its name is not made of up to 64 letters, digits, - and _"),
+        ("two words.md", "Do it.", "its name is not made of up to 80 letters, digits, - and _"),
         ("-x.md", "Do it.", "its name is not"),
-        (f"{'x' * 65}.md", "Do it.", "its name is not"),
+        (f"{'x' * 81}.md", "Do it.", "its name is not"),
         ("é.md", "Do it.", "its name is not"),
         ("empty.md", "---\nmodel: x\n---\n\n", "it says nothing"),
         ("open.md", "---\nmodel: x\n", "its front matter does not end"),

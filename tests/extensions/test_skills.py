@@ -127,8 +127,8 @@ def test_a_projects_skill_counts_as_it_was_accepted(place: Place) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("two words", f"{HEAD}x", "its folder's name is not made of up to 64 letters"),
-        ("x" * 65, f"{HEAD}x", "its folder's name is not made of up to 64 letters"),
+        ("two words", f"{HEAD}x", "its folder's name is not made of up to 80 letters"),
+        ("x" * 81, f"{HEAD}x", "its folder's name is not made of up to 80 letters"),
         ("a", "Do it.", "its front matter has no description"),
         ("a", "---\ndescription:\n---\nDo it.", "its front matter has no description"),
         ("a", HEAD, "it says nothing below its front matter"),
@@ -172,13 +172,10 @@ def test_the_users_own_links_may_lead_anywhere_and_can_be_read(place: Place) -> 
     (place.home / "SKILL.md").write_text(f"{HEAD}x")
     place.write(place.config, "near")
     assert sorted(place.load()[0]) == ["far", "home", "near"]
-    own = own_skill_folders(place.config, place.home, [place.plugin])
-    assert own == [
-        skills, place.home / ".agents" / "skills", place.home / ".claude" / "skills",
-        place.plugin / "skills",
-    ]  # fmt: skip
+    own = own_skill_folders(place.config, place.home)
+    assert own == [skills, place.home / ".agents" / "skills", place.home / ".claude" / "skills"]
     # Never the whole home, which a link could name.
-    assert readable_folders(place.config, place.home, [place.plugin]) == [*own, elsewhere]
+    assert readable_folders(place.config, place.home) == [*own, elsewhere]
 
 
 def test_what_is_no_skill_is_passed_over(place: Place) -> None:

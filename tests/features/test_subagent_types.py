@@ -261,7 +261,7 @@ def test_a_type_for_another_agent(
     ("head", "why"),
     [
         ("name: far\ndescription: d\ntools: Fly", "none of the tools that there are: Read"),
-        ("name: Far\ndescription: d", "name is 'Far'"),
+        ("name: far/off\ndescription: d", "name is 'far/off'"),
         ("name: far", "no description"),
     ],
 )

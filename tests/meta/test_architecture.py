@@ -67,7 +67,10 @@ WITHOUT_TEST_FILE = {
     "config": "preservation",
     "doctor": "salvage session setup",
     "export": "chart markdown_html page page_entries page_model",
-    "extensions": ("connection login plugin_contents plugin_install plugins servers transport"),
+    "extensions": (
+        "connection login plugin_contents plugin_fetch plugin_install plugin_layout plugins "
+        "servers transport"
+    ),
     "fleet": "attempt places summary",
     "library": "agent result",
     "models": "base probe",

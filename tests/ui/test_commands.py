@@ -81,6 +81,24 @@ def test_a_command_of_the_user_comes_before_the_names_of_other_agents() -> None:
         assert commands.parse(f"/{name} src", {name: own}) == (own, "src")
 
 
+def test_a_command_of_a_plugin_may_be_named_with_it() -> None:
+    own = commands.Command("hello", "", None, "your own")
+    more = {
+        "hello": own,
+        "kit:hello": commands.Command("kit:hello", "", None, "your own", plugin="kit"),
+        "bye": commands.Command("bye", "", None, "your own", plugin="kit"),
+    }
+    for words, name in {
+        "/hello x": "hello",
+        "/kit:hello x": "kit:hello",
+        "/kit:b x": "bye",
+    }.items():
+        assert commands.parse(words, more) == (more[name], "x")
+    for words in ("/other:bye", "/:bye", "/kit:"):
+        with pytest.raises(UsageError):
+            commands.parse(words, more)
+
+
 def test_context_names_the_largest_item(desk: CommandDesk) -> None:
     shown = desk.run("/context").split("\n")
     window = desk.agent.model.current_window()

@@ -3,7 +3,9 @@
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
+from typing import Any
 
 from ....tools.system.programs import program
 from ...lazy import dataclass
@@ -19,6 +21,10 @@ class ServerKind:
     languages: Mapping[str, str]  # the protocol's name of the language, by suffix
     commands: tuple[tuple[str, ...], ...]  # the first that is installed counts
     markers: tuple[str, ...] = ()  # files that a root folder has
+    env: Mapping[str, str] = field(default_factory=dict)  # besides that of the session
+    options: Any = None  # that it is started with
+    settings: Any = None  # what it gets when it asks for settings
+    start_s: float = 0.0  # that it may take to start, if that is longer than usual
 
     @property
     def name(self) -> str:

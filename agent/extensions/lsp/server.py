@@ -17,6 +17,7 @@ from ...lazy import dataclass
 from ...version import __version__
 from ..server_process import Complaint, Enclose, running
 from .connection import RETRY_CODES, LspConnection, RequestRefused, ServerEnded
+from .kinds import ServerKind
 from .problems import Problem, new_errors, problems_in
 
 ServerState = Literal["starting", "running", "silent", "failed"]
@@ -71,7 +72,7 @@ class LanguageServer:
         name: str,
         command: Sequence[str],
         root: Path,
-        languages: Mapping[str, str],
+        kind: ServerKind,
         *,
         env: Mapping[str, str],
         enclose: Enclose | None,
@@ -83,7 +84,7 @@ class LanguageServer:
         self.documents: dict[Path, Document] = {}
         self.idle = asyncio.Event()  # all changes were brought to it, and it has said what it says
         self.is_late = False  # somebody waited for that in vain
-        self._command, self._languages = command, languages
+        self._command, self._kind = command, kind
         self._env, self._enclose, self._tell = env, enclose, tell
         self._complaint = Complaint()
         self._pending: dict[Path, tuple[str | None, str]] = {}
@@ -170,11 +171,12 @@ class LanguageServer:
     async def _work(self, connection: LspConnection) -> None:
         """Start to talk, then bring the changes to the server. Raises TimeoutError,
         RequestRefused."""
+        limit_s = max(START_TIMEOUT_S, self._kind.start_s)
         try:
-            async with asyncio.timeout(START_TIMEOUT_S):
+            async with asyncio.timeout(limit_s):
                 await self._initialize(connection)
         except TimeoutError:
-            raise TimeoutError(f"it did not answer in {START_TIMEOUT_S:g} s") from None
+            raise TimeoutError(f"it did not answer in {limit_s:g} s") from None
         except ServerEnded:
             return
         self._connection, self.state = connection, "running"
@@ -190,6 +192,7 @@ class LanguageServer:
 
     async def _initialize(self, connection: LspConnection) -> None:
         folder = {"uri": self.root.as_uri(), "name": self.root.name}
+        options = self._kind.options
         answer = await connection.request(
             "initialize",
             {
@@ -198,11 +201,14 @@ class LanguageServer:
                 "rootUri": folder["uri"],
                 "workspaceFolders": [folder],
                 "capabilities": CAPABILITIES,
+                **({} if options is None else {"initializationOptions": options}),
             },
         )
         can = answer.get("capabilities") if isinstance(answer, dict) else None
         self._pulls = isinstance(can, dict) and can.get("diagnosticProvider") not in (None, False)
         connection.notify("initialized", {})
+        if self._kind.settings is not None:
+            connection.notify("workspace/didChangeConfiguration", {"settings": self._kind.settings})
 
     async def _bring(
         self, connection: LspConnection, batch: Mapping[Path, tuple[str | None, str]]
@@ -229,7 +235,7 @@ class LanguageServer:
     def _open(self, connection: LspConnection, path: Path, text: str) -> None:
         self.documents[path] = Document(text)
         document = {
-            "uri": path.as_uri(), "languageId": self._languages.get(path.suffix, "plaintext"),
+            "uri": path.as_uri(), "languageId": self._kind.languages.get(path.suffix, "plaintext"),
             "version": 1, "text": text,
         }  # fmt: skip
         connection.notify("textDocument/didOpen", {"textDocument": document})
@@ -311,11 +317,18 @@ class LanguageServer:
         document.pushed = problems_in(params.get("diagnostics"))
         self._heard.set()
 
+    def _setting(self, item: Any) -> Any:
+        """Return the settings of a section, such as `python.analysis`; None for none."""
+        found, section = self._kind.settings, item.get("section") if isinstance(item, dict) else ""
+        for part in str(section or "").split(".") if section else ():
+            found = found.get(part) if isinstance(found, dict) else None
+        return found
+
     def _answer(self, method: str, params: Any) -> Any:
         """AnswerRequest a request of the server. Raises KeyError for an unknown one."""
         if method == "workspace/configuration":
             items = params.get("items") if isinstance(params, dict) else None
-            return [None for _ in items] if isinstance(items, list) else []
+            return [self._setting(item) for item in items] if isinstance(items, list) else []
         if method == "workspace/diagnostic/refresh":
             self.idle.clear()
             self._wanted.set()

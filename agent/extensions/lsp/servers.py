@@ -3,15 +3,18 @@ language."""
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
+from itertools import chain
 from pathlib import Path
 
 from ....tools.system.safe_open import open_regular
 from ....tools.text import NotText, decode
 from ...lazy import dataclass
+from ..plugins import Plugin
 from ..server_process import Enclose
 from .kinds import KINDS, installed, own_kinds, project_top, root_of
+from .plugin_servers import servers_of
 from .problems import Problem
 from .server import CHANGED, CREATED, DELETED, LanguageServer
 
@@ -30,12 +33,14 @@ class LanguageServers:
     settings: tuple[str, ...]  # servers of the user
     enclose: Enclose | None  # None: outside of a sandbox
     tell: Callable[[str], None]
+    plugins: Sequence[Plugin] = ()  # that may bring servers
     absent: dict[str, str] = field(default_factory=dict)  # why a server does not run, by its name
     running: dict[tuple[str, Path], LanguageServer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._top = project_top(self.cwd)
-        kinds = (*own_kinds(self.settings), *KINDS)
+        of_plugins = [servers_of(plugin, self.environ)[0].values() for plugin in self.plugins]
+        kinds = (*own_kinds(self.settings), *chain.from_iterable(of_plugins), *KINDS)
         self._kinds = {s: kind for kind in reversed(kinds) for s in kind.languages}
 
     async def text_before(self, path: Path) -> str | None:
@@ -112,8 +117,8 @@ class LanguageServers:
                 Path(found[0]).name,
                 found,
                 root,
-                kind.languages,
-                env=self.environ,
+                kind,
+                env={**self.environ, **kind.env},
                 enclose=self.enclose,
                 tell=self.tell,
             )

@@ -20,7 +20,8 @@ from ....tools.system.shorten import shorten
 from ...config.trust import folders_within_project, is_trusted, read_untrusted
 from ...errors import ConfigError, conceal
 from ...lazy import dataclass, regex
-from ..plugins import Plugin
+from ..plugin_layout import places_of
+from ..plugins import ROOT_VARIABLE, Plugin
 
 PROJECT_FILE = ".mcp.json"
 OWN_FILE = "mcp.json"  # in the folder of the person's settings
@@ -85,13 +86,18 @@ def load_servers(
     plugins: Sequence[Plugin] = (),
 ) -> tuple[list[ServerConfig], list[str]]:
     """Return the servers for work in `cwd`, and a warning for each file and server that is left
-    out. Of two with one name the project's counts, then the user's, then that of a plugin."""
+    out. Of two with one name the project's counts, then the user's. That of a plugin gets the
+    plugin's name before its own if another plugin has a server of its name."""
     found: dict[str, ServerConfig] = {}
     warnings: list[str] = []
     files: list[tuple[Path | None, bool, Plugin | None]] = [
         (project_file(cwd, home), True, None),
         (config_home / OWN_FILE, False, None),
-        *((plugin.folder / PROJECT_FILE, False, plugin) for plugin in plugins),
+        *(
+            (path, False, plugin)
+            for plugin in plugins
+            for path in places_of(plugin.folder, "mcpServers")
+        ),
     ]
     for path, is_project, plugin in files:
         if path is None or not path.is_file():
@@ -119,17 +125,36 @@ def load_servers(
                 warnings.append(f"{path}: the MCP server {plain} is not started: {error}")
             else:
                 here[plain] = replace(server, env={**more, **server.env})
+        if plugin:
+            here = _told_apart(here, found, plugin)
         found = {**here, **found}
     return [server for server in found.values() if server.enabled], warnings
 
 
 def servers_of(plugin: Plugin) -> dict[str, Any]:
-    """Return the servers of a plugin as its file has them, by name. Raises ValueError and
+    """Return the servers of a plugin as its files have them, by name. Raises ValueError and
     OSError."""
-    try:
-        return _servers_in(read_untrusted(plugin.folder / PROJECT_FILE), of_plugin=True)
-    except FileNotFoundError:
-        return {}
+    found = dict[str, Any]()
+    for path in places_of(plugin.folder, "mcpServers"):
+        found = {**_servers_in(read_untrusted(path), of_plugin=True), **found}
+    return found
+
+
+def _told_apart(
+    servers: Mapping[str, ServerConfig], found: Mapping[str, ServerConfig], plugin: Plugin
+) -> dict[str, ServerConfig]:
+    """Return the servers of a plugin with other names for those that other plugins have too. Two
+    that are the same but for their plugin are one."""
+    apart = dict[str, ServerConfig]()
+    for name, server in servers.items():
+        other = found.get(name)
+        if other is not None and ROOT_VARIABLE in other.env:
+            same = replace(other, source=server.source, env={**other.env, **plugin.environ})
+            if same != server:
+                name = plain_name(f"{plugin.name}_{name}", found.__contains__)
+                server = replace(server, name=name)
+        apart[name] = server
+    return apart
 
 
 def _servers_in(data: bytes, *, of_plugin: bool = False) -> dict[str, Any]:
@@ -152,7 +177,7 @@ def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> S
     """Return a server as a file describes it. Raises ValueError, saying what is wrong."""
     if not isinstance(values, dict):
         raise ValueError("it is not an object")
-    values = _expanded(values, environ)
+    values = with_variables(values, environ)
     kind = values.get("type") or ("http" if "url" in values else "stdio")
     enabled, timeout = values.get("enabled", True), values.get("timeout")
     if not isinstance(enabled, bool):
@@ -201,13 +226,13 @@ def _texts(values: Mapping[str, Any], key: str) -> dict[str, str]:
     return found
 
 
-def _expanded(value: Any, environ: Mapping[str, str]) -> Any:
+def with_variables(value: Any, environ: Mapping[str, str]) -> Any:
     """Return a value with the variables in its texts replaced, once. Raises ValueError for one that
     is not set and has no default."""
     if isinstance(value, dict):
-        return {key: _expanded(each, environ) for key, each in value.items()}
+        return {key: with_variables(each, environ) for key, each in value.items()}
     if isinstance(value, list):
-        return [_expanded(each, environ) for each in value]
+        return [with_variables(each, environ) for each in value]
     if not isinstance(value, str):
         return value
 

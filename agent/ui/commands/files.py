@@ -59,7 +59,7 @@ def added_commands(repl: CommandContext) -> dict[str, Command]:
     found = {name: _command(file) for name, file in repl.command_files.items()}
     for name, skill in repl.skills.items():
         about = f"{skill.description} · skill in {skill.folder}"
-        found[name] = Command(name, about, None, OWN, "[WORDS]")
+        found[name] = Command(name, about, None, OWN, "[WORDS]", plugin=skill.plugin)
     servers = _servers(repl)
     for name, prompt in (servers.prompts() if servers else {}).items():
         about = one_line(clean(prompt.description), MAX_PROMPT_DESCRIPTION_CHARS)
@@ -109,7 +109,8 @@ def _servers(repl: CommandContext) -> "McpServers | None":
 
 def _command(file: "CommandFile") -> Command:
     help = file.description if file.is_built_in else f"{file.description} · {file.shown_path}"
-    return Command(file.name, help, partial(_run, file), file.group, file.argument_hint)
+    run = partial(_run, file)
+    return Command(file.name, help, run, file.group, file.argument_hint, plugin=file.plugin)
 
 
 async def _say(name: str, repl: CommandContext, argument: str) -> None:

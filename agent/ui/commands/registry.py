@@ -49,6 +49,7 @@ class Command:
     argument: str = ""  # what may follow the name, as help shows it: [ID]
     anytime: bool = False  # whether it may run while a turn runs
     complete: Complete | None = None  # gives completions for the argument
+    plugin: str = ""  # that it is from
 
 
 COMMANDS: dict[str, Command] = {}
@@ -68,10 +69,14 @@ def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, s
     if not name.startswith("/") or "/" in name[1:] or "\n" in name:
         return None
     wanted, aliases, hints = name[1:], habits("aliases"), habits("commands")
-    if wanted in aliases and wanted not in commands:
+    if ":" in wanted:
+        commands = {f"{c.plugin}:{c.name}": c for c in more.values() if c.plugin} | commands
+    if wanted in commands:
+        return commands[wanted], argument.strip()
+    if wanted in aliases:
         return parse(f"{aliases[wanted]} {argument}", more)
-    found = [wanted] if wanted in commands else [n for n in commands if n.startswith(wanted)]
-    if wanted in commands or (len(found) == 1 and wanted not in hints):
+    found = [n for n in commands if n.startswith(wanted)]
+    if len(found) == 1 and wanted not in hints:
         return commands[found[0]], argument.strip()
     near = found or difflib.get_close_matches(wanted, [*commands, *aliases, *hints], 1)
     guess = f"Did you mean {', '.join(f'/{n}' for n in near)}?" if wanted and near else ""

@@ -1,0 +1,70 @@
+"""The language servers that plugins bring along: `.lsp.json`, or `lspServers` of their manifests.
+
+The format is that of https://code.claude.com/docs/en/plugins-reference#lsp-servers: `{NAME:
+{"command", "args", "env", "extensionToLanguage", "initializationOptions", "settings",
+"startupTimeout"}}`. `${VAR}` and `${VAR:-default}` stand for variables of the environment.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from ...config.trust import read_untrusted
+from ..mcp.config import with_variables
+from ..plugin_layout import places_of
+from ..plugins import Plugin
+from .kinds import KINDS, ServerKind
+
+LSP_KEY = "lspServers"
+MAX_START_S = 600.0
+
+
+def servers_of(
+    plugin: Plugin, environ: Mapping[str, str] | None
+) -> tuple[dict[str, ServerKind], list[str]]:
+    """Return the servers of a plugin by name, and what is left out and why. A server for the files
+    of a built-in one gives way to that if it is not installed. Variables are those of `environ`;
+    with None they are left as they are."""
+    found, problems = dict[str, ServerKind](), list[str]()
+    for path in places_of(plugin.folder, LSP_KEY):
+        shown = path.relative_to(plugin.folder)
+        try:
+            document = json.loads(read_untrusted(path).decode("utf-8-sig"))
+            rows = {**document.get(LSP_KEY, document)}
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+            problems.append(f"{shown}: no language server in it is used: it is no {{NAME: {{…}}}}")
+            continue
+        for name, values in rows.items():
+            try:
+                if environ is not None:
+                    values = with_variables(values, {**environ, **plugin.environ})
+                found[name] = _kind(values, plugin.environ)
+            except (ValueError, TypeError, AttributeError) as error:
+                problems.append(f"{shown}: the language server {name} is left out: {error}")
+    return found, problems
+
+
+def _kind(values: Any, environ: Mapping[str, str]) -> ServerKind:
+    """Return a server as a plugin describes it. Raises ValueError, TypeError and AttributeError."""
+    command, arguments = values.get("command"), values.get("args") or []
+    languages = values.get("extensionToLanguage")
+    if not isinstance(command, str) or not command.strip():
+        raise ValueError("it has no command")
+    if not isinstance(languages, dict) or not languages:
+        raise ValueError("it has no extensionToLanguage")
+    if (transport := values.get("transport", "stdio")) != "stdio":
+        raise ValueError(f"its transport {str(transport)[:40]!r} is not supported here")
+    same = next((kind for kind in KINDS if kind.languages.keys() & languages.keys()), None)
+    start_ms = values.get("startupTimeout") or 0
+    return ServerKind(
+        {str(suffix): str(language) for suffix, language in languages.items()},
+        ((command, *map(str, arguments)), *(same.commands if same else ())),
+        same.markers if same else (),
+        env={
+            **environ,
+            **{str(key): str(value) for key, value in (values.get("env") or {}).items()},
+        },
+        options=values.get("initializationOptions"),
+        settings=values.get("settings"),
+        start_s=min(float(start_ms) / 1_000, MAX_START_S),
+    )

@@ -1,0 +1,260 @@
+"""Marketplaces: lists of plugins that a repository or a folder offers.
+
+The format is `.claude-plugin/marketplace.json` of
+https://code.claude.com/docs/en/plugin-marketplaces. `marketplaces.json` in the folder of the user's
+settings has the list of each marketplace as it was when it was added or updated.
+"""
+
+import json
+import os
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from ...tools.system.files import make_private_folder, replace_file
+from ...tools.system.shorten import one_line
+from ..config.trust import read_untrusted
+from ..errors import ConfigError, CtxagentError, UsageError, conceal
+from ..lazy import dataclass, regex
+from .plugin_fetch import GITHUB_NAME, FileSource, github_url, source_files
+from .plugins import check_name, plugins_lock
+
+RECORD_FILE = "marketplaces.json"  # in the folder of the user's settings
+LIST_FOLDER, LIST_NAME = ".claude-plugin", "marketplace.json"
+MAX_LIST_BYTES = 5_000_000  # of the list of one marketplace
+MAX_RECORD_BYTES = 50_000_000
+MAX_OFFERS = 5_000  # of one marketplace
+MAX_DESCRIPTION_CHARS = 300
+
+_SHA = regex(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedPlugin:
+    """A plugin that a marketplace offers."""
+
+    name: str
+    market: str
+    entry: Mapping[str, Any]  # what the list says of it
+
+    @property
+    def id(self) -> str:
+        """What `plugin add` takes."""
+        return f"{self.name}@{self.market}"
+
+    @property
+    def description(self) -> str:
+        return one_line(str(self.entry.get("description") or ""), MAX_DESCRIPTION_CHARS)
+
+    def fits(self, words: Sequence[str]) -> bool:
+        """Return True if all words are somewhere in the name, description, category or keywords."""
+        fields = (self.entry.get(key) for key in ("description", "category", "keywords", "tags"))
+        text = " ".join([self.name, *map(str, fields)]).lower()
+        return all(word.lower() in text for word in words)
+
+
+@dataclass(frozen=True, slots=True)
+class Marketplace:
+    """A marketplace as its list was read."""
+
+    name: str
+    source: str  # an absolute path, or a URL of git without credentials
+    listed: Mapping[str, Any]
+    ref: str = ""
+    commit: str = ""  # "" for a folder
+    updated: str = ""  # ISO 8601
+
+    @property
+    def offers(self) -> list[OfferedPlugin]:
+        """The plugins in the order of the list; rows without a valid name are left out."""
+        return list(_offers(self.name, self.listed))
+
+    def offer(self, name: str) -> OfferedPlugin:
+        """Return the plugin with this name, or with the name that it has got. Raises UsageError."""
+        renames = self.listed.get("renames")
+        wanted = renames.get(name, name) if isinstance(renames, dict) else name
+        for each in self.offers:
+            if each.name in (name, wanted):
+                return each
+        raise UsageError(
+            f"the marketplace {self.name} has no plugin {name}",
+            hint="`ctxagent plugin search` lists all. `ctxagent plugin marketplace update "
+            f"{self.name}` reads its list again.",
+        )
+
+    def source_of(self, offer: OfferedPlugin) -> FileSource:
+        """Return where a plugin is. Raises UsageError for a kind of source that is not supported,
+        with its name."""
+        given = offer.entry.get("source")
+        try:
+            if isinstance(given, str):
+                return self._own_source(given)
+            if isinstance(given, dict):
+                return _source_elsewhere(given)
+            raise ValueError("has no source")
+        except ValueError as error:
+            raise UsageError(f"{offer.id} cannot be added: it {error}") from None
+
+    def _own_source(self, path: str) -> FileSource:
+        about = self.listed.get("metadata")
+        root = about.get("pluginRoot") if isinstance(about, dict) else None
+        if isinstance(root, str) and not path.startswith((".", "/")):
+            path = f"{root}/{path}"
+        path = _checked_path(path)
+        if FileSource(self.source).is_url:
+            return FileSource(self.source, self.ref, self.commit, path)
+        folder = Path(os.path.realpath(self.source, strict=False)) / path
+        if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(self.source)):
+            raise ValueError(f"is at {path}, which leads out of the marketplace")
+        if not folder.is_dir():
+            raise ValueError(f"is at {folder}, which is no folder")
+        return FileSource(str(folder))
+
+
+def read_marketplaces(config_home: Path) -> dict[str, Marketplace]:
+    """Return the recorded marketplaces by name. Raises ConfigError for a broken record."""
+    path = config_home / RECORD_FILE
+    try:
+        kept = json.loads(read_untrusted(path, MAX_RECORD_BYTES))
+        return {
+            check_name(name): Marketplace(
+                name=name,
+                source=str(row["source"]),
+                listed={**row["listed"]},
+                **{key: str(row.get(key, "")) for key in ("ref", "commit", "updated")},
+            )
+            for name, row in sorted(kept["marketplaces"].items())
+        }
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no record of marketplaces"
+        hint = "Repair it, or remove it and add the marketplaces again."
+        raise ConfigError(f"cannot be read: {why}", where=str(path), hint=hint) from None
+
+
+def add_marketplace(
+    source: FileSource, config_home: Path, environ: Mapping[str, str]
+) -> Marketplace:
+    """Read the list of a marketplace and record it, in place of what was recorded from the same
+    source. Raises UsageError for a source that is no marketplace, CtxagentError where it cannot be
+    fetched or recorded, ConfigError for a broken record."""
+    with plugins_lock(config_home) as stage:
+        try:
+            commit, listed = _read_list(source, stage, environ)
+            name = check_name(str(listed.get("name")))
+        except ValueError as error:
+            raise UsageError(f"{conceal(source.place)} is no marketplace: {error}") from None
+        except OSError as error:
+            raise CtxagentError(f"{conceal(source.place)}: {error.strerror or error}") from None
+        known = read_marketplaces(config_home)
+        if name in known and known[name].source != source.kept:
+            raise UsageError(
+                f"there is a marketplace {name} already, from {known[name].source}",
+                hint=f"`ctxagent plugin marketplace remove {name}` makes room.",
+            )
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        added = Marketplace(name, source.kept, listed, source.ref, commit, now)
+        _write({**known, name: added}, config_home)
+    return added
+
+
+def remove_marketplace(name: str, config_home: Path) -> None:
+    """Remove a marketplace. Its plugins stay. Raises UsageError, CtxagentError and ConfigError."""
+    with plugins_lock(config_home):
+        known = read_marketplaces(config_home)
+        marketplace_named(known, name)
+        _write({each: market for each, market in known.items() if each != name}, config_home)
+
+
+def marketplace_named(known: Mapping[str, Marketplace], name: str) -> Marketplace:
+    """Return a marketplace. Raises UsageError for an unknown name."""
+    if name not in known:
+        raise UsageError(
+            f"there is no marketplace {name}",
+            hint=f"There are: {', '.join(known) or 'none'}. `ctxagent plugin marketplace add "
+            "PATH|GIT-URL` adds one.",
+        )
+    return known[name]
+
+
+def offers_in(folder: Path) -> list[OfferedPlugin]:
+    """Return the plugins that the list in a folder offers, [] for none."""
+    try:
+        listed = _parsed(read_untrusted(folder / LIST_FOLDER / LIST_NAME, MAX_LIST_BYTES))
+    except (OSError, ValueError):
+        return []
+    return list(_offers(str(listed.get("name")), listed))
+
+
+def _read_list(
+    source: FileSource, stage: Path, environ: Mapping[str, str]
+) -> tuple[str, Mapping[str, Any]]:
+    """Return the commit and the list of a marketplace. Raises ValueError and OSError."""
+    place = FileSource(source.place, source.ref, source.commit, LIST_FOLDER)
+    with source_files(place, stage / "repository", environ) as (commit, files):
+        for file in files:
+            if file.path == LIST_NAME:
+                return commit, _parsed(file.data)
+    raise ValueError(f"it has no {LIST_FOLDER}/{LIST_NAME}")
+
+
+def _parsed(data: bytes) -> Mapping[str, Any]:
+    """Return the list in a file. Raises ValueError."""
+    try:
+        listed = json.loads(data[: MAX_LIST_BYTES + 1].decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{LIST_NAME} is not JSON: {error}") from None
+    if not isinstance(listed, dict) or not isinstance(listed.get("plugins"), list):
+        raise ValueError(f'{LIST_NAME} is no {{"name": …, "plugins": […]}}')
+    return listed
+
+
+def _offers(market: str, listed: Mapping[str, Any]) -> Iterator[OfferedPlugin]:
+    for entry in listed["plugins"][:MAX_OFFERS]:
+        try:
+            yield OfferedPlugin(check_name(entry["name"]), market, entry)
+        except (ValueError, TypeError, KeyError):
+            continue
+
+
+def _source_elsewhere(given: Mapping[str, Any]) -> FileSource:
+    """Return the source of a plugin outside of its marketplace. Raises ValueError."""
+    kind, commit, ref = given.get("source"), given.get("sha") or "", given.get("ref") or ""
+    if kind not in ("github", "url", "git", "git-subdir"):
+        raise ValueError(f"comes from {str(kind)[:40]!r}, which is not supported here")
+    place = given.get("repo") if kind == "github" else given.get("url")
+    if not isinstance(place, str) or not isinstance(ref, str):
+        raise ValueError(f"names no repository under {kind}")
+    if GITHUB_NAME.fullmatch(place):
+        place = github_url(place)
+    if commit and not _SHA.fullmatch(str(commit)):
+        raise ValueError(f"is held to {str(commit)[:60]!r}, which is no commit")
+    source = FileSource(place, ref, str(commit), _checked_path(given.get("path") or ""))
+    if not source.is_url:
+        raise ValueError(f"comes from {place}, which is no URL of git")
+    return source
+
+
+def _checked_path(path: object) -> str:
+    """Return a path in a repository, "" for all of it. Raises ValueError for one that leads out."""
+    if not isinstance(path, str) or "\\" in path or "\0" in path:
+        raise ValueError("names a path that is none")
+    plain = posixpath.normpath(path or ".")
+    if plain.startswith("/") or ".." in PurePosixPath(plain).parts:
+        raise ValueError(f"is at {path}, which leads out of the marketplace")
+    return "" if plain == "." else plain
+
+
+def _write(markets: Mapping[str, Marketplace], config_home: Path) -> None:
+    """Record these marketplaces. Raises CtxagentError."""
+    keys = ("source", "ref", "commit", "updated", "listed")
+    rows = {name: {key: getattr(each, key) for key in keys} for name, each in markets.items()}
+    data = json.dumps({"marketplaces": rows}, ensure_ascii=False).encode(errors="replace")
+    try:
+        make_private_folder(config_home)
+        replace_file(config_home / RECORD_FILE, data)
+    except OSError as error:
+        raise CtxagentError(f"{RECORD_FILE} cannot be written: {error.strerror}") from None

@@ -1,0 +1,141 @@
+"""Which files of other agents count here, which can be copied and how, and which mean nothing."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from typing import Any
+
+from ..extensions.front_matter import split_front_matter, text_value
+from ..lazy import dataclass, regex
+from ..permissions.rules import TOOL_NAMES
+
+MAX_SKILL_FILES = 200
+
+_ARGUMENTS = regex(r"\{\{\s*args\s*\}\}")  # in commands of gemini-cli
+_COMMAND = regex(r"!\{([^{}]+)\}")
+_FILE = regex(r"@\{([^{}]+)\}")
+# The switch of opencode for each tool of ours.
+_SWITCHES = {
+    "Write": "write", "Edit": "edit", "Bash": "bash", "Job": "bash", "Read": "read", "Grep": "grep",
+    "Glob": "glob", "WebFetch": "webfetch",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedKind:
+    """How files of one kind are copied."""
+
+    noun: str
+    folder: str  # below the folder of ours
+    convert: Callable[[str, bytes], bytes] | None  # from a name and a content; None: as they are
+    max_files: int = MAX_SKILL_FILES
+
+
+def _plain(name: str, data: bytes) -> bytes:
+    return data
+
+
+def _gemini_command(name: str, data: bytes) -> bytes:
+    """Return a command of gemini-cli, in TOML, as one of ours. Raises ValueError."""
+    given = tomllib.loads(data.decode("utf-8-sig"))
+    prompt = str(given["prompt"]) if "prompt" in given else ""
+    prompt = _ARGUMENTS.sub("$ARGUMENTS", prompt)
+    prompt = _FILE.sub(r"@\1", _COMMAND.sub(r"!`\1`", prompt))
+    return _with_head({"description": given.get("description")}, prompt)
+
+
+def _opencode_command(name: str, data: bytes) -> bytes:
+    """Return a command of opencode with the keys that commands have here. Raises ValueError."""
+    values, prompt = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
+    return _with_head({"description": text_value(values, "description")}, prompt)
+
+
+def _opencode_agent(name: str, data: bytes) -> bytes:
+    """Return a subagent of opencode as one of ours. Raises ValueError."""
+    values, prompt = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
+    if values.get("mode") == "primary":
+        raise ValueError("its mode is primary, which subagents do not have")
+    given = values.get("tools")
+    switches = given if isinstance(given, dict) else {}
+    denied = [tool for tool, key in _SWITCHES.items() if switches.get(key) is False]
+    allowed = [tool for tool in TOOL_NAMES if tool not in (*denied, "Task", "Plan")]
+    head = {
+        "name": name.lower().replace("_", "-"),
+        "description": text_value(values, "description"),
+    }
+    return _with_head(head | ({"tools": ", ".join(allowed)} if denied else {}), prompt)
+
+
+def _with_head(values: dict[str, Any], text: str) -> bytes:
+    lines = [f"{key}: {json.dumps(given)}" for key, given in values.items() if given]
+    return "\n".join(["---", *lines, "---", text.strip(), ""]).encode()
+
+
+_COMMAND_KIND = CopiedKind("command", "commands", _plain)
+_SKILL_KIND = CopiedKind("skill", "skills", None)
+COPIED = (
+    (".codex/prompts/*.md", _COMMAND_KIND),
+    *(
+        (f"{folder}/{name}", CopiedKind("command", "commands", _opencode_command))
+        for folder in (".opencode", ".config/opencode")
+        for name in ("command/*.md", "commands/*.md")
+    ),
+    *(
+        (f"{folder}/{name}", CopiedKind("subagent", "agents", _opencode_agent))
+        for folder in (".opencode", ".config/opencode")
+        for name in ("agent/*.md", "agents/*.md")
+    ),
+    (".gemini/commands/**/*.toml", CopiedKind("command", "commands", _gemini_command)),
+    *(
+        (f"{folder}/*/SKILL.md", _SKILL_KIND)
+        for folder in (
+            ".codex/skills", ".gemini/skills", ".opencode/skill", ".opencode/skills",
+            ".config/opencode/skill", ".config/opencode/skills",
+        )
+    ),
+)  # fmt: skip
+
+_CLAUDE = (
+    (".claude/CLAUDE.md", "instruction file", False),
+    (".claude/rules/**/*.md", "rule", False),
+    (".claude/commands/**/*.md", "command", False),
+)
+# What counts as it is: the pattern, the noun, and whether trust is needed. By whether the folder is
+# a project's.
+TAKEN = {
+    True: (
+        *_CLAUDE,
+        ("CLAUDE.md", "instruction file", False),
+        ("CLAUDE.local.md", "instruction file", False),
+        (".claude/agents/**/*.md", "subagent", True),
+        (".claude/skills/*/SKILL.md", "skill", True),
+        (".agents/skills/*/SKILL.md", "skill", True),
+        (".mcp.json", "file of MCP servers", True),
+    ),
+    False: (
+        *_CLAUDE,
+        (".claude/agents/**/*.md", "subagent", False),
+        (".claude/skills/*/SKILL.md", "skill", False),
+        (".agents/skills/*/SKILL.md", "skill", False),
+        (".codex/AGENTS.md", "instruction file", False),
+    ),
+}
+# What means nothing here, with the reason or the way to have it.
+NOT_TAKEN = (
+    (".claude/output-styles", "output styles are not supported"),
+    (".claude/keybindings.json", "keys are set under [keys] in the settings"),
+    (".claude/plugins/installed_plugins.json", "`ctxagent plugin add` adds plugins"),
+    (".codex/rules", "rules for commands in Starlark are not supported"),
+    (".codex/hooks.json", "hooks of codex are not read"),
+    (".codex/agents", "subagents in TOML are not supported"),
+    *(
+        (f"{folder}/{name}", f"what opencode has in {name}/ is not supported")
+        for folder in (".opencode", ".config/opencode")
+        for name in ("plugin", "plugins", "tool", "tools", "themes", "modes")
+    ),
+    (".config/opencode/AGENTS.md", "not read: copy it to AGENTS.md in the folder of your settings"),
+    (".gemini/GEMINI.md", "not read: AGENTS.md can import it with a line @.gemini/GEMINI.md"),
+    ("GEMINI.md", "not read: AGENTS.md can import it with a line @GEMINI.md"),
+    (".gemini/extensions", "extensions of gemini-cli are not supported"),
+    (".gemini/policies", "policies of gemini-cli are not supported"),
+)

@@ -1,0 +1,443 @@
+"""What the settings of other agents have: what counts here as it is, what can be copied, and what
+cannot.
+
+Copies only add: rules and servers that are not there yet, a model where none is set, and files that
+do not exist. Nothing is written here.
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal
+
+from ...tools.system.plural import count_of
+from ..config.edit_file import USER_FILE_MODE, read_settings_file, with_section
+from ..config.load import PROJECT_FILE as SETTINGS_FILE
+from ..config.trust import (
+    LINK_LEAVES_PROJECT,
+    folders_within_project,
+    is_file_trusted,
+    read_untrusted,
+)
+from ..errors import ConfigError, CtxagentError
+from ..extensions.hook_files import HOOKS_NAME
+from ..extensions.mcp.config import (
+    OWN_FILE,
+    PROJECT_FILE,
+    SERVERS_KEY,
+    check_server,
+    plain_name,
+    read_document,
+)
+from ..extensions.mcp.others_servers import codex_server, gemini_server, opencode_server
+from ..lazy import dataclass, regex
+from ..models.providers import DEFAULT_PROVIDER, find_provider
+from ..permissions.others_rules import own_rule
+from .other_files import COPIED, NOT_TAKEN, TAKEN, CopiedKind
+
+Status = Literal["taken", "copy", "kept", "not"]
+Server = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+PROJECT_FILE_MODE = 0o644
+MAX_SETTINGS_BYTES = 50_000_000  # ~/.claude.json has more than settings
+RULE_KINDS = ("allow", "ask", "deny")
+_MODES = {"acceptEdits": "accept-edits", "plan": "plan"}
+_COMMENT = regex(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*[\s\S]*?\*/|,(?=\s*[}\]])')
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFinding:
+    """One thing in the settings of another agent."""
+
+    source: str  # the file or folder, as people read it
+    status: Status  # "kept": there is another one here, which stays
+    what: str
+    target: str = ""  # the file that it is copied to
+
+
+@dataclass(slots=True)
+class SettingsScope:
+    """The project or the home, with the files that copies go to."""
+
+    folder: Path
+    root: Path | None  # of the project, which no link may lead out of; None for the home
+    settings: Path
+    servers: Path
+    parts: Path  # the folder with our commands, subagents and skills
+
+    @property
+    def in_project(self) -> bool:
+        return self.root is not None
+
+    def leaves(self, path: Path) -> bool:
+        """Return True for a path of the project that leads out of it."""
+        return self.root is not None and not Path(os.path.realpath(path)).is_relative_to(self.root)
+
+
+@dataclass(slots=True)
+class OtherSettings:
+    """All that was found, and the files as they would be."""
+
+    home: Path
+    config_home: Path
+    user_file: Path
+    trust_dir: Path
+    root: Path | None = None  # of the project
+    findings: list[SettingsFinding] = field(default_factory=list)
+    before: dict[Path, bytes] = field(default_factory=dict)  # b"" for none
+    after: dict[Path, bytes] = field(default_factory=dict)
+
+    def note(self, path: Path, status: Status, what: str, target: Path | None = None) -> None:
+        shown = self.shown(target) if target else ""
+        self.findings.append(SettingsFinding(self.shown(path), status, what, shown))
+
+    def shown(self, path: Path) -> str:
+        """Return a path as people read it: from the project's root, or from the home."""
+        for base, mark in ((self.root, ""), (self.home, "~/")):
+            if base is not None and path.is_relative_to(base):
+                return f"{mark}{path.relative_to(base)}"
+        return str(path)
+
+    def content(self, path: Path) -> bytes:
+        """Return a file as it would be, b"" for none. Raises ConfigError."""
+        if path not in self.before:
+            self.before[path] = read_settings_file(path) or b""
+        return self.after.get(path, self.before[path])
+
+    def new_mode(self, path: Path) -> int:
+        """Return the mode that a new file gets."""
+        is_own = path.is_relative_to(self.config_home) or path == self.user_file
+        return USER_FILE_MODE if is_own else PROJECT_FILE_MODE
+
+    def put(self, path: Path, data: bytes) -> None:
+        self.content(path)
+        self.after[path] = data
+
+
+def other_settings(
+    cwd: Path, *, config_home: Path, home: Path, user_file: Path, trust_dir: Path
+) -> OtherSettings:
+    """Return what the folders of other agents in the project and in the home have. Raises
+    ConfigError for a file of ours that cannot be read."""
+    found = OtherSettings(home, config_home, user_file, trust_dir)
+    way = [each for each in folders_within_project(cwd.resolve(), home.resolve()) if each != home]
+    found.root = way[-1] if way else None
+    for folder in way:
+        settings, servers = (
+            next((each for each in way if (each / name).is_file()), way[-1]) / name
+            for name in (SETTINGS_FILE, PROJECT_FILE)
+        )
+        _look(found, SettingsScope(folder, way[-1], settings, servers, folder / ".ctxagent"))
+    _look(found, SettingsScope(home, None, user_file, config_home / OWN_FILE, config_home))
+    return found
+
+
+def _look(found: OtherSettings, scope: SettingsScope) -> None:
+    for pattern, noun, needs_trust in TAKEN[scope.in_project]:
+        files = [each for each in sorted(scope.folder.glob(pattern)) if each.is_file()]
+        if files:
+            closed = needs_trust and not all(is_file_trusted(p, found.trust_dir) for p in files)
+            trust = ", once `ctxagent config --trust` accepts them" if closed else ""
+            place = scope.folder / pattern.partition("/*")[0].removesuffix("/**")
+            found.note(place, "taken", f"{count_of(len(files), noun)}{trust}")
+    for pattern, why in NOT_TAKEN:
+        for path in sorted(scope.folder.glob(pattern)):
+            found.note(path, "not", why)
+    for pattern, kind in COPIED:
+        for path in sorted(scope.folder.glob(pattern)):
+            _copy_file(found, scope, path, kind)
+    for name, read in _READERS:
+        path = scope.folder / name
+        if path.is_file() and scope.leaves(path):
+            found.note(path, "not", LINK_LEAVES_PROJECT)
+        elif path.is_file():
+            try:
+                read(found, scope, path, _document(path))
+            except (ValueError, TypeError, AttributeError, KeyError) as error:
+                found.note(path, "not", f"it cannot be read: {error}")
+            except OSError as error:
+                found.note(path, "not", f"it cannot be read: {error.strerror}")
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Return a file of settings: TOML, or JSON with comments. Raises ValueError and OSError."""
+    text = read_untrusted(path, MAX_SETTINGS_BYTES).decode("utf-8-sig")
+    document = tomllib.loads(text) if path.suffix == ".toml" else _json(text)
+    if not isinstance(document, dict):
+        raise ValueError("it is no object")
+    return document
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(_COMMENT.sub(lambda found: found[1] or "", text))
+
+
+def _claude(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[str, Any]) -> None:
+    rules = given.get("permissions") or {}
+    for kind in RULE_KINDS:
+        for text in rules.get(kind) or ():
+            _copy_rule(found, scope, path, kind, str(text))
+    mode = rules.get("defaultMode")
+    if mode in _MODES:
+        _copy_value(found, scope, path, "permissions", "mode", _MODES[mode])
+    elif mode not in (None, "default"):
+        found.note(path, "not", f"the mode {mode}")
+    for folder in rules.get("additionalDirectories") or ():
+        place = str(folder)
+        if not place.startswith("~"):
+            place = os.path.normpath(scope.folder / place)
+        _copy_item(found, scope, path, "permissions", "directories", place)
+    if model := given.get("model"):
+        _copy_model(found, scope, path, str(model))
+    if hooks := given.get("hooks"):
+        if scope.in_project:
+            found.note(path, "taken", "hooks, once `ctxagent config --trust` accepts them")
+        else:
+            _copy_hooks(found, scope, path, hooks)
+    for name, is_on in (given.get("enabledPlugins") or {}).items():
+        if is_on:
+            found.note(path, "not", f"the plugin {name}: `ctxagent plugin add {name}`")
+    for name, row in (given.get("extraKnownMarketplaces") or {}).items():
+        source = row.get("source") or {}
+        place = source.get("url") or source.get("path") or f"https://github.com/{source['repo']}"
+        found.note(
+            path, "not", f"the marketplace {name}: `ctxagent plugin marketplace add {place}`"
+        )
+    known = ("permissions", "model", "hooks", "enabledPlugins", "extraKnownMarketplaces", "$schema")
+    others = [f"permissions.{key}" for key in rules if key not in _KNOWN_PERMISSIONS]
+    _name_rest(found, path, [*(key for key in given if key not in known), *others])
+
+
+_KNOWN_PERMISSIONS = (*RULE_KINDS, "defaultMode", "additionalDirectories")
+
+
+def _claude_home(
+    found: OtherSettings, scope: SettingsScope, path: Path, given: dict[str, Any]
+) -> None:
+    """Servers of the user, and those that the user keeps for projects, which stay there."""
+    _copy_servers(found, scope, path, given.get(SERVERS_KEY) or {}, dict)
+    for folder, row in (given.get("projects") or {}).items():
+        if names := [*(row.get(SERVERS_KEY) or ())]:
+            found.note(path, "not", f"MCP servers for {folder} alone: {', '.join(names)}")
+
+
+def _codex(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[str, Any]) -> None:
+    _copy_servers(found, scope, path, given.get("mcp_servers") or {}, codex_server)
+    if model := given.get("model"):
+        provider = given.get("model_provider", "openai")
+        _copy_model(found, scope, path, f"{provider}/{model}")
+    known = ("mcp_servers", "model", "model_provider", "projects", "notice", "tui")
+    _name_rest(found, path, [key for key in given if key not in known])
+
+
+def _opencode(
+    found: OtherSettings, scope: SettingsScope, path: Path, given: dict[str, Any]
+) -> None:
+    _copy_servers(found, scope, path, given.get("mcp") or {}, opencode_server)
+    if model := given.get("model"):
+        _copy_model(found, scope, path, str(model))
+    known = ("mcp", "model", "$schema", "theme", "autoupdate")
+    _name_rest(found, path, [key for key in given if key not in known])
+
+
+def _gemini(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[str, Any]) -> None:
+    _copy_servers(found, scope, path, given.get(SERVERS_KEY) or {}, gemini_server)
+    model = given.get("model")
+    if name := model.get("name") if isinstance(model, dict) else model:
+        _copy_model(found, scope, path, f"gemini/{name}")
+    known = (SERVERS_KEY, "model", "$schema", "ui", "theme", "security", "selectedAuthType")
+    _name_rest(found, path, [key for key in given if key not in known])
+
+
+def _name_rest(found: OtherSettings, path: Path, keys: list[str]) -> None:
+    if keys:
+        found.note(path, "not", f"settings that mean nothing here: {', '.join(sorted(keys))}")
+
+
+_READERS = (
+    (".claude/settings.json", _claude),
+    (".claude/settings.local.json", _claude),
+    (".claude.json", _claude_home),
+    (".codex/config.toml", _codex),
+    *((name, _opencode) for name in (
+        "opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc",
+        ".config/opencode/opencode.json", ".config/opencode/opencode.jsonc",
+    )),
+    (".gemini/settings.json", _gemini),
+)  # fmt: skip
+
+
+def _copy_rule(
+    found: OtherSettings, scope: SettingsScope, path: Path, kind: str, text: str
+) -> None:
+    try:
+        rule = own_rule(text, allows=kind == "allow", in_project=scope.in_project)
+    except ValueError as error:
+        found.note(path, "not", f"{kind} {text}: {error}")
+        return
+    _copy_item(found, scope, path, "permissions", kind, rule)
+
+
+def _copy_item(
+    found: OtherSettings, scope: SettingsScope, path: Path, section: str, key: str, item: str
+) -> None:
+    """Add an item to a list in our settings."""
+
+    def change(table: Any) -> None:
+        if item not in table.setdefault(key, []):
+            table[key].append(item)
+
+    _change(found, scope, path, section, change, f"{key} {item}")
+
+
+def _copy_model(found: OtherSettings, scope: SettingsScope, path: Path, model: str) -> None:
+    provider = model.partition("/")[0] if "/" in model else DEFAULT_PROVIDER
+    if find_provider(provider) is None or "-" not in model:
+        found.note(path, "not", f"the model {model} is not known here: choose one with /model")
+        return
+    _copy_value(found, scope, path, "model", "id", model)
+
+
+def _copy_value(
+    found: OtherSettings, scope: SettingsScope, path: Path, section: str, key: str, value: str
+) -> None:
+    """Set a key in our settings if it has no value."""
+    has = list[str]()
+
+    def change(table: Any) -> None:
+        has.append(str(table.setdefault(key, value)))
+
+    _change(found, scope, path, section, change, f"{section}.{key} = {value}")
+    if has and has[0] != value:
+        found.findings.pop()
+        what = f"{section}.{key} = {value}: there it is {has[0]}"
+        found.note(path, "kept", what, scope.settings)
+
+
+def _change(
+    found: OtherSettings,
+    scope: SettingsScope,
+    path: Path,
+    section: str,
+    change: Callable[[Any], None],
+    what: str,
+) -> None:
+    try:
+        data = _own_content(found, scope, scope.settings)
+        changed = with_section(scope.settings, data, section, change)
+    except CtxagentError as error:
+        found.note(path, "not", f"{what}: {error.message}")
+        return
+    if changed != data:
+        found.put(scope.settings, changed)
+    before = found.before[scope.settings]
+    if with_section(scope.settings, before, section, change) == before:
+        found.note(path, "taken", f"{what}, which is there already", scope.settings)
+    else:
+        found.note(path, "copy", what, scope.settings)
+
+
+def _own_content(found: OtherSettings, scope: SettingsScope, path: Path) -> bytes:
+    """Return a file of ours as it would be. Raises ConfigError."""
+    if scope.leaves(path):
+        raise ConfigError(LINK_LEAVES_PROJECT, where=str(path))
+    return found.content(path)
+
+
+def _copy_servers(
+    found: OtherSettings,
+    scope: SettingsScope,
+    path: Path,
+    servers: Mapping[str, Any],
+    convert: Server,
+) -> None:
+    target = scope.servers
+    for name, given in servers.items():
+        plain = plain_name(name, lambda taken: False)
+        what = f"MCP server {plain}"
+        try:
+            if not isinstance(given, dict):
+                raise ValueError("it is not an object")
+            data = _own_content(found, scope, target)
+            document = json.loads(data) if target in found.after else read_document(target)
+            values = {**convert(given)}
+            check_server(values, target, _AnyVariable())
+        except (ConfigError, ValueError, TypeError, AttributeError, KeyError) as error:
+            found.note(path, "not", f"{what}: {error}")
+            continue
+        has = document[SERVERS_KEY].setdefault(plain, values)
+        if has != values:
+            found.note(path, "kept", f"{what}: there is another one of this name", target)
+            continue
+        if plain in (json.loads(found.before[target] or b"{}").get(SERVERS_KEY) or ()):
+            found.note(path, "taken", f"{what}, which is there already", target)
+            continue
+        found.put(target, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
+        found.note(path, "copy", what, target)
+
+
+class _AnyVariable(dict[str, str]):
+    """An environment in which every variable is set."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return "value"
+
+
+def _copy_hooks(
+    found: OtherSettings, scope: SettingsScope, path: Path, hooks: Mapping[str, Any]
+) -> None:
+    target = scope.parts / HOOKS_NAME
+    document = _json((found.content(target) or b"{}").decode("utf-8-sig"))
+    added, own = 0, document.setdefault("hooks", {})
+    for event, groups in hooks.items():
+        for group in groups:
+            if group not in own.setdefault(event, []):
+                own[event].append(group)
+                added += 1
+    if added:
+        found.put(target, (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode())
+        found.note(path, "copy", f"hooks for {', '.join(hooks)}", target)
+    else:
+        found.note(path, "taken", "hooks, which are there already", target)
+
+
+def _copy_file(found: OtherSettings, scope: SettingsScope, path: Path, kind: CopiedKind) -> None:
+    """Copy a command, a subagent, or a skill with the files beside it."""
+    try:
+        copies = dict(_copies(path, scope.parts, kind))
+        if any(map(scope.leaves, (path, *copies))):
+            raise ValueError(LINK_LEAVES_PROJECT)
+    except (OSError, ValueError, KeyError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        found.note(path, "not", f"{kind.noun}: {why}")
+        return
+    target = next(iter(copies))
+    if any(found.content(each) not in (b"", data) for each, data in copies.items()):
+        found.note(path, "kept", f"{kind.noun}: there is another one of this name", target)
+    elif all(found.content(each) for each in copies):
+        found.note(path, "taken", f"{kind.noun}, which is there already", target)
+    else:
+        for each, data in copies.items():
+            found.put(each, data)
+        found.note(path, "copy", kind.noun, target)
+
+
+def _copies(path: Path, parts: Path, kind: CopiedKind) -> Iterator[tuple[Path, bytes]]:
+    """Yield the files that a copy has. Raises OSError and ValueError."""
+    if kind.convert is not None:
+        data = kind.convert(path.stem, read_untrusted(path))
+        yield parts / kind.folder / f"{path.stem}.md", data
+        return
+    root = os.path.realpath(path.parent)
+    for number, each in enumerate(sorted(path.parent.rglob("*"))):
+        if number > kind.max_files:
+            raise ValueError(f"it has more than {kind.max_files} files")
+        if each.is_file() and Path(os.path.realpath(each)).is_relative_to(root):
+            where = each.relative_to(path.parent)
+            yield parts / kind.folder / path.parent.name / where, read_untrusted(each)
