@@ -53,7 +53,7 @@ class Agent:
     approve: is asked about calls that rules and mode neither allow nor deny, and is put the
         agent's own questions and plans; it may be a coroutine. What it raises, the run raises.
         Without it such calls are denied.
-    on_event: gets each event as it happens, between runs too.
+    on_event: gets each event as it happens, between runs too. What it raises, the run raises.
     settings: by their names, such as {"permissions.mode": "accept-edits"}; they count more than
         files and environment.
     resume: the id of a session, or True for the newest one of the directory; `fork` goes on in a
@@ -283,8 +283,7 @@ class Agent:
         if not isinstance(answer, BaseException):
             return cast("Answer | None", answer)
         if self._run is not None:
-            self._run.fault = answer
-            self._run.interrupt()
+            self._run.fail(answer)
         return None
 
     def _emit(self, event: Event) -> None:
@@ -292,7 +291,12 @@ class Agent:
             self._early.append(event)
             return
         if self._on_event is not None:
-            self._on_event(event)
+            try:
+                self._on_event(event)
+            except Exception as error:
+                if self._run is None or not self._run.is_on:
+                    raise
+                self._run.fail(error)
         if self._run is not None:
             self._run.hear(event)
 
@@ -345,7 +349,7 @@ class AgentRun:
         self._events: asyncio.Queue[Event | None] | None = None
         self._is_unwanted = False  # interrupted before it began
         self.finished = TurnFinished("interrupted", "")
-        self.fault: BaseException | None = None  # of the program's, that ended it
+        self._fault: BaseException | None = None  # of the program's, that ended it
 
     @property
     def is_on(self) -> bool:
@@ -374,6 +378,12 @@ class AgentRun:
             self._is_unwanted = True
             return True
         return not self._task.done() and not self._task.cancelling() and self._task.cancel()
+
+    def fail(self, fault: BaseException) -> None:
+        """End the run by an exception of the program's, which the run raises."""
+        self._fault = self._fault or fault
+        if self._task is not None:
+            self._task.get_loop().call_soon_threadsafe(self.interrupt)
 
     async def end(self) -> None:
         """Interrupt the run if it is on, and wait for its end."""
@@ -427,8 +437,8 @@ class AgentRun:
             self._agent.check_feature("attachments", "piped input")
         began, schema = time.monotonic(), as_schema(self._schema)
         self.finished = await self._turn(schema)
-        if self.fault is not None:
-            raise self.fault
+        if self._fault is not None:
+            raise self._fault
         answered = schema is not None and self.finished.status in ANSWERED
         output = schema.read(self.finished.text).value if schema and answered else None
         return result_of(self._agent.state, self.finished, time.monotonic() - began, output)
