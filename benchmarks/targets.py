@@ -117,6 +117,7 @@ TARGETS = (
     Target("10,000 tasks, start, CPU s", MANIFEST, "", "start_cpu_s", 2.0),
     Target("10,000 tasks, status, CPU s", MANIFEST, "", "status_cpu_s", 1.0),
     Target("10,000 tasks, status, stat calls", MANIFEST, "", "stat_calls", 2_000, count=True),
+    Target("10,000 tasks, live page, CPU s", MANIFEST, "", "page_cpu_s", 1.0),
     Target("10,000 tasks, memory, MB", MANIFEST, "", "peak_MB", 150),
 )
 

@@ -16,6 +16,7 @@ import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -283,7 +284,7 @@ class Agent:
         if not isinstance(answer, BaseException):
             return cast("Answer | None", answer)
         if self._run is not None:
-            self._run.fail(answer)
+            self._run.take_fault(type(answer), answer, answer.__traceback__)
         return None
 
     def _emit(self, event: Event) -> None:
@@ -291,12 +292,10 @@ class Agent:
             self._early.append(event)
             return
         if self._on_event is not None:
-            try:
+            with ExitStack() as stack:
+                if self._run is not None and self._run.is_on:
+                    stack.push(self._run.take_fault)
                 self._on_event(event)
-            except Exception as error:
-                if self._run is None or not self._run.is_on:
-                    raise
-                self._run.fail(error)
         if self._run is not None:
             self._run.hear(event)
 
@@ -379,11 +378,15 @@ class AgentRun:
             return True
         return not self._task.done() and not self._task.cancelling() and self._task.cancel()
 
-    def fail(self, fault: BaseException) -> None:
+    def take_fault(
+        self, kind: object, fault: BaseException | None, trace: TracebackType | None
+    ) -> bool:
         """End the run by an exception of the program's, which the run raises."""
+        if fault is None or isinstance(fault, KeyboardInterrupt) or self._task is None:
+            return False
         self._fault = self._fault or fault
-        if self._task is not None:
-            self._task.get_loop().call_soon_threadsafe(self.interrupt)
+        self._task.get_loop().call_soon_threadsafe(self.interrupt)
+        return True
 
     async def end(self) -> None:
         """Interrupt the run if it is on, and wait for its end."""
