@@ -19,11 +19,12 @@ from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences
 from ..errors import ModelError, NoCredentials, UsageError
 from .answers import read_answers
-from .fleet_progress import FleetProgress, facts_of, serve_page
+from .fleet_progress import FleetProgress, facts_of, observing, serve_page
 from .options import check_finite, cwd_of, ends_process, load, say, setting_flags
 from .progress import Progress
 
 if TYPE_CHECKING:
+    from ..config.settings import Settings
     from ..fleet.ledger import FleetFolder
     from ..fleet.manifest import Manifest
     from ..fleet.runner import FleetRun
@@ -89,7 +90,7 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     retries = _retries(given["retries"])
     options = {**options, "settings": (*options["settings"], *given["settings"])}
     dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
-    tasks, words = _checked(options, manifest, dollars)
+    tasks, words, settings = _checked(options, manifest, dollars)
     is_local = given["config"] is None
     jobs = given["jobs"] or (DEFAULT_JOBS if is_local else DEFAULT_JOBS_ELSEWHERE)
     ledger = FleetLedger(FleetFolder.of(manifest))
@@ -99,14 +100,13 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
         with (
             _engine(given["config"], jobs, ledger.folder) as engine,
             FleetProgress(tasks, ledger.folder) as progress,
+            observing(progress, settings.telemetry, len(tasks.lines), jobs) as observer,
         ):
             limits = RunLimits(
                 jobs, dollars, given["max_failures"], is_local, retries,
                 OutageRules(longest=given["max_outage"]),
             )  # fmt: skip
-            fleet_run = FleetRun(
-                tasks, ledger, engine, limits, options=words, observer=progress.observer
-            )
+            fleet_run = FleetRun(tasks, ledger, engine, limits, options=words, observer=observer)
             progress.watch(fleet_run)
             with _interrupting(fleet_run):
                 fleet_run.run()
@@ -161,9 +161,9 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
 
 def _checked(
     options: dict[str, Any], path: Path, dollars: float | None
-) -> "tuple[Manifest, list[str]]":
-    """Return the tasks of a manifest, and the options of all of them. Raises what would keep them
-    from being run, before anything starts."""
+) -> "tuple[Manifest, list[str], Settings]":
+    """Return the tasks of a manifest, and the options and settings of all of them. Raises what
+    would keep them from being run, before anything starts."""
     from ..fleet.checks import StartCheck
     from ..fleet.ledger import FleetFolder, read_records
     from ..fleet.manifest import Manifest
@@ -174,7 +174,7 @@ def _checked(
         read_answers(options["answers"])
     tasks = Manifest(path, check.check_task)
     check.check_agents()
-    return tasks, _task_options(options, check.settings.model.id)
+    return tasks, _task_options(options, check.settings.model.id), check.settings
 
 
 def _task_options(options: dict[str, Any], model: str) -> list[str]:

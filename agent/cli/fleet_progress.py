@@ -1,9 +1,11 @@
 """How far the run of a fleet is: a line that changes on a terminal, a line for each end in a pipe;
 and the same as a page for a browser."""
 
+import os
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from .options import say
 from .progress import Progress, in_words
 
 if TYPE_CHECKING:
+    from ..config.telemetry_settings import TelemetrySettings
     from ..fleet.attempt import AttemptOrder
     from ..fleet.ledger import AttemptOutcome, FleetFolder
     from ..fleet.live import LiveFleet, LiveView
@@ -129,6 +132,21 @@ class FleetProgress:
             parts.append(f"about {in_words(view.seconds_left)} left")
         with self._lock:
             self._progress.show(" · ".join(parts))
+
+
+@contextmanager
+def observing(
+    progress: FleetProgress, settings: "TelemetrySettings", tasks: int, jobs: int
+) -> "Iterator[RunObserver]":
+    """Have an observer for a run, which makes traces and metrics too if the settings say so. Raises
+    UsageError where the packages for that are not installed."""
+    if not settings.on:
+        yield progress.observer
+        return
+    from ..fleet.telemetry import FleetTelemetry
+
+    with FleetTelemetry(os.environ, tasks, jobs) as telemetry:
+        yield telemetry.watching(progress.observer)
 
 
 def facts_of(outcome: "AttemptOutcome | None", calls: int, dollars: float | None) -> str:

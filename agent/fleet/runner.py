@@ -100,6 +100,8 @@ class RunObserver:
     # With whether the task goes on in this run.
     ended: Callable[[AttemptOrder, AttemptOutcome, bool], None] = lambda order, outcome, again: None
     outage: Callable[[Breaker], None] = lambda breaker: None  # it opened, closed or has to wait
+    # Before an attempt starts: more variables for its agent. Gets task, session and number.
+    env: Callable[[str, str, int], Mapping[str, str]] = lambda id, session, attempt: {}
 
 
 class FleetRun:
@@ -347,7 +349,10 @@ class FleetRun:
             options=self._options,
             dollars=share,
             is_share=share != line.budget_usd,
-            env={name: os.environ[name] for name in names},
+            env={
+                **{name: os.environ[name] for name in names},
+                **self._observer.env(line.id, session, attempt),
+            },
             log=str(self._places.log(task, folder) or ""),
         )
 

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ...tools.system.hardening import close_memory
+from ...tools.system.take_turn import take_turn
 from ...tools.system.tasks import finish_despite_cancel
 from ..errors import CtxagentError, RecordError, ToolError, UsageError
 from ..events import Answer, Ask, Emit, Event, Notice, Question, TurnFinished
@@ -454,6 +455,7 @@ class AgentRun:
         if self._is_unwanted:
             return TurnFinished("interrupted", "")
         try:
+            await take_turn()
             if self._agent.is_for_task and (done := await self._done_before(schema)):
                 return done
             words: Content | Shown | None

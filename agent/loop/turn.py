@@ -16,7 +16,6 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from ...tools.system.take_turn import take_turn
 from ..context.request import PAUSED_STOP_REASON
 from ..errors import CtxagentError, LimitReached, RecordError
 from ..events import Notice, TurnFinished
@@ -64,7 +63,6 @@ async def run_turn(
     try:
         try:
             await agent.prepare()
-            await take_turn()
         finally:
             agent.open()
         if content is not None:
