@@ -152,7 +152,7 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
     else:
         from ..fleet.parsl_engine import ParslEngine
 
-        engine = ParslEngine(config, folder.path / "parsl")
+        engine = ParslEngine(config, folder)
     try:
         yield engine
     finally:

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, field, replace
+from functools import cache
 from pathlib import Path
 
 from ...tools.system.files import make_private_folder, private_opener
@@ -45,6 +46,7 @@ CAUSES = {"NoCredentials": KEY, "KeyRefused": KEY, "ModelUnavailable": SERVER, "
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 LOST = "lost"  # of an attempt whose agent or worker was killed: nobody knows how it ended
 ENGINES = ("docker", "podman")
+MAX_ANSWER_S = 10.0  # that an engine takes to say whether it works
 ENGINE_CODES = (125, 126, 127)  # of an engine that could not run the command
 
 
@@ -236,11 +238,8 @@ def _container(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list
     home.mkdir(mode=0o700, exist_ok=True)
     order.fleet.wait_file.touch(mode=0o600)
     given = [name for name in env if is_of_provider(name)]
-    user = (
-        "--userns=keep-id"
-        if Path(engine).name == "podman"
-        else f"--user={os.getuid()}:{os.getgid()}"
-    )
+    is_mapped = Path(engine).name == "podman" and os.getuid() != 0  # by a namespace of users
+    user = "--userns=keep-id" if is_mapped else f"--user={os.getuid()}:{os.getgid()}"
     seen = dict.fromkeys([order.folder.path, place, order.fleet.wait_file])
     return [
         engine, "run", "--rm", "--init", "--name", _container_name(order), user,
@@ -260,13 +259,31 @@ def _container_name(order: AttemptOrder) -> str:
 def _remove_container(order: AttemptOrder) -> str:
     """End and remove the container of a session, if there is one, and return the program that runs
     containers. Raises PlaceError without one."""
-    engine = next(filter(None, map(shutil.which, ENGINES)), None)
-    if engine is None:
-        hint = f"Install one of {', '.join(ENGINES)}, or leave image out."
-        raise places.PlaceError("there is no container engine", hint=hint)
+    engine = _engine()
     command = [engine, "rm", "--force", _container_name(order)]
     subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
     return engine
+
+
+@cache
+def _engine() -> str:
+    """Return the first program for containers that works, or else the first one. Raises
+    PlaceError without one."""
+    found = [*filter(None, map(shutil.which, ENGINES))]
+    if not found:
+        hint = f"Install one of {', '.join(ENGINES)}, or leave image out."
+        raise places.PlaceError("there is no container engine", hint=hint)
+    if len(found) == 1:
+        return found[0]
+    return next(filter(_works, found), found[0])
+
+
+def _works(engine: str) -> bool:
+    try:
+        asked = subprocess.run([engine, "info"], capture_output=True, timeout=MAX_ANSWER_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0
 
 
 @contextmanager

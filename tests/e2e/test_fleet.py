@@ -341,7 +341,8 @@ def test_a_container_sees_its_task_and_gets_what_is_named(fleet: Fleet, tmp_path
     engine.parent.mkdir()
     agent = f"exec {sys.executable} -P -m ctxagent"
     engine.write_text(
-        f'#!/bin/bash\nprintf "%s\\n" "$@" >> {tmp_path}/said\n[ "$1" = rm ] && exit 1\n'
+        f'#!/bin/bash\n[ "$1" = info ] && exit 0\nprintf "%s\\n" "$@" >> {tmp_path}/said\n'
+        f'[ "$1" = rm ] && exit 1\n'
         f'while [ "$1" != ctxagent ]; do shift; done; shift; {agent} "$@"\n'
     )
     engine.chmod(engine.stat().st_mode | stat.S_IXUSR)
