@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick mutants lint bench soak real screens pictures manual dist container-check clean
+.PHONY: demo test quick mutants lint docs bench soak real screens pictures manual dist container-check clean
 
 demo: $(STAMP)
 	$(BIN)/ctxagent demo
@@ -30,6 +30,11 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tests/meta/prose.py
+
+# The site, in build/site. A link to a page or heading that is missing is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # SIZE=quick takes minutes, full an hour.
 SIZE ?= full
@@ -61,8 +66,9 @@ real: $(STAMP) .real/.installed
 screens: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.support.terminal.scenes docs/screens
 
+# RECORDED='FILE…' draws recorded sessions of other agents instead, into docs/pictures/recorded.
 pictures: $(STAMP)
-	$(BIN)/python -m ctxagent.tests.support.terminal.pictures docs/pictures
+	$(BIN)/python -m ctxagent.tests.support.terminal.pictures docs/pictures $(RECORDED)
 
 manual: $(STAMP)
 	$(BIN)/python -m ctxagent.tests.install.man_page share/man/man1/ctxagent.1
@@ -81,7 +87,7 @@ container-check: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	@echo "Installing ctxagent and what it needs into $(VENV), once; this takes a minute or two."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,docs]'
 	touch $@
 
 clean:

@@ -1,4 +1,4 @@
-"""ctxagent: a terminal coding agent that never runs out of context and never loses anything.
+"""ctxagent: a coding agent for the terminal that never runs out of context.
 
 A program uses it by the names below, which are imported when they are first used.
 """

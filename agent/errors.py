@@ -12,7 +12,7 @@
     ├── LimitReached              4   turns, budget, output, a loop, or a context that does not fit
     └── ModelError                5   the model could not be reached, or refused us
         ├── NoCredentials         5   no key in the environment
-        ├── RequestRejected       5   4xx that a retry cannot mend (401, 403, 400, 413 …)
+        ├── RequestRejected       5   4xx that a retry cannot fix (401, 403, 400, 413 …)
         │   ├── KeyRefused        5   401, 402, 403: the key or its account, whatever is asked
         │   └── PromptTooLong     5   400 "prompt is too long"; carries the figures when named
         ├── ModelUnavailable      5   429, 5xx, resets, cut or silent streams, an overload: given up

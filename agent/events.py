@@ -9,8 +9,8 @@ A search of the web is ToolDraft · ToolStarted · ToolFinished among the deltas
 
 A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished. Up
 to four run side by side; `id` names the subagent that an event between belongs to. One in the
-background begins and ends at any time, also between turns; one that the person sends there is
-told of by another AgentStarted. From inside a subagent only Notice, Compacted and Question come
+background begins and ends at any time, also between turns; one that the user sends there is
+told about by another AgentStarted. From inside a subagent only Notice, Compacted and Question come
 through, with its id in `agent`; AgentProgress sums up the rest, at most a few times a second.
 
 What must outlive the moment is an entry of the log, not an event. The names of the classes are the
@@ -261,7 +261,7 @@ def _not_settled() -> "Answer | None":
 
 @dataclass(frozen=True, slots=True)
 class FormQuestion:
-    """A question of the agent's own, which the person may also answer in other words."""
+    """A question of the agent's own, which the user may also answer in other words."""
 
     text: str
     choices: Sequence[tuple[str, str]] = ()  # each with what it means, "" for nothing

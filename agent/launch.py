@@ -31,7 +31,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class AttachedData:
-    """What the person brings in beside their words without naming a file."""
+    """What the user brings in next to their words without naming a file."""
 
     data: bytes
     cut: str = ""  # why it is not all, "" where it is
@@ -79,7 +79,7 @@ class LaunchOptions:
 
     @property
     def home(self) -> Path:
-        """The person's home directory."""
+        """The user's home directory."""
         return home_folder(self.environ)
 
     @property

@@ -1,5 +1,5 @@
 """Four hundred calls of Bash, 12 kB of output each, through a window of 200,000 tokens: what it
-costs with old results cleared, and with summaries alone.
+costs with old results cleared, and with summaries only.
 
 The real command, headless, over HTTP to the strict server of the tests, which refuses a request
 that breaks a rule of the API or does not fit. Costs are what a caching server would charge for
@@ -34,7 +34,7 @@ TERMS = cache_terms(MODEL)
 OUTPUT = "yes '{}: the quick brown fox jumps over the lazy dog, again and again' | head -c 12000"
 POLICIES = {
     "default": (),
-    "summaries alone": ("-c", "microcompact.when=off", "-c", "demote.above=off"),
+    "summaries only": ("-c", "microcompact.when=off", "-c", "demote.above=off"),
 }
 
 

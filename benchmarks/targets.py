@@ -46,6 +46,7 @@ LOST = "recorded sessions with bad summaries"
 TOOLS = "tools of MCP servers"
 PROXY = "a request through the proxy"
 FLEET_ROW = "ctxagent fleet"
+COMPARED = "two presets compared"
 FLEET, MANIFEST = "a fleet that is killed", "a long manifest"
 TARGETS = (
     Target("`--version`, CPU s", "start-up", "--version", "cpu_s", 0.06),
@@ -110,8 +111,10 @@ TARGETS = (
     Target("requests rejected, servers", TOOLS, "", "rejected", 0, count=True),
     Target("tasks of a fleet not done", FLEET, "", "not_done", 0, count=True),
     Target("paid twice by a fleet", FLEET, "", "twice", 0, count=True),
-    Target("its bill beside the logs, $", FLEET, "", "bill_off", 1e-6, count=True),
+    Target("its bill next to the logs, $", FLEET, "", "bill_off", 1e-6, count=True),
     Target("agents left running", FLEET, "", "left_running", 0, count=True),
+    Target("paid twice by an evaluation", COMPARED, "", "repeated", 0, count=True),
+    Target("true rates outside", "an evaluation with known rates", "", "outside", 0, count=True),
     Target("a fleet, wall times xargs", "a fleet beside xargs", FLEET_ROW, "x_wall", 1.1),
     Target("a fleet, CPU times xargs", "a fleet beside xargs", FLEET_ROW, "x_cpu", 1.1),
     Target("10,000 tasks, start, CPU s", MANIFEST, "", "start_cpu_s", 2.0),

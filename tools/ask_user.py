@@ -1,4 +1,4 @@
-"""AskUser: puts one to four questions to the person, each with choices and room for other words."""
+"""AskUser: puts one to four questions to the user, each with choices and room for other words."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

@@ -5,7 +5,7 @@ schema) and a coroutine `run`. It knows nothing of the agent: everything it need
 `Context`. It never asks for permission: the tool runner has done that. It returns an `Output`, or
 raises `ToolError` with a message the model can act on: what is wrong, and the next move.
 
-Cancellation is asyncio's: `run` is cancelled when the person interrupts. A tool that had something
+Cancellation is asyncio's: `run` is cancelled when the user interrupts. A tool that had something
 by then raises `Interrupted` with it (instead of CancelledError), and leaves no child behind.
 """
 
@@ -36,7 +36,7 @@ class Params(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What a small model is told of a tool. The tool takes its other parameters all the same."""
+    """What a small model is told about a tool. The tool takes its other parameters all the same."""
 
     description: str
     parameters: tuple[str, ...]
@@ -87,7 +87,7 @@ class Seen:
         return {"path": str(path), "sha256": digest}
 
     def changed(self, path: Path, data: bytes) -> bool:
-        """Tell whether the model saw this file with other bytes than these."""
+        """Return True if the model saw this file with other bytes than these."""
         known = self.digests.get(str(path))
         return known is not None and known != hashlib.sha256(data).hexdigest()
 

@@ -1,4 +1,4 @@
-"""Bash: run one shell command until its end, its timeout or the person's interruption, or until the
+"""Bash: run one shell command until its end, its timeout or the user's interruption, or until the
 person lets it go on in the background.
 
 On timeout and interruption the whole process tree is killed. In the sandbox, what a finished
@@ -151,7 +151,7 @@ class _Outcome:
     job: BackgroundJob | None = None
 
     async def waited(self, context: Context) -> bool:
-        """Wait for the shell's end, False when that takes too long. The person may end the waiting:
+        """Wait for the shell's end, False when that takes too long. The user may end the waiting:
         then the command is a job."""
 
         def to_background() -> None:
@@ -266,7 +266,7 @@ class _Outcome:
         return "\n".join(notes)
 
     def note_of_job(self, job: BackgroundJob, text: str) -> str:
-        """Return what the model must know of a command that the person sent to the background."""
+        """Return what the model must know of a command that the user sent to the background."""
         seconds = time.monotonic() - self.began
         so_far = "above is its output so far" if text else "no output so far"
         return (

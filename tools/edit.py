@@ -1,4 +1,4 @@
-"""Edit: one piece of text in a file gives way to another.
+"""Edit: one piece of text in a file is replaced by another.
 
 The piece must be found exactly once (or `replace_all` is set); that match is proof enough that the
 model knows the file. Line ends are matched as if all were LF, and come out as the file has them;

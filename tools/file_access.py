@@ -114,7 +114,7 @@ def listed(place: Place) -> Iterator[Path]:
 
 
 def _in_a_circle(path: Path) -> bool:
-    """Tell whether links lead from one to the other without an end."""
+    """Return True if links lead from one to the other without an end."""
     try:
         os.path.realpath(path, strict=True)
     except OSError as error:

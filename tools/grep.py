@@ -184,7 +184,7 @@ class _Page:
         return hit.path if self.name == "." else f"{self.name.rstrip('/')}/{hit.path}"
 
     def _gap(self, hit: GrepHit) -> bool:
-        """Tell whether lines are left out before this one, where context is shown."""
+        """Return True if lines are left out before this one, where context is shown."""
         if not self.last or not (self.search.before or self.search.after):
             return False
         return (self.last.path, self.last.number + 1) != (hit.path, hit.number)

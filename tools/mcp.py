@@ -165,7 +165,7 @@ def _json(value: object) -> str:
 
 
 def _kept(parts: Sequence[Part], folder: Path | None) -> tuple[str, list[str]]:
-    """Return what the model is told of an answer, and the files that hold the rest of it;
+    """Return what the model is told about an answer, and the files that hold the rest of it;
     blocking."""
     lines, files, room = list[str](), list[str](), MAX_TEXT_CHARS
     for part in parts:

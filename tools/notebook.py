@@ -1,7 +1,7 @@
 """Jupyter notebooks as people read them: cells with their number, source and outputs.
 
 Pure functions over the text of an .ipynb file (nbformat 4). Whatever is not of the format is left
-out, so a garbled notebook shows what can be told of it.
+out, so a garbled notebook shows what can be told about it.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Plan: proposes a plan to the person, who may edit it, agree to it or say why not."""
+"""Plan: proposes a plan to the user, who may edit it, agree to it or say why not."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence

@@ -187,7 +187,7 @@ def _name_of(search: Search) -> str:
 
 
 def _chooser(search: Search) -> Callable[[str], bool]:
-    """Return a function that tells whether a path is to be searched, by the glob."""
+    """Return a function that shows whether a path is to be searched, by the glob."""
     regex = compile_wildcard((search.glob or "**").removeprefix("!"))
 
     def chosen(path: str) -> bool:

@@ -2,9 +2,9 @@
 its decoder, or to take all memory, ends with it.
 
 `python scale_image.py FORMAT SIDE BYTES` reads an image of that format on stdin. It writes a line
-of JSON with the sizes and the format of what is shown and, unless that is the image as it is, the
-image behind it with at most so many pixels a side and so many bytes: as PNG, or as JPEG where that
-is too large. It imports nothing of the program.
+of JSON with the sizes and the format of what is shown. Unless that is the image as it is, the image
+follows with at most so many pixels a side and so many bytes: as PNG, or as JPEG where that is too
+large. It imports nothing of the program.
 """
 
 import io

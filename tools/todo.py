@@ -1,4 +1,4 @@
-"""Todo: the model's own list of steps. Each call gives the whole list anew."""
+"""Todo: the model's own list of steps. Each call gives the whole list again."""
 
 from typing import Literal
 

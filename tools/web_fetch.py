@@ -191,7 +191,7 @@ def _no_text(url: str, why: str) -> ToolError:
 
 
 def _shown(page: Page, find: str | None) -> Output:
-    """Return the part of a page that is shown, with the whole of it beside."""
+    """Return the part of a page that is shown, and the whole page."""
     head = f"[{page.url} · {page.status} · {page.media_type} · {page.at:%H:%M}"
     head += f" · {page.title}" if page.title else ""
     whole = f"{head}]\n{DATA_NOTE}\n\n{page.text}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 @ends_process
 def acp(options: dict[str, Any]) -> int:
-    """Serve an editor on stdin and stdout, by the Agent Client Protocol."""
+    """Serve an editor by the Agent Client Protocol (stdin, stdout)."""
     import asyncio
 
     if sys.stdin is None or sys.stdin.isatty():

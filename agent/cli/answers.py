@@ -1,4 +1,4 @@
-"""`--answers FILE`: answers to questions that the agent may put to the person."""
+"""`--answers FILE`: answers to questions that the agent may put to the user."""
 
 import json
 from collections.abc import Mapping

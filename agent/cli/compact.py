@@ -35,16 +35,22 @@ ALL = "--all"
 
 @click.command()
 @click.argument("id", required=False)
-@click.option("--dry-run", is_flag=True, help="Show what a compaction would do; asks no model.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show what a compaction would do, without asking a model."
+)
 @click.option("--apply", is_flag=True, help="Compact the session.")
-@click.option("--undo", is_flag=True, help="Take the last compaction back.")
-@click.option("--all", "newest_only", is_flag=True, help="Leave just the newest exchange.")
-@click.option("--instructions", metavar="TEXT", default="", help="What the summary should keep.")
+@click.option("--undo", is_flag=True, help="Undo the last compaction.")
+@click.option(
+    "--all", "newest_only", is_flag=True, help="Summarize everything but the newest exchange."
+)
+@click.option(
+    "--instructions", metavar="TEXT", default="", help="Say what the summary should keep."
+)
 @click.option(
     "--probe-model",
     "examine",
     is_flag=True,
-    help="Then ask the model what it knows from the summary.",
+    help="After the summary, ask the model what it knows from it.",
 )
 @click.pass_obj
 @ends_process
@@ -57,7 +63,7 @@ def compact(
     newest_only: bool,
     **acts: bool,
 ) -> int:
-    """Compact a session, by default the newest one here.
+    """Compact a session; by default the newest one here.
 
     Name what to do: --dry-run, --apply or --undo. If turns followed the compaction, --undo goes on
     in a copy of the session and prints its id.

@@ -1,6 +1,6 @@
 """The demo: a sample project with a bug, a scripted model that finds it, and everything else real.
 
-The files, the person's words and the model's steps stand in `demo.toml`. The project is written
+The files, the user's words and the model's steps stand in `demo.toml`. The project is written
 into a folder; the tools really run in it, and the session is really recorded there.
 """
 

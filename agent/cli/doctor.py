@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 @click.argument("id", required=False)
 @click.option("--repair", "mend", is_flag=True, help="Repair session ID; the old log is kept.")
 @click.option("--fetch-tokenizer", is_flag=True, help="Download tiktoken's vocabulary (1.7 MB).")
-@click.option("--server", "asks", is_flag=True, help="Ask the server what it takes: 10 requests.")
+@click.option(
+    "--server", "asks", is_flag=True, help="Test what the model's server accepts, with 10 requests."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_obj
 @ends_process
@@ -35,7 +37,7 @@ def doctor(
     asks: bool,
     as_json: bool,
 ) -> int:
-    """Check the set-up, or one session; say what is wrong and what a repair would do.
+    """Check the installation or one session, and suggest repairs.
 
     The exit code is 1 when something is wrong.
     """

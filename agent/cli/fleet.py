@@ -4,7 +4,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -14,14 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...tools.system.descriptors import raise_limit
+from ...tools.system.files import replace_file
 from ...tools.system.plural import count_of
-from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences
 from ..errors import ModelError, NoCredentials, UsageError
 from .answers import read_answers
+from .fleet_collect import collect
 from .fleet_progress import FleetProgress, facts_of, observing, serve_page
-from .options import check_finite, cwd_of, ends_process, load, say, setting_flags
-from .progress import Progress
+from .fleet_results import compare, results
+from .fleet_standing import json_option, manifest_argument, standing
+from .options import check_finite, cwd_of, ends_process, say, setting_flags
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -31,15 +32,9 @@ if TYPE_CHECKING:
     from ..fleet.summary import FleetSummary, TaskStanding
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
-MIN_COLLECTED_BY_ONE = 16  # tasks for which another process is not worth its start
 MAX_LISTED = 20  # tasks of one state in a summary
 MAX_ANSWER_CHARS = 4_000  # that `show` prints
 LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
-
-_manifest = click.argument(
-    "manifest", type=click.Path(dir_okay=False, path_type=Path), metavar="TASKS.jsonl"
-)
-_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 
 
 @click.group()
@@ -47,8 +42,13 @@ def fleet() -> None:
     """Run many tasks of one manifest; `ctxagent guide fleet` explains it."""
 
 
+fleet.add_command(results)
+fleet.add_command(compare)
+fleet.add_command(collect)
+
+
 @fleet.command()
-@_manifest
+@manifest_argument
 @click.option(
     "--jobs", "-j", type=click.IntRange(min=1), metavar="N",
     help=f"At once: by default {DEFAULT_JOBS}, or {DEFAULT_JOBS_ELSEWHERE} with --config.",
@@ -61,6 +61,10 @@ def fleet() -> None:
     "--max-budget-usd", "dollars", type=click.FloatRange(min=0), callback=check_finite, metavar="X",
     help="For all tasks together, earlier runs included.",
 )  # fmt: skip
+@click.option(
+    "--attempts", type=click.IntRange(min=1, max=1_000), metavar="N",
+    help='Attempts at each task whose line has no "repeat"; kept for the next run.',
+)  # fmt: skip
 @click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Then start no more.")
 @click.option(
     "--retries", multiple=True, metavar="KIND=N",
@@ -72,7 +76,7 @@ def fleet() -> None:
     help="How long to wait for a server, workers or a disk that fail for all tasks.",
 )  # fmt: skip
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting for all tasks.")
-@_as_json
+@json_option
 @click.pass_obj
 @ends_process
 def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
@@ -90,13 +94,15 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     retries = _retries(given["retries"])
     options = {**options, "settings": (*options["settings"], *given["settings"])}
     dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
-    tasks, words, settings = _checked(options, manifest, dollars)
+    tasks, words, settings = _checked(options, manifest, dollars, given["attempts"])
     is_local = given["config"] is None
     jobs = given["jobs"] or (DEFAULT_JOBS if is_local else DEFAULT_JOBS_ELSEWHERE)
     ledger = FleetLedger(FleetFolder.of(manifest))
     try:
         for warning in ledger.warnings:
             say(f"warning: {warning}", err=True)
+        if given["attempts"]:
+            replace_file(ledger.folder.attempts_file, b"%d\n" % given["attempts"])
         with (
             _engine(given["config"], jobs, ledger.folder) as engine,
             FleetProgress(tasks, ledger.folder) as progress,
@@ -160,7 +166,7 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
 
 
 def _checked(
-    options: dict[str, Any], path: Path, dollars: float | None
+    options: dict[str, Any], path: Path, dollars: float | None, attempts: int | None
 ) -> "tuple[Manifest, list[str], Settings]":
     """Return the tasks of a manifest, and the options and settings of all of them. Raises what
     would keep them from being run, before anything starts."""
@@ -172,7 +178,7 @@ def _checked(
     check = StartCheck(cwd_of(options), os.environ, setting_flags(options), dollars, records)
     if options["answers"]:
         read_answers(options["answers"])
-    tasks = Manifest(path, check.check_task)
+    tasks = Manifest(path, check.check_task, attempts)
     check.check_agents()
     return tasks, _task_options(options, check.settings.model.id), check.settings
 
@@ -261,6 +267,9 @@ def _print_summary(
     calls, tokens = summary.total("calls"), summary.total("tokens")
     say(f"bill: {summary.bill} · {count_of(calls, 'call')} · {tokens:,} tokens"
         f" · {summary.total('tokens_saved'):,} saved by compaction")  # fmt: skip
+    if verdicts := summary.verdicts:
+        told = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
+        say(f"score: {told}: {_again('results', manifest)} has the rates")
     for state in summary.counts:
         _print_state(state, [task for task in summary.tasks if task.state == state])
     if summary.counts["failed"] and not summary.counts["running"]:
@@ -293,40 +302,24 @@ def _told(task: "TaskStanding") -> str:
     return facts_of(task.outcome, record.total("calls"), dollars)
 
 
-def _standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
-    """Return the tasks of a manifest and how they stand. Raises UsageError."""
-    from ..fleet.ledger import FleetFolder, read_records
-    from ..fleet.manifest import Manifest
-    from ..fleet.summary import FleetSummary
-    from ..session.listing import is_in_use
-
-    tasks, folder = Manifest(manifest), FleetFolder.of(manifest)
-    is_running = is_in_use(folder.lock)
-    return (
-        tasks,
-        folder,
-        FleetSummary.of(tasks, read_records(folder), folder, is_running=is_running),
-    )
-
-
 @fleet.command()
-@_manifest
-@_as_json
+@manifest_argument
+@json_option
 @ends_process
 def status(manifest: Path, as_json: bool) -> int:
     """Tell how the tasks stand, and what they have cost; also while they run."""
-    _, folder, summary = _standing(manifest)
+    _, folder, summary = standing(manifest)
     _print_summary(summary, manifest, folder, as_json)
     return 0
 
 
 @fleet.command()
-@_manifest
+@manifest_argument
 @click.argument("id", required=False)
 @click.option("--serve", is_flag=True, help="A page of all tasks for a browser, as they run.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N",
               help="Of the page, on 127.0.0.1; by default one that is free.")  # fmt: skip
-@_as_json
+@json_option
 @ends_process
 def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) -> int:
     """Tell all of one task: its answer, its place, its patch, its session."""
@@ -339,7 +332,7 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
     from ...tools.system.git_head import current_branch
     from ..fleet.summary import find_place
 
-    _, folder, summary = _standing(manifest)
+    _, folder, summary = standing(manifest)
     task = _task(summary, manifest, id)
     told = task.to_json(folder)
     if task.record is not None:
@@ -377,20 +370,21 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
 
 
 @fleet.command()
-@_manifest
+@manifest_argument
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option(
     "--failed-by", "kinds", multiple=True, metavar="KIND",
     help="Only those that failed by this, such as unreachable.",
 )  # fmt: skip
+@click.option("--score", "scores", is_flag=True, help="Only score again, also what is done.")
 @ends_process
-def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...]) -> int:
+def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: bool) -> int:
     """Have tasks that failed tried again at the next run; without IDs all of them.
 
-    A task goes on in its session; one whose prompt or place was changed begins anew, also where it
-    was done.
+    A task goes on in its session; one whose prompt or place was changed begins again, also where it
+    was done. Where only the score, or the command after it, failed, only that is run again.
     """
-    from ..fleet.ledger import FleetFolder, FleetLedger
+    from ..fleet.ledger import SCORE, FleetFolder, FleetLedger
     from ..fleet.manifest import Manifest
     from ..fleet.summary import FleetSummary
 
@@ -399,19 +393,24 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...]) -> int:
     try:
         summary = FleetSummary.of(tasks, ledger.records, ledger.folder, is_running=False)
         chosen = [_task(summary, manifest, id) for id in ids] or [
-            task for task in summary.tasks if task.state == "failed"
+            task
+            for task in summary.tasks
+            if (_can_be_scored(task) if scores else task.state == "failed")
         ]
         if wanted:
             chosen = [task for task in chosen if task.outcome and task.outcome.kind in wanted]
         for task in chosen:
-            if task.state == "done" and not task.is_changed:
+            if scores and not _can_be_scored(task):
+                hint = "A score is of an attempt whose agent has ended, and of a line with a score."
+                raise UsageError(f"{task.id} cannot be scored", hint=hint)
+            if task.state == "done" and not task.is_changed and not scores:
                 hint = (
                     "Change its prompt or its place to have it done again, or give it another id."
                 )
                 raise UsageError(f"{task.id} is done", hint=hint)
         for task in chosen:
             if task.state in ("done", "failed"):
-                ledger.retry(task.id)
+                ledger.retry(task.id, SCORE if scores else "")
     finally:
         ledger.close()
     if not chosen:
@@ -422,65 +421,11 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...]) -> int:
     return 0
 
 
-@fleet.command()
-@_manifest
-@click.argument("folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR")
-@click.option("--part", type=int, nargs=2, hidden=True)  # tasks N, N + OF, …, without the page
-@click.pass_obj
-@ends_process
-def collect(
-    options: dict[str, Any], manifest: Path, folder: Path, part: tuple[int, int] | None
-) -> int:
-    """Gather what came out in DIR: a page of all, and of each task its result, patch and session.
+def _can_be_scored(task: "TaskStanding") -> bool:
+    """Return True for an attempt whose agent has ended so that its work can be scored."""
+    from ..fleet.ledger import SCORED_KINDS, STEP_OF
 
-    DIR/index.html needs no network and leads to the pages of the sessions. It is written first.
-    """
-    from ..fleet.report import Collection
-    from .sessions import exported
-
-    loaded = load(options)
-    _, kept, summary = _standing(manifest)
-    collection = Collection(kept, folder, lambda log: exported(log, "html", loaded))
-    if part is not None:
-        for task in summary.tasks[part[0] :: part[1]]:
-            collection.add(task)
-        return 0
-    collection.begin(manifest.name, summary)
-    workers = min(len(os.sched_getaffinity(0)), 1 + len(summary.tasks) // MIN_COLLECTED_BY_ONE)
-    with (
-        _collecting(options, manifest, folder, workers),
-        Progress("collecting") as progress,
-    ):
-        own = summary.tasks[::workers]
-        for done, task in enumerate(own):
-            progress.tell(done * workers, len(summary.tasks), done / len(own))
-            collection.add(task)
-    rows = [collection.add(task) for task in summary.tasks]  # what is there is not made again
-    collection.finish(manifest.name, summary, rows)
-    say(f"{folder / 'index.html'}")
-    return 0
-
-
-@contextmanager
-def _collecting(
-    options: dict[str, Any], manifest: Path, folder: Path, workers: int
-) -> Iterator[None]:
-    """Have other processes add their parts of the tasks, and wait for them. What they cannot add
-    is left to this one."""
-    flags = [word for flag in setting_flags(options) for word in ("-c", flag)]
-    command = [*isolated_python(), "-m", "ctxagent", *flags, "fleet", "collect", "--part"]
-    others = [
-        subprocess.Popen(
-            [*command, str(number), str(workers), "--", str(manifest), str(folder)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )
-        for number in range(1, workers)
-    ]  # fmt: skip
-    try:
-        yield
-        for other in others:
-            other.wait()
-    finally:
-        for other in others:
-            other.terminate()
-            other.wait()
+    outcome = task.outcome
+    has_ended = task.state in ("done", "failed") and not task.is_changed
+    kinds = (*SCORED_KINDS, *STEP_OF)
+    return task.line.has_score and has_ended and outcome is not None and outcome.kind in kinds

@@ -17,10 +17,10 @@ from .progress import Progress, in_words
 
 if TYPE_CHECKING:
     from ..config.telemetry_settings import TelemetrySettings
-    from ..fleet.attempt import AttemptOrder
     from ..fleet.ledger import AttemptOutcome, FleetFolder
     from ..fleet.live import LiveFleet, LiveView
     from ..fleet.manifest import Manifest
+    from ..fleet.orders import AttemptOrder
     from ..fleet.outages import Breaker
     from ..fleet.runner import FleetRun, RunObserver
 
@@ -159,7 +159,8 @@ def facts_of(outcome: "AttemptOutcome | None", calls: int, dollars: float | None
         why = f"{outcome.kind}: {as_sentences(outcome.message)}".strip(": ")
         facts.insert(0, cut_at_word(why, MAX_REASON_CHARS))
     changed = ["changed files"] if outcome.patch_bytes else []
-    return " · ".join([*facts, f"{outcome.seconds:.1f} s", *changed])
+    score = [outcome.verdict] if outcome.verdict else []
+    return " · ".join([*facts, f"{outcome.seconds:.1f} s", *changed, *score])
 
 
 def serve_page(manifest: Path, port: int) -> None:

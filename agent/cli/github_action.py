@@ -2,7 +2,7 @@
 
 On a comment that begins with the trigger, by somebody who may write to the repository, the task is
 the rest of the comment and the result is a comment below it. On all other events (a schedule, a
-run by hand) the task is the input `task`, and the result is the summary of the job.
+run manually) the task is the input `task`, and the result is the summary of the job.
 
 Everything comes by the environment: the inputs as `INPUT_<NAME>`, and what GitHub sets
 (https://docs.github.com/actions/reference/workflows-and-actions/variables). What strangers have

@@ -14,7 +14,7 @@ _PAGES = tuple(sorted(path.stem for path in _FOLDER.glob("*.md")))
 @click.argument("page", required=False, type=click.Choice(_PAGES), metavar="PAGE")
 @ends_process
 def guide(page: str | None) -> int:
-    """Print a PAGE of the guide; without one, list the pages."""
+    """Print a PAGE of the guide. Without PAGE, list the pages."""
     if page is not None:
         say((_FOLDER / f"{page}.md").read_text(encoding="utf-8"), nl=False)
         return 0

@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("id", required=False)
 @click.option("--entries", is_flag=True, help="Every entry of the log, one per line.")
-@click.option("--stats", is_flag=True, help="The metrics, with their targets.")
-@click.option("--project", "everything", is_flag=True, help="With --stats: of all sessions here.")
+@click.option("--stats", is_flag=True, help="Print metrics and their targets.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object per line; with --stats, one in all."
+    "--project",
+    "everything",
+    is_flag=True,
+    help="With --stats: for all sessions of this directory.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object per line; with --stats, a single one.",
 )
 @click.pass_obj
 @ends_process
@@ -36,7 +44,7 @@ def log(
     everything: bool,
     as_json: bool,
 ) -> int:
-    """List what compaction did to a session, by default the newest one here.
+    """List the compactions of a session; by default the newest here.
 
     Checkpoints, drift, phases and undone compactions are listed, too.
     """

@@ -145,8 +145,8 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     invoke_without_command=True,
     subcommand_metavar="[WORDS… | COMMAND [ARGS]…]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Without -p and a command this is the REPL, which begins with WORDS; where stdin is no "
-    "terminal WORDS are the TASK. Settings: `ctxagent config --explain`.",
+    epilog="Without -p and without a COMMAND the terminal opens, and WORDS are your first message. "
+    "If stdin is no terminal, WORDS are the TASK. All settings: `ctxagent config --explain`.",
 )
 @click.option(
     "--version",
@@ -163,8 +163,8 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     is_flag=False,
     flag_value=STDIN,
     metavar="TASK",
-    help="Headless: do TASK, print the result, exit. The model also gets what is piped in; "
-    "without TASK, or with -, that is the task.",
+    help="Do TASK without a terminal, print the answer and exit. The model also gets what you pipe "
+    "in. Without TASK, or with -, the piped text is the task.",
 )
 @click.option(
     "--output-format",
@@ -172,27 +172,37 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     type=click.Choice(["text", "json", "stream-json"]),
     default="text",
     show_default=True,
-    help="The answer alone, one JSON document, or one event a line.",
+    help="What -p prints: the answer, one JSON document, or one JSON event per line.",
 )
 @click.option(
     "--input-format",
     type=click.Choice(["text", "stream-json"]),
     default="text",
     show_default=True,
-    help="stream-json: messages, answers and interrupts of a program, one a line.",
+    help="With stream-json a program sends messages, answers and interrupts, one per line.",
 )
 @click.option(
     "--json-schema",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The result is JSON that fits the schema in FILE, or the exit code is 1; headless.",
-)
-@click.option("--model", metavar="ID", help="The model, or scripted:FILE for a scripted one.")
-@click.option(
-    "--context-window", type=click.IntRange(min=1), metavar="N", help="Of the model, in tokens."
+    help="With -p: the answer is JSON that fits the schema in FILE, else the exit code is 1.",
 )
 @click.option(
-    "--max-tokens", type=click.IntRange(min=1), metavar="N", help="Of one reply, at most."
+    "--model",
+    metavar="ID",
+    help="The model to use, as PROVIDER/NAME, or scripted:FILE for a scripted model.",
+)
+@click.option(
+    "--context-window",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The context window of the model, in tokens.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="The longest reply of the model, in tokens.",
 )
 @click.option(
     "--effort",
@@ -202,22 +212,27 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
 @click.option(
     "--preset",
     type=click.Choice(PRESET_NAMES),
-    help="When and how the context gets smaller.",
+    help="A set of rules for when and how the context gets smaller.",
 )
-@click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
+@click.option(
+    "-c", "settings", multiple=True, metavar="KEY=VALUE", help="Set any setting. Repeatable."
+)
 @click.option(
     "--permission-mode",
     type=click.Choice(["ask", "accept-edits", "sandboxed", "plan", "bypass"]),
-    help="What happens where no rule applies.",
+    help="What to do with a call that no rule allows or denies.",
 )
 @click.option(
     "--allow",
     multiple=True,
     metavar="RULE",
-    help="What needs no question, e.g. 'Bash(git status:*)'.",
+    help="Allow calls without a question, e.g. 'Bash(git status:*)'. Repeatable.",
 )
 @click.option(
-    "--deny", multiple=True, metavar="RULE", help="What is never done, e.g. 'Edit(migrations/**)'."
+    "--deny",
+    multiple=True,
+    metavar="RULE",
+    help="Never allow calls, e.g. 'Edit(migrations/**)'. Repeatable.",
 )
 @click.option(
     "--add-dir",
@@ -225,76 +240,83 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Work in DIR as in the project, too; repeatable.",
+    help="Also work in DIR, by the same rules as in the project. Repeatable.",
 )
-@click.option("--max-turns", type=click.IntRange(min=1), metavar="N", help="The most model calls.")
+@click.option(
+    "--max-turns", type=click.IntRange(min=1), metavar="N", help="Stop after N calls of the model."
+)
 @click.option(
     "--max-budget-usd",
     type=click.FloatRange(min=0),
     callback=check_finite,
     metavar="X",
-    help="The most that model calls may cost, in dollars.",
+    help="Stop before the calls of the model cost more than X dollars.",
 )
-@click.option("--continue", "newest", is_flag=True, help="Resume the newest session here.")
+@click.option(
+    "--continue", "newest", is_flag=True, help="Resume the newest session of this directory."
+)
 @click.option(
     "-r",
     "--resume",
     is_flag=False,
     flag_value=PICK,
     metavar="[ID]",
-    help="Resume a session; without ID, pick one from a list.",
+    help="Resume the session ID. Without ID, pick one from a list.",
 )
 @click.option(
     "--session-id",
     metavar="ID",
-    help="Do TASK once, in the session ID: the same command again goes on where it was cut, or "
-    "prints the result again; headless.",
+    help="With -p: do TASK once, in the session ID. If you run the same command again, it "
+    "continues where it was stopped, or prints the same answer again.",
 )
-@click.option("--fork", is_flag=True, help="Resume in a copy of the session.")
+@click.option(
+    "--fork", is_flag=True, help="With --continue or --resume: work in a copy of the session."
+)
 @click.option(
     "--answers",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="JSON with answers to questions that the agent may ask.",
+    help="A JSON file with answers to questions that the agent may ask.",
 )
-@click.option("--wait", is_flag=True, help="Wait for the session, if another process has it open.")
+@click.option("--wait", is_flag=True, help="If another process has the session open, wait for it.")
 @click.option(
     "--from",
     "origin",
     metavar="ID[:N]",
-    help="Start a new session with a hand-over from checkpoint N (default: newest) of session ID.",
+    help="Start a new session from checkpoint N of the session ID. The default N is the newest.",
 )
 @click.option(
     "--worktree",
     metavar="NAME",
-    help="Work in a git worktree of its own, which is kept: ../<checkout>-worktrees/NAME.",
+    help="Work in the git worktree ../<checkout>-worktrees/NAME. It is created if missing, and "
+    "kept.",
 )
 @click.option(
     "--cwd",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Work in DIR.",
+    help="Work in DIR instead of the current directory.",
 )
 @click.option(
     "--system-prompt",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What the agent is told first, in place of the built-in text; a session keeps it.",
+    help="Use the text in FILE as system prompt. A session keeps its system prompt.",
 )
 @click.option(
     "--append-system-prompt",
     metavar="TEXT",
     default="",
-    help="Added to what the agent is told first.",
+    help="Add TEXT to the system prompt.",
 )
 @click.option(
     "--safe",
     is_flag=True,
-    help="Without MCP servers, plugins, extensions and hooks, and without commands, skills and "
-    "subagents from files.",
+    help="Start without MCP servers, plugins, extensions and hooks, and without commands, skills "
+    "and subagents from files.",
 )
-@click.option("--plain", is_flag=True, help="Plain lines only, for screen readers.")
-@click.option("--verbose", is_flag=True, help="Headless: say on stderr what is done.")
+@click.option("--plain", is_flag=True, help="Print plain lines only, for screen readers.")
+@click.option("--verbose", is_flag=True, help="With -p: print on stderr what the agent does.")
 @click.pass_context
 def main(context: click.Context, /, **options: Any) -> None:
     """A coding agent for the terminal that keeps its context small and loses nothing."""
@@ -312,17 +334,17 @@ def main(context: click.Context, /, **options: Any) -> None:
 
 
 @main.command()
-@click.option("--fast", is_flag=True, help="Without pauses, as where stdout is no terminal.")
+@click.option("--fast", is_flag=True, help="Play without pauses.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Play in DIR, a new one, and leave it there, with the session to look at and replay.",
+    help="Play in the new directory DIR and keep it, with its session.",
 )
 @click.pass_obj
 @ends_process
 def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
-    """Show it all on a sample project: a scripted model, real tools, no key, no network."""
+    """Show the agent on a sample project: scripted model, real tools, no key, no network."""
     import tempfile
 
     from ...tools.system.files import make_private_folder
@@ -342,8 +364,12 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
 
 
 @main.command()
-@click.option("--explain", is_flag=True, help="Where each value came from, and what it does.")
-@click.option("--trust", is_flag=True, help="Accept this project's files as they are now.")
+@click.option(
+    "--explain", is_flag=True, help="Also print where each value comes from and what it does."
+)
+@click.option(
+    "--trust", is_flag=True, help="Trust this project's settings and hooks as they are now."
+)
 @click.pass_obj
 @ends_process
 def config(options: dict[str, Any], explain: bool, trust: bool) -> int:

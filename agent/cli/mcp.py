@@ -178,7 +178,7 @@ def login(options: dict[str, Any], name: str) -> int:
 
 
 def _file(options: dict[str, Any], *, project: bool) -> Path:
-    """Return the file that servers are added to: the project's nearest one, or the person's."""
+    """Return the file that servers are added to: the project's nearest one, or the user's."""
     from ..config.places import config_home, home_folder
     from ..extensions.mcp.config import OWN_FILE, PROJECT_FILE, project_file
 

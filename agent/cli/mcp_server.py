@@ -13,11 +13,11 @@ from .options import ends_process, load, project_of
 
 
 @click.command("mcp-server")
-@click.option("--session", "id", metavar="ID", help="Read this session, not the newest one.")
+@click.option("--session", "id", metavar="ID", help="Read this session instead of the newest one.")
 @click.pass_obj
 @ends_process
 def mcp_server(options: dict[str, Any], id: str | None) -> int:
-    """Serve recall, search and the session intent to another agent, by MCP on stdin and stdout."""
+    """Give another agent recall and search, by MCP (stdin, stdout)."""
     import asyncio
 
     from ..security.redaction import redaction_for

@@ -192,8 +192,8 @@ def only_act(acts: Mapping[str, bool]) -> str | None:
 
 
 def is_headless(options: dict[str, Any]) -> bool:
-    """Tell whether this is no REPL: there is a task or a program, or no terminal to type at. Raises
-    click's UsageError for what the REPL has no use for."""
+    """Return True if this is no REPL: there is a task or a program, or no terminal to type at.
+    Raises click's UsageError for what the REPL has no use for."""
     if options["task"] is not None or sys.stdin is None or not sys.stdin.isatty():
         return True
     if options["json_schema"] is not None:
@@ -346,7 +346,7 @@ def setting_flags(options: dict[str, Any]) -> list[str]:
 
 
 def say_notices(loaded: "LoadedSettings", *, safe: bool = False) -> None:
-    """Print on standard error what the person should know of the settings."""
+    """Print on standard error what the user should know of the settings."""
     for line in [*loaded.notices, *([SAFE_START] if safe else [])]:
         say(f"note: {line}", err=True)
 

@@ -28,7 +28,7 @@ def plugin() -> None:
 @click.argument("source", metavar="PATH|GIT-URL", type=click.UNPROCESSED)
 @ends_process
 def add(ref: str, yes: bool, source: str) -> int:
-    """Add a plugin, or put it anew in place of what is there; show first what it contains.
+    """Add a plugin, or put it again in place of what is there; show first what it contains.
 
     What is added is a copy: the content of a folder, or of one commit of a git repository.
     """

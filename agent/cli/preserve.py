@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 @ends_process
 def rules(options: dict[str, Any], as_json: bool) -> int:
-    """Show what every compaction keeps, and what it may take."""
+    """Show what every compaction keeps and what it may remove."""
     from ..compaction.policy import policy_of
     from ..ui import preserve_report
 
@@ -37,12 +37,12 @@ def rules(options: dict[str, Any], as_json: bool) -> int:
 
 @click.command()
 @click.argument("section", default="")
-@click.option("--create", is_flag=True, help="Write what is missing at the end of the notes file.")
+@click.option("--create", is_flag=True, help="Add missing sections at the end of the notes file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_obj
 @ends_process
 def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool) -> int:
-    """Check that what every compaction keeps is there: all of it, or one SECTION.
+    """Check the texts that every compaction keeps, or one SECTION.
 
     Ends with exit code 1 when a section is missing.
     """

@@ -49,7 +49,7 @@ def carry_trust(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> N
 
 
 def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the files beside the settings, each with the most bytes that it may have."""
+    """Yield the files next to the settings, each with the most bytes that it may have."""
     home = home_folder(os.environ)
     files = [
         *subagent_types.project_files(cwd, home),

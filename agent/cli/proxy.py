@@ -37,7 +37,7 @@ _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars"
     type=click.IntRange(0, 65_535),
     default=DEFAULT_PORT,
     show_default=True,
-    help="The port on 127.0.0.1; 0 for one that is free.",
+    help="The port on 127.0.0.1; 0 picks a free one.",
 )
 @click.option(
     "--upstream",
@@ -47,8 +47,10 @@ _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars"
     help="Where requests go: messages=URL or openai=URL; by default what ANTHROPIC_BASE_URL and "
     "OPENAI_BASE_URL say, else the APIs of Anthropic and OpenAI.",
 )
-@click.option("--no-summaries", is_flag=True, help="Clear and shorten only, never summarize.")
-@click.option(WITH_PARENT, is_flag=True, hidden=True, help="End with the process that started it.")
+@click.option(
+    "--no-summaries", is_flag=True, help="Only clear and shorten old results; write no summaries."
+)
+@click.option(WITH_PARENT, is_flag=True, hidden=True, help="Exit when the parent process exits.")
 @click.pass_context
 def proxy(
     context: click.Context,
@@ -57,7 +59,7 @@ def proxy(
     no_summaries: bool,
     with_parent: bool,
 ) -> None:
-    """Stand between another agent and its model, and keep its context small.
+    """Keep another agent's context small, as a proxy to its model.
 
     Any client that takes a base URL can use the proxy. It sends its own key. The sessions are those
     of this directory: `ctxagent sessions`, `log`, `replay` and `compact --undo` work on them.
@@ -67,12 +69,12 @@ def proxy(
 
 
 @proxy.command("status")
-@click.option("--all", "everywhere", is_flag=True, help="Of every directory.")
+@click.option("--all", "everywhere", is_flag=True, help="Include every directory.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.pass_obj
 @ends_process
 def status(options: dict[str, Any], everywhere: bool, as_json: bool) -> int:
-    """Print what the sessions of the proxy came to: context, edits, dollars with and without.
+    """Print the proxy's sessions: context, edits and dollars saved.
 
     It reads the logs, so no proxy needs to run. Dollars without suppose that the client sent its
     whole history each time, as far as it fits the window.

@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("what", metavar="1|2|3|TOPIC", nargs=-1, required=True)
-@click.option("--session", "id", metavar="ID", help="By default the newest one here.")
-@click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
+@click.option("--session", "id", metavar="ID", help="The session; by default the newest one here.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
 @ends_process
 def recover(options: dict[str, Any], what: tuple[str, ...], id: str | None, as_json: bool) -> int:
-    """Show how a session stands, in about 100, 500 or 2,000 tokens, or find a TOPIC in what was
-    recorded: in the session first, then in the others of its project."""
+    """Print the state of a session, or find a TOPIC in its records.
+
+    The levels 1, 2 and 3 print about 100, 500 and 2,000 tokens. A TOPIC is looked for in the
+    session first, then in the other sessions of its project.
+    """
     log = log_of(options, id)
     topic = " ".join(what)
     if topic in ("1", "2", "3"):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..config.settings import Settings
     from ..replay.player import Terms
 
-BASELINE = "summaries alone"  # the column others are compared with
+BASELINE = "summaries only"  # the column others are compared with
 COMPARABLE_SECTIONS = ("compact", "microcompact", "demote", "truncate", "checkpoint", "preserve")
 BASELINE_FLAGS = ("microcompact.when=off", "demote.above=off", "truncate.at=off")
 

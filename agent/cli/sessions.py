@@ -27,7 +27,7 @@ def sessions(context: click.Context) -> None:
 
 
 @sessions.command("list")
-@click.option("--all", "everywhere", is_flag=True, help="Of every directory.")
+@click.option("--all", "everywhere", is_flag=True, help="Include every directory.")
 @click.pass_obj
 @ends_process
 def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
@@ -64,7 +64,7 @@ def show_session(options: dict[str, Any], id: str) -> int:
     type=click.Choice(["md", "html", "json"]),
     default="md",
     show_default=True,
-    help="Markdown, a page to look at, or data.",
+    help="The format: Markdown, an HTML page or JSON.",
 )
 @click.pass_obj
 @ends_process
@@ -78,7 +78,7 @@ def export_session(options: dict[str, Any], id: str, format: "ExportFormat") -> 
 @click.pass_obj
 @ends_process
 def fork_session(options: dict[str, Any], id: str) -> int:
-    """Copy a session, and print the id of the copy."""
+    """Copy a session and print the ID of the copy."""
     project = project_of(options)
     say(project.fork(project.find_log(id)).parent.name)
     return 0
@@ -90,7 +90,7 @@ def fork_session(options: dict[str, Any], id: str) -> int:
 @click.pass_obj
 @ends_process
 def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> int:
-    """Give a session a title, which lists show."""
+    """Give a session a title."""
     from ..loop.resume import resume_session
     from ..security.redaction import redaction_for as secrets_of
     from ..session.titles import keep_title, title_note
@@ -114,7 +114,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
 @click.pass_obj
 @ends_process
 def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere: bool) -> int:
-    """Find words in what the sessions of this directory recorded."""
+    """Search the sessions of this directory for words."""
     from ..session.search import SearchIndex
     from ..session.search.recall import to_passage
 

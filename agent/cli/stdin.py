@@ -1,6 +1,6 @@
-"""Standard input: the task itself, or what is given beside it.
+"""Standard input: the task itself, or what is given next to it.
 
-Beside a task there may be nobody who writes: cron, CI, editors and remote shells leave a pipe or a
+Next to a task there may be nobody who writes: cron, CI, editors and remote shells leave a pipe or a
 socket open that never says anything. A slow program in front of a pipe looks the same, but it runs
 in our session and did not start us. As long as such a program holds the other end, silence is
 waited out; otherwise only for a moment.
@@ -43,7 +43,7 @@ class Patience:
 def read_beside_task(
     say: Callable[[str], None], patience: Patience | None = None
 ) -> AttachedData | None:
-    """Return what standard input has beside a task; None when there is nothing.
+    """Return what standard input has next to a task; None when there is nothing.
 
     A terminal is not read. `say` is told what is waited for, and what is given up.
     """
@@ -85,7 +85,7 @@ def read_task(say: Callable[[str], None], patience: Patience | None = None) -> s
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The reading of what is given beside a task."""
+    """The reading of what is given next to a task."""
 
     number: int
     say: Callable[[str], None]

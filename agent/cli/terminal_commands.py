@@ -79,7 +79,7 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
 
 
 def _names_setting(argument: str) -> bool:
-    """Tell whether what stands behind /settings begins with a setting or a part of its name."""
+    """Return True if what stands behind /settings begins with a setting or a part of its name."""
     from ..config.settings import KEYS
 
     return any(argument.split()[0] in key for key in KEYS)

@@ -36,10 +36,10 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     "--print",
     "only_print",
     is_flag=True,
-    help="Print what is set and the command, and start nothing.",
+    help="Print the settings and the command, but start nothing.",
 )
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), help="Of the proxy; any free one by default."
+    "--port", type=click.IntRange(0, 65_535), help="The port of the proxy; by default a free one."
 )
 @click.option(
     "--upstream",
@@ -48,7 +48,9 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     metavar="PROTOCOL=URL",
     help="Where the proxy sends requests, as for `ctxagent proxy`.",
 )
-@click.option("--no-summaries", is_flag=True, help="Clear and shorten only, never summarize.")
+@click.option(
+    "--no-summaries", is_flag=True, help="Only clear and shorten old results; write no summaries."
+)
 @click.argument("client")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
@@ -62,7 +64,7 @@ def wrap(
     client: str,
     arguments: tuple[str, ...],
 ) -> int:
-    """Start CLIENT with its ARGUMENTS and with a proxy that keeps its context small.
+    """Start another agent behind a proxy that keeps its context small.
 
     CLIENT is claude, codex, opencode, pi, kimi or aider. What it needs is set for this start only;
     its settings stay as they are. Options of `wrap` stand before CLIENT.

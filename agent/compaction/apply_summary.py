@@ -2,8 +2,8 @@
 
 The document gets the facts of the ledger as it is now, is cut to its limit, and what the probes
 miss is added, until it makes the context smaller. What it stands for is in the log and in
-`conversation.md`; both are forced to disk before the summary is recorded. What must stand beside it
-(environment, instructions, preserved sections) counts too, and is recorded right after it. The
+`conversation.md`; both are forced to disk before the summary is recorded. What must stand next to
+it (environment, instructions, preserved sections) counts too, and is recorded right after it. The
 results of the checks are in the summary's entry. A summary that would make nothing smaller changes
 nothing.
 """
@@ -42,7 +42,7 @@ from .preserve import sections_not_in_context
 from .recovery import recover_after
 from .summary.block import TextBeside, text_beside
 from .summary.merge import with_ledger_facts, with_statuses
-from .summary.open_failures import said_errors, with_open_failures
+from .summary.open_failures import earlier_failures, said_errors, with_open_failures
 from .summary.request import (
     MAX_SHARE_OF_BEFORE,
     Cut,
@@ -144,7 +144,8 @@ def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window
     rules = _rules_shown(document or SummaryDocument(), window)
     room = int(ERRORS_SHARE * max_summary_tokens(window))
     errors = with_open_failures(SummaryDocument(), ledger, room).errors
-    return tokens.estimate("\n".join([*rule_lines(rules), *errors]))
+    earlier = earlier_failures(errors, ledger)
+    return tokens.estimate("\n".join([*rule_lines(rules), *earlier, *errors]))
 
 
 def _rules_shown(document: SummaryDocument, window: Window) -> tuple[UserRule, ...]:
@@ -314,7 +315,7 @@ class SummaryApplier:
         is_estimate: bool = False,
     ) -> FittedSummary:
         """Return the summary as it would be recorded; a document that the user wrote stays as it
-        is. The user is not told of an estimate. Raises CompactionFailed as `apply` does."""
+        is. The user is not told about an estimate. Raises CompactionFailed as `apply` does."""
         reinserted = self.reinserted(before, _staying(self.host.view, cut))
         told = nullcontext() if is_estimate else waiting(self.host.emit, "checking the summary")
         with told:
@@ -384,7 +385,7 @@ class SummaryApplier:
     def _text_beside(
         self, draft: SummaryDraft, ledger: Ledger, before: Window
     ) -> TextBeside | None:
-        """Return what stands beside the API's block; None for a summary of ours."""
+        """Return what stands next to the API's block; None for a summary by the model."""
         if draft.by_api is None:
             return None
         still_open = with_ledger_facts(draft.document, ledger).errors
@@ -397,7 +398,7 @@ class SummaryApplier:
     def _with_facts(
         self, cut: Cut, draft: SummaryDraft, ledger: Ledger, before: Window, cap: int
     ) -> tuple[SummaryDocument, Sequence[Probe]]:
-        """Return a draft's document with the facts it missed, in about `cap` tokens beside its
+        """Return a draft's document with the facts it missed, in about `cap` tokens next to its
         table of files, the user's rules and the commands that still fail, and the probes that found
         them. A document that the user wrote stays as it is."""
         previous, document = document_of(self.host.view.summary), draft.document
@@ -413,6 +414,9 @@ class SummaryApplier:
         document = replace(document, rules=shown)
         errors_room = int(ERRORS_SHARE * max_summary_tokens(before))
         whole = with_open_failures(document, ledger, errors_room)
+        until = max((item.seq for item in cut.evicted), default=None)
+        earlier = earlier_failures(whole.errors, ledger, until)
+        whole = replace(whole, errors=(*earlier, *whole.errors))
         beside += tokens.estimate(render(whole)) - tokens.estimate(
             render(replace(document, rules=()))
         )
@@ -421,7 +425,7 @@ class SummaryApplier:
 
     def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:
         """Count the critical sections that there are, and those that will stand in the context. One
-        that is missing was told of before the summary: it cannot be lost by it."""
+        that is missing was told about before the summary: it cannot be lost by it."""
         text = "\n\n".join(content_text(e.content) for e in reinserted if isinstance(e, User))
         sections = self.host.preserved_sections()
         critical = sum(section.critical and section.found for section in sections)

@@ -187,7 +187,7 @@ class CompactionEngine:
         newest_only: bool = False,
     ) -> Summary:
         """Summarise now, with a `draft` that was shown if it is given, in at most `max_words`
-        beside lists of files; one that nobody asked for `must_halve` the context. With
+        next to lists of files; one that nobody asked for `must_halve` the context. With
         `newest_only` just the newest exchange stays. Raises CompactionFailed with the reason; then
         nothing has changed."""
         self.host.record_model()  # a resumed session may have another one

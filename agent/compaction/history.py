@@ -79,7 +79,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something in the log beside the acts."""
+    """Something in the log next to the acts."""
 
     seq: int
     at: str

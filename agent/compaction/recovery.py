@@ -5,7 +5,7 @@ words; level 2 adds what blocks the work, open errors, decisions and changed fil
 what was read, what failed on the way, what is done, where to read on and, where the disk is at
 hand, which files changed since the session saw them. The newest readable summary is the base,
 corrected from the ledger. Texts are cut to fit and say so; a path is never cut. A recovery that
-fails is recorded, with a flag for whoever reviews the session, and level 3 takes its place.
+fails is recorded, with a flag for anyone who reviews the session, and level 3 takes its place.
 """
 
 from collections.abc import Iterable, Iterator, Reversible, Sequence

@@ -1,7 +1,7 @@
 """One setting: the type of its value, what it does, and when a project file needs trust to set it.
 
 The functions `loosens_…` tell, for a key's new and its current value, whether the new one gives
-the agent more freedom. A project file may set such a value only with the person's trust.
+the agent more freedom. A project file may set such a value only with the user's trust.
 """
 
 import json
@@ -215,12 +215,13 @@ def provider_in(model: Any) -> str:
 
 
 def loosens_if_elsewhere(new: Any, current: Any) -> bool:
-    """Tell whether a model says what the project wrote for it, or is asked at another provider."""
+    """Return True if a model says what the project wrote for it, or is asked at another
+    provider."""
     return str(new).startswith(SCRIPTED) or provider_in(new) != provider_in(current)
 
 
 def loosens_if_later(strict_to_lax: Any) -> Callable[[Any, Any], bool]:
-    """Return a function that tells whether a word stands later in this `Literal` than another."""
+    """Return a function that shows whether a word stands later in this `Literal` than another."""
     words = get_args(strict_to_lax)
     return lambda new, current: bool(words.index(new) > words.index(current))
 
@@ -258,7 +259,7 @@ class SettingKey(NamedTuple):
     default: Any = None
 
     def may_loosen(self, new: Any) -> bool:
-        """Tell whether a project file needs trust to set `new`, whatever the current value is."""
+        """Return True if a project file needs trust to set `new`, whatever the current value is."""
         if self.loosens is loosens_if_different:
             return bool(new) or not self.adds
         words = self.value_type.words

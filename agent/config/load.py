@@ -3,7 +3,7 @@
 `load_settings` reads the layers, checks every value (a wrong one is a ConfigError that names file,
 line and the nearest known key) and remembers where each came from. Lists of permission rules and
 hooks add up over the layers, everything else replaces. A project file may tighten, never loosen:
-until the person has trusted its content, what would loosen is left out and named in a notice.
+until the user has trusted its content, what would loosen is left out and named in a notice.
 """
 
 import os
@@ -157,8 +157,8 @@ def rules_in_file(path: Path, data: bytes) -> list[tuple[str, str, str]]:
 
 
 def keys_needing_trust(path: Path, data: bytes) -> list[str]:
-    """Return the keys that a project file with this content could not set without the person's
-    trust, whatever the person's own file says now or later. Raises ConfigError."""
+    """Return the keys that a project file with this content could not set without the user's
+    trust, whatever the user's own file says now or later. Raises ConfigError."""
     return [key.name for key, value, *_ in _read_document(path, data) if key.may_loosen(value)]
 
 
@@ -175,7 +175,7 @@ def _project_file(cwd: Path, home: Path) -> Path | None:
 
 
 def _is_there(path: Path) -> bool:
-    """Tell whether a settings file is there. Raises ConfigError if its rules cannot be read."""
+    """Return True if a settings file is there. Raises ConfigError if its rules cannot be read."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -15,7 +15,7 @@ TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
-    """Return the person's home. One that they may not even enter, as another user's may be that
+    """Return the user's home. One that they may not even enter, as another user's may be that
     HOME still names, is none, and NO_HOME stands for it."""
     home = Path(environ.get("HOME", ""))
     if not home.is_absolute():
@@ -50,7 +50,7 @@ def state_dir(settings: Settings, environ: Mapping[str, str]) -> Path:
 
 
 def state_notice(settings: Settings, environ: Mapping[str, str]) -> str:
-    """Return what the person should know of where sessions are kept, "" for nothing."""
+    """Return what the user should know of where sessions are kept, "" for nothing."""
     usual, used = _usual_state(environ), state_dir(settings, environ)
     if settings.state.dir is not None or used == usual:
         return ""
@@ -64,7 +64,7 @@ def state_notice(settings: Settings, environ: Mapping[str, str]) -> str:
 
 
 def can_be_written(folder: Path) -> bool:
-    """Tell whether a folder can be written, or made where it is missing."""
+    """Return True if a folder can be written, or made where it is missing."""
     while not os.path.lexists(folder):
         folder = folder.parent
     return os.access(folder, os.W_OK | os.X_OK)
@@ -100,7 +100,7 @@ def _temporary_state(environ: Mapping[str, str]) -> Path | None:
 
 
 def _made_private(folder: Path) -> bool:
-    """Make a folder, or find it, and tell whether nobody else can read it, write to it or put
+    """Make a folder, or find it, and show whether nobody else can read it, write to it or put
     another in its place: anyone may have made what has its name."""
     try:
         above = folder.parent.stat()

@@ -285,7 +285,7 @@ class PreserveSettings:
     run_state: str = setting(
         ".run/*.json",
         PROJECT_PATH,
-        "A pattern for the files that tell whether a run goes on by itself.",
+        "A pattern for the files that show whether a run goes on by itself.",
     )
 
 

@@ -50,12 +50,12 @@ def read_untrusted(path: Path, max_bytes: int = MAX_TRUSTED_BYTES) -> bytes:
 
 
 def is_trusted(path: Path, data: bytes, state_dir: Path) -> bool:
-    """Tell whether `data`, the content of the file at `path`, was accepted."""
+    """Return True if `data`, the content of the file at `path`, was accepted."""
     return _accepted_digests(state_dir).get(_trust_key(path)) == hashlib.sha256(data).hexdigest()
 
 
 def is_file_trusted(path: Path, state_dir: Path) -> bool:
-    """Tell whether a file was accepted as it is now; False for one that cannot be read."""
+    """Return True if a file was accepted as it is now; False for one that cannot be read."""
     try:
         return is_trusted(path, read_untrusted(path), state_dir)
     except OSError:
@@ -84,7 +84,8 @@ def _own_users() -> set[int]:
 
 
 def _is_own_group(number: int) -> bool:
-    """Tell whether nobody else is in a group: many systems give each user one of the same name."""
+    """Return True if nobody else is in a group: many systems give each user one of the same
+    name."""
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(number)
     except KeyError:

@@ -111,6 +111,6 @@ def _extension_rows(loaded: LoadedSettings) -> list[SettingRow]:
 
 
 def _is_secret(name: str) -> bool:
-    """Tell whether a setting of an extension holds a secret by its name."""
+    """Return True if a setting of an extension holds a secret by its name."""
     _, _, leaf = name.rpartition(".")
     return name.startswith(_EXTENSIONS) and _SECRET_NAME.search(leaf) is not None

@@ -22,7 +22,7 @@ _FIELDS = ("type", "content", "signature", "encrypted_content", "tool_changes")
 
 
 def is_compaction(block: Block) -> bool:
-    """Tell whether a block is one that the API takes back: with its text and its signature."""
+    """Return True if a block is one that the API takes back: with its text and its signature."""
     texts = (block.get("content"), block.get("signature"))
     sound = block.get("type") == COMPACTION and block.keys() <= {*_FIELDS}
     return sound and all(isinstance(text, str) and text.strip() for text in texts)
@@ -34,7 +34,7 @@ def compaction_in(content: Sequence[Block]) -> Block | None:
 
 
 def begins_with_block(messages: Sequence[dict[str, Any]]) -> bool:
-    """Tell whether the messages of a request begin with such a block."""
+    """Return True if the messages of a request begin with such a block."""
     content = messages[0]["content"] if messages else None
     return isinstance(content, list) and bool(content) and content[0].get("type") == COMPACTION
 

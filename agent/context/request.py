@@ -2,9 +2,9 @@
 
 `build_request` is total: whatever the log lost, doubled or reordered, the messages satisfy the
 API's rules. Calls and results are complete, adjacent and in order (a call without a recorded
-result is answered "interrupted; outcome unknown"), a search of the web stands with what it found or
-not at all, ids are unique and well formed, no text is blank, roles alternate from a user message
-on, thinking is byte-identical with its signature or absent, no lone surrogate remains, and at most
+result is answered "interrupted; outcome unknown"). A search of the web stands with what it found or
+not at all. Ids are unique and well formed, no text is blank, roles alternate from a user message
+on. Thinking is byte-identical with its signature or absent, no lone surrogate remains, and at most
 four blocks carry `cache_control`. A compaction block of the API's is the one thing that may stand
 before the first user message, as a message of its own.
 
@@ -253,7 +253,7 @@ def build_request(
     stable_before: int | None = None,
 ) -> Request:
     """Return the request for a view. The item of the seq `stable_before` and those behind it may
-    still be edited: a cache breakpoint stands before it, beside those at this request's end and at
+    still be edited: a cache breakpoint stands before it, next to those at this request's end and at
     the end of the request before."""
     place = None if stable_before is None else view.position(stable_before)
     out, stable_end = _messages(view.items, place)
@@ -315,12 +315,12 @@ def without_searches(content: list[Block], ids: Collection[str]) -> list[Block]:
 
 
 def adds_tools(request: Request) -> bool:
-    """Tell whether a request has tools that are not in its list of tools."""
+    """Return True if a request has tools that are not in its list of tools."""
     return any(message["role"] == "system" for message in request.messages)
 
 
 def begins_with(later: Request, earlier: Request) -> bool:
-    """Tell whether a request begins with all that an earlier one tells the model, so that the
+    """Return True if a request begins with all that an earlier one tells the model, so that the
     server can read that from its cache."""
     if later.tools != earlier.tools:
         return False
@@ -411,7 +411,7 @@ def _result_block(block: Block) -> Block | None:
 
 
 def _assistant_blocks(blocks: list[Block]) -> list[Block]:
-    """Return the blocks of a reply that may be sent back. Once one is left out or mended, the
+    """Return the blocks of a reply that may be sent back. Once one is left out or fixed, the
     thinking after it in this message is bound to something that no longer stands there, so it is
     left out too."""
     out: list[Block] = []
@@ -498,7 +498,7 @@ def _has_texts(value: Any, *names: str) -> bool:
 
 
 def _is_direct(block: Block) -> bool:
-    """Tell whether the model itself made a call of the server's tools, not code that it runs."""
+    """Return True if the model itself made a call of the server's tools, not code that it runs."""
     caller = block.get("caller")
     return caller is None or (isinstance(caller, dict) and caller.get("type") == "direct")
 

@@ -40,7 +40,7 @@ class Window:
 
     @property
     def room(self) -> int:
-        """Return the tokens that surely fit beside the context; below 0 where it may be too large
+        """Return the tokens that surely fit next to the context; below 0 where it may be too large
         itself."""
         return self.size - self.tokens - self.reserve
 
@@ -52,7 +52,7 @@ class Window:
     @property
     def free(self) -> int:
         """Return the tokens that are neither in use nor in the reserve: the free room that people
-        are told of. The next reply takes of it."""
+        are told about. The next reply takes of it."""
         return max(0, self.room)
 
     def max_output(self, wanted: int) -> int:
@@ -70,7 +70,7 @@ def measure(view: View, size: int) -> Window:
 
 @dataclass(slots=True)
 class LearnedWindow:
-    """What a server's answers show of one model's window, beside what else is known of it."""
+    """What a server's answers show of one model's window, next to what else is known of it."""
 
     size: int | None = None  # that it named when it refused a prompt, as long as that is believed
     accepted: int = 0  # tokens of the largest prompt that it took

@@ -43,7 +43,7 @@ OffloadedTexts = dict[int, tuple[str, str]]  # by number: a tool, and the file o
 
 @dataclass(slots=True)
 class LogRow:
-    """A line of the mended log."""
+    """A line of the fixed log."""
 
     seq: int
     last: int  # the last number that it stands for

@@ -1,7 +1,7 @@
 """Checks one session: what is wrong with it, what a repair would do, and the repair.
 
 A repair writes the log that the rows make to a new file and puts that in the log's place; the log
-as it was stays beside it, byte for byte. A log that is whole is not written at all, so a second
+as it was stays next to it, byte for byte. A log that is whole is not written at all, so a second
 repair finds nothing to do.
 """
 
@@ -65,7 +65,7 @@ def check_session(log: Path) -> list[Finding]:
 
 
 def repair(log: Path) -> list[str]:
-    """Mend what can be mended, in subagents' logs too, and return what was done, line by line.
+    """Fix what can be fixed, in subagents' logs too, and return what was done, line by line.
     Raises SessionError when the session is in use, RecordError when nothing can be written."""
     lock = acquire_lock(log, [])
     try:
@@ -106,7 +106,7 @@ class _Examined:
     to_do: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield the entries of the mended log."""
+        """Yield the entries of the fixed log."""
         for row in self.mended.rows:
             yield self.load(row)
         yield from self.added
@@ -137,7 +137,7 @@ class _Examined:
             self.to_do.append(f"#{summary.seq}: a summary taken back: {reason}")
 
     def add(self, entry: Entry) -> None:
-        """Append an entry to the mended log."""
+        """Append an entry to the fixed log."""
         last = max([0, *(row.last for row in self.mended.rows), *(e.seq for e in self.added)])
         self.added.append(replace(entry, seq=last + 1, at=timestamp()))
 
@@ -172,7 +172,7 @@ def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
 
 
 def _write(log: Path, examined: _Examined) -> Path:
-    """Put the mended log in place and return the path of the original. Raises OSError."""
+    """Put the fixed log in place and return the path of the original. Raises OSError."""
     now = datetime.now(UTC)
     kept = log.with_name(f"{log.name}.{now:%Y%m%d-%H%M%S}.bak")
     while kept.exists():

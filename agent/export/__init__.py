@@ -1,5 +1,5 @@
 """Exports of a session: Markdown for people, a page for browsers, JSON for programs. Each is one
-text, made from the log and the files beside it, and needs nothing else to be read."""
+text, made from the log and the files next to it, and needs nothing else to be read."""
 
 import json
 from pathlib import Path

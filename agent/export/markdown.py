@@ -36,7 +36,7 @@ def _section(entry: Entry) -> str:
 
 
 def _ran(entry: User) -> str:
-    """Return a command that the person ran, with its output."""
+    """Return a command that the user ran, with its output."""
     told = content_text(entry.content[:-1]) if isinstance(entry.content, list) else ""
     return f"## The user ran · #{entry.seq}\n\n{_fenced(told)}\n\n{_result(shell_result(entry))}"
 

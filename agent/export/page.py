@@ -77,7 +77,7 @@ def _transcript_of(model: PageModel, number: int, agent: SubagentRun) -> tuple[i
 
 
 def _turns(entries: Sequence[Entry]) -> Iterator[tuple[int, str]]:
-    """Yield what the person said: the entry's number, and the beginning in one line."""
+    """Yield what the user said: the entry's number, and the beginning in one line."""
     for entry in entries:
         if isinstance(entry, User) and entry.source == "person":
             line = " ".join(clean(page_entries.text_of(entry.content)).split())

@@ -82,7 +82,7 @@ def text_of(content: Content) -> str:
 
 
 def told_text(entry: User) -> str:
-    """Return what the model was told of a command that the person ran."""
+    """Return what the model was told about a command that the user ran."""
     return content_text(entry.content[:-1] if isinstance(entry.content, list) else "")
 
 
@@ -92,7 +92,7 @@ def spoken_text(entry: Assistant) -> str:
 
 
 def offloaded_path(text: str) -> str | None:
-    """Return the file that a reference in place of the person's words names, if it is one."""
+    """Return the file that a reference in place of the user's words names, if it is one."""
     reference = _OFFLOADED_WORDS.match(text)
     return f"offloaded/{PurePath(reference[1]).name}" if reference else None
 

@@ -1,1 +1,1 @@
-"""What the project and the person add in files: commands of their own."""
+"""What the project and the user add in files: commands of their own."""

@@ -1,13 +1,13 @@
-"""Commands that the project, the person and plugins bring along: `commands/**/*.md`.
+"""Commands that the project, the user and plugins bring along: `commands/**/*.md`.
 
 A file's name is the command's, its text is what the model is told. `$ARGUMENTS` stands for all that
 was typed behind the name, `$1` to `$9` for single words of it, `@path` attaches a file.
-``!`command` ``, and a block of commands that begins with ```` ```! ````, give way to what the
+``!`command` ``, and a block of commands that begins with ```` ```! ````, are replaced by what the
 commands say. The format is that of https://code.claude.com/docs/en/slash-commands, so that files
 for other agents work here.
 
 A project's files are words like its AGENTS.md, and are offered without trust. What they do beyond
-words (`!` commands, allowed-tools, model) counts only once the person has trusted their content.
+words (`!` commands, allowed-tools, model) counts only once the user has trusted their content.
 """
 
 import os
@@ -97,7 +97,7 @@ def load_command_files(
     plugins: Sequence[Plugin] = (),
 ) -> tuple[dict[str, CommandFile], list[str]]:
     """Return the commands for work in `cwd` by name, and a warning for each file that was left out.
-    Of two with one name the project's counts, then the person's, then that of a plugin."""
+    Of two with one name the project's counts, then the user's, then that of a plugin."""
     found: dict[str, CommandFile] = {}
     warnings: list[str] = []
     own = [config_home / COMMANDS_FOLDER, home / ".claude" / COMMANDS_FOLDER]

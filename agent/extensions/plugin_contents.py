@@ -1,4 +1,4 @@
-"""What a plugin contains, in lines for the person who is to decide about it."""
+"""What a plugin contains, in lines for the user who is to decide about it."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,6 +1,6 @@
 """Add a plugin, from a folder or from a git repository, and remove one.
 
-What is added comes into a folder beside its place first, and takes its name as a whole: a process
+What is added comes into a folder next to its place first, and takes its name as a whole: a process
 that is killed leaves what was there, or nothing. A repository is only fetched, never checked out:
 its files are read from git's store, so no hook, filter or submodule of it can do anything. The
 protocols are those of GIT_ALLOW_PROTOCOL in git(1).
@@ -174,8 +174,8 @@ def _changing(config_home: Path) -> Iterator[tuple[Path, list[Plugin]]]:
 
 
 def _is_url(source: str, ref: str) -> bool:
-    """Tell whether a source is the URL of a repository, or a folder. Raises UsageError for what is
-    neither."""
+    """Return True if a source is the URL of a repository, or a folder. Raises UsageError for what
+    is neither."""
     hint = f"Give the path of a folder, or a URL: {', '.join(f'{p}://' for p in PROTOCOLS)}."
     shown = conceal(source)
     if ref and not _REF.fullmatch(ref):

@@ -2,8 +2,8 @@
 
 The layout is that of https://code.claude.com/docs/en/plugins-reference: `commands/`, `skills/`,
 `agents/`, `hooks/hooks.json` and `.mcp.json`, so that plugins for other agents work here. A plugin
-is a copy in `plugins/NAME` of the person's configuration. `plugins.json` beside that folder records
-where each came from, and the digest of the content that the person has accepted: a plugin whose
+is a copy in `plugins/NAME` of the user's configuration. `plugins.json` next to that folder records
+where each came from, and the digest of the content that the user has accepted: a plugin whose
 content is another one is left out.
 """
 
@@ -62,13 +62,13 @@ class Plugin:
         return f"ctxagent plugin add {shlex.quote(self.source)}{ref}"
 
     def record(self) -> dict[str, str]:
-        """Return what is recorded of it, beside its name."""
+        """Return what is recorded of it, next to its name."""
         recorded = ("source", "ref", "commit", "digest", "added")
         return {name: getattr(self, name) for name in recorded}
 
     @property
     def environ(self) -> dict[str, str]:
-        """What programs of the plugin find in their environment. Python writes no bytecode beside
+        """What programs of the plugin find in their environment. Python writes no bytecode next to
         its files: that would change the content."""
         return {ROOT_VARIABLE: str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -105,7 +105,7 @@ class InstalledPlugins:
 
     @property
     def plugins(self) -> list[Plugin]:
-        """Those whose content is what the person accepted, by name."""
+        """Those whose content is what the user accepted, by name."""
         return self._checked[0]
 
     @property

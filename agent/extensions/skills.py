@@ -1,10 +1,10 @@
 """Skills: folders with a `SKILL.md` whose text tells the model how certain work is done.
 
 The format is that of https://agentskills.io/specification: front matter with `name` and
-`description`, the text below it, and any files beside it. Files that were written for other agents
+`description`, the text below it, and any files next to it. Files that were written for other agents
 work here. The folder's name is the skill's, as the specification asks for.
 
-A project's skill counts once the person has trusted the content of its `SKILL.md`. The files beside
+A project's skill counts once the user has trusted the content of its `SKILL.md`. The files next to
 it are read and run like any other file of the project.
 """
 
@@ -65,7 +65,7 @@ def load_skills(
 ) -> tuple[dict[str, Skill], list[str]]:
     """Return the skills for work in `cwd` by name, and a warning for each that was left out.
 
-    Of two with one name the project's counts, then the person's, then that of a plugin; `plugins`
+    Of two with one name the project's counts, then the user's, then that of a plugin; `plugins`
     are the folders of these. Blocking: each call reads all files.
     """
     found: dict[str, Skill] = {}
@@ -96,13 +96,13 @@ def load_skills(
 
 
 def own_skill_folders(config_home: Path, home: Path, plugins: Sequence[Path] = ()) -> list[Path]:
-    """Return the folders of the person's skills, whether they are there or not."""
+    """Return the folders of the user's skills, whether they are there or not."""
     owners = [config_home, home / ".agents", home / ".claude", *plugins]
     return [owner / SKILLS_FOLDER for owner in owners]
 
 
 def readable_folders(config_home: Path, home: Path, plugins: Sequence[Path] = ()) -> list[Path]:
-    """Return the folders of the person's skills, and where links among these lead."""
+    """Return the folders of the user's skills, and where links among these lead."""
     folders = own_skill_folders(config_home, home, plugins)
     linked = (path.parent for folder in folders for path in _files(folder))
     real = (Path(os.path.realpath(folder)) for folder in linked if folder.is_symlink())

@@ -203,7 +203,7 @@ def gone_entries(
     reader: InstructionReader, paths: Iterable[Path], view: "View", redact: RedactEntry
 ) -> list[tuple[User, str]]:
     """Return an entry, and a line for the user, for each file whose text no longer applies.
-    `paths` are those at which files may be; what the model was told of others counts too."""
+    `paths` are those at which files may be; what the model was told about others counts too."""
     known, found, changes = told_files(view), {file.path: file for file in reader.files}, []
     here = (*reader.places.roots, *reader.places.own_folders)
     told = (Path(path) for path in known)

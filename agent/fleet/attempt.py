@@ -1,38 +1,46 @@
-"""One attempt at a task: its place is made, the agent runs there, and what came out is kept.
+"""One attempt at a task: its place is made, the agent runs there, and what came out is kept. Then
+the steps of the task are run (`steps.py`).
 
 `run_attempt` does it, in a thread of this process or in a worker on another machine. All that
 matters survives its death: the agent is in a process group of its own and writes its result into
-a file, and the lock of the task's folder is held as long as the agent runs, whoever started it.
-So whoever comes next waits for the end of an agent that was left, and takes its result.
+a file, and the lock of the task's folder is held as long as the agent runs, no matter who started
+it. So the next process waits for the end of an agent that was left, and takes its result.
 """
 
 import errno
 import fcntl
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, field, replace
-from functools import cache
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from ...tools.system.files import make_private_folder, private_opener
 from ...tools.system.process_table import birth
 from ...tools.system.programs import isolated_python
 from ...tools.system.shorten import as_sentences, cut_at_word
 from ..errors import CtxagentError
-from ..lazy import dataclass
 from ..library.launching import as_flags
-from ..models.factory import is_of_provider
 from . import places
-from .ledger import FLEET_BUDGET, REFUSED, AttemptOutcome, FleetFolder, SessionSums, TaskFolder
-from .manifest import Task
+from .containers import in_container, remove_container
+from .ledger import (
+    AFTER,
+    FLEET_BUDGET,
+    REFUSED,
+    SCORE,
+    UNKNOWN,
+    AttemptOutcome,
+    SessionSums,
+)
+from .orders import AttemptOrder
 from .outages import DISK, KEY, SERVER
+from .steps import CODE, run_steps
 
 LOOK_EVERY_S = 0.25  # whether an attempt is to stop, or a lock has come free
 INTERRUPT_GRACE_S = 30.0  # for an agent to end well before it is killed
@@ -40,44 +48,12 @@ MAX_MESSAGE_CHARS = 400  # of a failure, in the ledger
 KINDS = {1: "error", 2: "usage", 3: "denied", 4: "limit", 5: "rejected", 130: "interrupted"}
 # The kinds of failures after which a task stays failed.
 FAILURES = ("error", "usage", "denied", "limit", "rejected", "unreachable", "time limit", "place",
-            "container", "killed")  # fmt: skip
+            "container", "killed", SCORE, AFTER, UNKNOWN)  # fmt: skip
 # The causes of errors that other tasks would meet too.
 CAUSES = {"NoCredentials": KEY, "KeyRefused": KEY, "ModelUnavailable": SERVER, "RecordError": DISK}
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 LOST = "lost"  # of an attempt whose agent or worker was killed: nobody knows how it ended
-ENGINES = ("docker", "podman")
-MAX_ANSWER_S = 10.0  # that an engine takes to say whether it works
 ENGINE_CODES = (125, 126, 127)  # of an engine that could not run the command
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptOrder:
-    """All that an attempt needs, wherever it is made."""
-
-    task: Task
-    fleet: FleetFolder
-    session: str
-    attempt: int
-    options: tuple[str, ...] = ()  # of the command line, for all tasks
-    dollars: float | None = None  # what it may cost
-    is_share: bool = False  # whether that is what is left for the fleet, not the task's own budget
-    env: Mapping[str, str] = field(default_factory=dict)  # beside that of the worker
-    log: str = ""  # of the session, where it is expected; "" where that is not known
-
-    @property
-    def folder(self) -> TaskFolder:
-        return self.fleet.task(self.task.id, self.session)
-
-    @property
-    def state(self) -> Path:
-        """The state folder of the agent."""
-        return self.folder.state_of(self.task.image)
-
-    def find_log(self) -> Path | None:
-        """Return the log of the session, None where there is none yet."""
-        if self.log and Path(self.log).exists():
-            return Path(self.log)
-        return self.folder.find_log() if self.folder.stderr.exists() else None
 
 
 def run_attempt(order: AttemptOrder) -> AttemptOutcome:
@@ -92,6 +68,8 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
                 outcome = _too_late(order, outcome)
             elif outcome is None and lock is not None:
                 outcome = _run(order, lock)
+            if outcome is not None and lock is not None:
+                outcome = run_steps(order, outcome, lock)
     except (CtxagentError, OSError) as error:
         kind = "place" if isinstance(error, places.PlaceError) else "error"
         outcome = replace(outcome_of_log(order, kind, str(error)), cause=_cause_of(error))
@@ -106,8 +84,8 @@ def run_attempt(order: AttemptOrder) -> AttemptOutcome:
 @contextmanager
 def _held(order: AttemptOrder) -> Iterator[tuple[int | None, bool]]:
     """Hold the lock of the task's folder, and yield it. An agent that was left running there is
-    waited for, and ended where its time is up, which is told beside the lock, or where the fleet is
-    to stop: then there is None in its place."""
+    waited for, and ended where its time is up, which is told next to the lock, or where the fleet
+    is to stop: then there is None in its place."""
     path = order.folder.lock
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -228,62 +206,7 @@ def _command(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[s
         words += ["--max-budget-usd", f"{order.dollars:.6f}"]
     if task.image is None:
         return [*isolated_python(), "-m", "ctxagent", *words]
-    return [*_container(order, place, env), "ctxagent", *words]
-
-
-def _container(order: AttemptOrder, place: Path, env: Mapping[str, str]) -> list[str]:
-    """Return the command that runs another in a container, which sees the task's folder and its
-    place where they are here. A container that was left by a kill is removed. Raises PlaceError."""
-    engine, task, home = _remove_container(order), order.task, order.folder.path / "home"
-    home.mkdir(mode=0o700, exist_ok=True)
-    order.fleet.wait_file.touch(mode=0o600)
-    given = [name for name in env if is_of_provider(name)]
-    is_mapped = Path(engine).name == "podman" and os.getuid() != 0  # by a namespace of users
-    user = "--userns=keep-id" if is_mapped else f"--user={os.getuid()}:{os.getgid()}"
-    seen = dict.fromkeys([order.folder.path, place, order.fleet.wait_file])
-    return [
-        engine, "run", "--rm", "--init", "--name", _container_name(order), user,
-        "--workdir", str(place),
-        *(f"--mount=type=bind,source={path},target={path}" for path in seen),
-        *(f"--env={name}" for name in dict.fromkeys([*given, *task.env])), f"--env=HOME={home}",
-        *([f"--cpus={task.cores}"] if task.cores > 1 else []),
-        *([f"--memory={task.memory_mb}m"] if task.memory_mb else []),
-        task.image or "",
-    ]  # fmt: skip
-
-
-def _container_name(order: AttemptOrder) -> str:
-    return f"ctxagent-{order.session}"
-
-
-def _remove_container(order: AttemptOrder) -> str:
-    """End and remove the container of a session, if there is one, and return the program that runs
-    containers. Raises PlaceError without one."""
-    engine = _engine()
-    command = [engine, "rm", "--force", _container_name(order)]
-    subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
-    return engine
-
-
-@cache
-def _engine() -> str:
-    """Return the first program for containers that works, or else the first one. Raises
-    PlaceError without one."""
-    found = [*filter(None, map(shutil.which, ENGINES))]
-    if not found:
-        hint = f"Install one of {', '.join(ENGINES)}, or leave image out."
-        raise places.PlaceError("there is no container engine", hint=hint)
-    if len(found) == 1:
-        return found[0]
-    return next(filter(_works, found), found[0])
-
-
-def _works(engine: str) -> bool:
-    try:
-        asked = subprocess.run([engine, "info"], capture_output=True, timeout=MAX_ANSWER_S)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return asked.returncode == 0
+    return [*in_container(order, place, env), "ctxagent", *words]
 
 
 @contextmanager
@@ -299,8 +222,8 @@ def _ends(pid: int) -> Iterator[Callable[[], bool]]:
 
 
 def _finished(order: AttemptOrder) -> AttemptOutcome | None:
-    """Return how this attempt ended by the result that its agent has written, with the patch beside
-    it; None where there is none that is whole."""
+    """Return how this attempt ended by the result that its agent has written, with the patch next
+    to it; None where there is none that is whole."""
     result = order.folder.result(order.attempt)
     if result is None:
         return None
@@ -314,16 +237,6 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
         kind = "unreachable"
     elif cause == KEY:
         kind, cause = ("rejected", "") if order.task.has_own_model else (REFUSED, cause)
-    worktree = result.get("worktree") or {}
-    place = Path(worktree.get("path") or order.task.dir or order.folder.place)
-    if order.folder.place.exists():
-        place = order.folder.place
-    patch_bytes = None
-    try:
-        patch_bytes = places.write_patch(place, order.folder, {**os.environ, **order.env})
-    except (CtxagentError, OSError) as why:
-        with open(order.folder.stderr, "a", opener=private_opener) as err:
-            err.write(f"there is no patch: {why}\n")
     return AttemptOutcome(
         exit_code=code,
         kind=kind,
@@ -334,9 +247,28 @@ def _finished(order: AttemptOrder) -> AttemptOutcome | None:
         tool_calls=result.get("tool_calls") or 0,
         tokens=sum((result.get("usage") or {}).values()),
         tokens_saved=compaction.get("tokens_saved") or 0,
-        patch_bytes=patch_bytes,
+        patch_bytes=_patch_bytes(order, result),
         log=str(result.get("log") or ""),
     )
+
+
+def _patch_bytes(order: AttemptOrder, result: Mapping[str, Any]) -> int | None:
+    """Write what an agent has changed, before any step of the task changes more; return its size,
+    None without a repository."""
+    folder = order.folder
+    steps = (folder.step_file(step, order.attempt, 0, CODE) for step in (SCORE, AFTER))
+    if any(map(Path.exists, steps)) and folder.patch.exists():
+        return folder.patch.stat().st_size
+    worktree = result.get("worktree") or {}
+    place = Path(worktree.get("path") or order.task.dir or folder.place)
+    if folder.place.exists():
+        place = folder.place
+    try:
+        return places.write_patch(place, folder, {**os.environ, **order.env})
+    except (CtxagentError, OSError) as why:
+        with open(folder.stderr, "a", opener=private_opener) as err:
+            err.write(f"there is no patch: {why}\n")
+        return None
 
 
 def _reason(text: str) -> str:
@@ -354,7 +286,7 @@ def _cause_of(error: Exception) -> str:
 def _without_result(order: AttemptOrder, code: int) -> AttemptOutcome:
     """Return how an agent ended that has left no result."""
     if order.task.image:
-        _remove_container(order)  # which the end of the engine's command does not end
+        remove_container(order)  # which the end of the engine's command does not end
     said = order.folder.stderr.read_bytes()[-MAX_MESSAGE_CHARS:].decode("utf-8", "replace")
     if order.task.image and code in ENGINE_CODES:
         return outcome_of_log(order, "container", said, code)

@@ -1,7 +1,7 @@
 """The folder of a fleet, and its ledger: an append-only file that says what was begun and how it
 ended. It is the truth: a run goes on from there.
 
-A line is on the medium before what it tells of begins. A torn last line, left by a kill in the
+A line is on the medium before what it describes begins. A torn last line, left by a kill in the
 middle of a write, is cut off when the ledger is opened to be written.
 """
 
@@ -28,6 +28,12 @@ PATCH_NAME = "patch.diff"
 MAX_NEWEST = 20  # tasks that ended last, as a reader of the ledger keeps them
 FLEET_BUDGET = "fleet budget"  # the task's share of what is left for all was spent
 REFUSED = "refused"  # the key or its account, by the server: the same for every task
+# Failures of the commands that are run when an agent has ended, and these commands.
+SCORE, AFTER = "score", "after"
+UNKNOWN = "after unknown"  # it was begun, and how it ended is not known
+STEP_OF = {SCORE: SCORE, AFTER: AFTER, UNKNOWN: AFTER}
+# Failures of an agent after which its work is scored all the same; "" is none.
+SCORED_KINDS = ("", "denied", "limit", "time limit")
 # Ways to end without an answer after which a task goes on by itself at the next run.
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a disk that is full
 STOPPED_KINDS = ("interrupted", FLEET_BUDGET, REFUSED)
@@ -77,11 +83,22 @@ class AttemptOutcome(SessionSums):
     host: str = ""
     patch_bytes: int | None = None  # None where there is no repository
     log: str = ""  # of the session; "" where there is none
+    score: float | None = None  # from 0 to 1; None without one
+    passed: bool | None = None  # by the score
+    metrics: dict[str, Any] = field(default_factory=dict)  # what else the score said
+    after: str = ""  # the end of what the command after the score printed, if it has run
 
     @property
     def sums(self) -> SessionSums:
         """What the task's session has used."""
         return SessionSums(**{each.name: getattr(self, each.name) for each in fields(SessionSums)})
+
+    @property
+    def verdict(self) -> str:
+        """What the score says, in words; "" without one."""
+        if self.passed is None or self.score is None:
+            return ""
+        return f"{'passed' if self.passed else 'not passed'} ({self.score:g})"
 
     @property
     def state(self) -> TaskState:
@@ -106,6 +123,8 @@ class TaskRecord:
     sums: dict[str, SessionSums] = field(default_factory=dict)  # of each session
     log: str = ""  # of the newest session, where it is expected; "" in older ledgers
     share: float = 0.0  # dollars that its newest attempt may cost; 0 where that is not limited
+    needs_no_agent: bool = False  # the agent of its newest attempt has ended for good
+    tries: dict[str, int] = field(default_factory=dict)  # of each step in its session, beside one
 
     def total(self, name: str) -> int:
         """Return a count over all sessions of the task."""
@@ -124,7 +143,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True)
 class FleetFolder:
-    """Where everything of a fleet lies: beside its manifest, in `<name>.fleet`."""
+    """Where everything of a fleet lies: next to its manifest, in `<name>.fleet`."""
 
     path: Path
 
@@ -152,6 +171,19 @@ class FleetFolder:
         return self.path / "wait"
 
     @property
+    def attempts_file(self) -> Path:
+        """The file with how many attempts the last run made at each task."""
+        return self.path / "attempts"
+
+    @property
+    def attempts(self) -> int | None:
+        """How many attempts the last run made at each task whose line says nothing, if it was told
+        to."""
+        with suppress(OSError, ValueError):
+            return int(self.attempts_file.read_text()) or None
+        return None
+
+    @property
     def stop_file(self) -> Path:
         """The file that asks all attempts to end, wherever they run."""
         return self.path / "stop"
@@ -175,7 +207,8 @@ class TaskFolder:
 
     @property
     def lock(self) -> Path:
-        """The file that is locked as long as an agent runs for the task, whoever started it."""
+        """The file that is locked as long as an agent runs for the task, no matter who started
+        it."""
         return self.path / "lock"
 
     @property
@@ -194,7 +227,7 @@ class TaskFolder:
 
     @property
     def stderr(self) -> Path:
-        """What the agent, or the engine of its container, has said beside its result."""
+        """What the agent, or the engine of its container, has said next to its result."""
         return self.path / "stderr.txt"
 
     @property
@@ -209,6 +242,12 @@ class TaskFolder:
     def result_file(self, attempt: int) -> Path:
         """Return the file that the agent of an attempt writes its result into."""
         return self.path / f"result-{attempt}.json"
+
+    def step_file(self, step: str, attempt: int, tries: int, suffix: str) -> Path:
+        """Return a file of a step: its output, its errors or its exit code. The command after the
+        score is run once in a session, however many attempts that has."""
+        name = step if step == AFTER else f"{step}-{attempt}"
+        return self.path / f"{name}{f'-{tries}' if tries else ''}.{suffix}"
 
     def result(self, attempt: int) -> dict[str, Any] | None:
         """Return the result of an attempt, None where there is none that is whole."""
@@ -299,9 +338,12 @@ class FleetLedger:
         """Record how an attempt ended. Raises RecordError."""
         self._append("ended", task=id, session=session, attempt=attempt, **asdict(outcome))
 
-    def retry(self, id: str) -> None:
-        """Record that a task which had failed is to be tried again. Raises RecordError."""
-        self._append("retry", task=id)
+    def retry(self, id: str, step: str = "") -> None:
+        """Record that a task which had failed is to be tried again; where it failed by a step, and
+        for a `step` that is given, only from that step on. Raises RecordError."""
+        outcome = self.records[id].outcome
+        step = step or STEP_OF.get(outcome.kind if outcome else "", "")
+        self._append("retry", task=id, **({"step": step} if step else {}))
 
     def _append(self, event: str, **more: Any) -> None:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -373,6 +415,10 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
         record = records.get(id)
         if record is None:
             record = records[id] = TaskRecord(id, line["digest"], line["session"])
+        if record.session != line["session"]:
+            record.tries = {}
+        if (record.session, record.attempt) != (line["session"], line["attempt"]):
+            record.needs_no_agent = False
         record.digest, record.session = line["digest"], line["session"]
         record.attempt, record.state, record.outcome = line["attempt"], "running", None
         record.log, record.share = line.get("log", ""), line.get("share", 0.0)
@@ -383,12 +429,16 @@ def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:
         record, outcome = records[id], AttemptOutcome(**{name: line[name] for name in known})
         record.outcome, record.state, record.has_ended = outcome, outcome.state, True
         record.sums[line["session"]] = outcome.sums
+        record.needs_no_agent |= outcome.exit_code == 0
     elif event == "retry":
-        records[id].state, records[id].outcome = "stopped", None
+        record, step = records[id], line.get("step", "")
+        record.state, record.outcome, record.needs_no_agent = "stopped", None, bool(step)
+        if step:
+            record.tries[step] = record.tries.get(step, 0) + 1
 
 
 def is_to_run(record: TaskRecord | None) -> bool:
-    """Tell whether the next run starts a task, by what the ledger says of it."""
+    """Return True if the next run starts a task, by what the ledger says of it."""
     return record is None or record.state in ("running", "stopped")
 
 

@@ -1,7 +1,8 @@
 """The manifest of a fleet: a file with one task a line, each a JSON object.
 
 All lines are checked before anything starts. What is kept of a task in memory is where its line
-stands and a digest of it, so that the prompts of ten thousand tasks do not have to fit.
+stands and a digest of it, so that the prompts of ten thousand tasks do not have to fit. A line may
+stand for several tasks (`variants.py`).
 """
 
 import hashlib
@@ -16,6 +17,8 @@ from ...tools.system.shorten import as_sentences, cut_at_word
 from ..config.keys import SCRIPTED
 from ..errors import UsageError
 from ..lazy import dataclass, regex
+from .ledger import FleetFolder
+from .variants import Matrix, find_cells
 
 MAX_PROMPT_BYTES = 100_000  # that one argument of a command line can have
 MAX_LINE_BYTES = 1 << 20
@@ -25,12 +28,32 @@ NAME_HINT = "Use up to 64 letters, digits, dots, - and _, beginning with a lette
 
 _WANTED = f"A line is such as {EXAMPLE}"
 _ID = regex(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_DEFAULTS = "defaults"  # the only key of the first line, if it has keys for all tasks
+MAX_ATTEMPTS = 1_000
+STEP_SECONDS = 600.0  # that a step may take where nothing is said
+_STEP_KEYS = ("command", "time_limit", "sandbox")
 _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
+class TaskStep:
+    """A command of the manifest's author that is run when the agent of a task has ended."""
+
+    command: str
+    time_limit: float = STEP_SECONDS
+    sandbox: bool = True
+
+    @classmethod
+    def of(cls, value: Any) -> "TaskStep | None":
+        """Return the step that a line gives as a command or as an object."""
+        if value is None:
+            return None
+        return cls(**value) if isinstance(value, dict) else cls(value)
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
-    """One line of a manifest."""
+    """One line of a manifest, or one attempt in one cell of its matrix."""
 
     id: str
     prompt: str
@@ -45,6 +68,13 @@ class Task:
     cores: int = 1
     memory_mb: int = 0  # 0: not said
     env: tuple[str, ...] = ()  # names of variables that the agent's commands get, and a container
+    score: TaskStep | None = None  # says whether an attempt has passed
+    after: TaskStep | None = None  # run once, when an attempt has passed
+    repeat: int | None = None  # attempts, None for one that has no number
+    matrix: Matrix = field(default_factory=dict)
+    line: str = ""  # the id that the line gives
+    cell: str = ""  # the name of the cell of the matrix
+    variant: Mapping[str, Any] = field(default_factory=dict)  # the settings of the cell
 
     @property
     def has_own_model(self) -> bool:
@@ -61,7 +91,8 @@ class Task:
     def digest(self) -> str:
         """A digest of what the task is about: its prompt and its place. Another one makes it
         another task, while limits and settings may change in the middle of it."""
-        about = [self.prompt, self.dir, self.worktree, self.git, self.commit, self.image]
+        about: list[Any] = [self.prompt, self.dir, self.worktree, self.git, self.commit, self.image]
+        about += [dict(self.variant)] if self.variant else []
         return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
 
 
@@ -70,6 +101,9 @@ class TaskLine:
     """Where a task stands in its manifest."""
 
     id: str
+    name: str  # the id that the line gives
+    cell: str
+    has_score: bool
     start: int
     size: int
     digest: str  # of what it is about: its prompt and its place
@@ -103,6 +137,22 @@ def _are_variables(value: Any) -> bool:
     )
 
 
+def _is_step(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return _is_text(value)
+    return (
+        _is_text(value.get("command"))
+        and set(value) <= set(_STEP_KEYS)
+        and _is_amount(value.get("time_limit", STEP_SECONDS))
+        and isinstance(value.get("sandbox", True), bool)
+    )
+
+
+def _is_repeat(value: Any) -> bool:
+    return type(value) is int and 0 < value <= MAX_ATTEMPTS
+
+
+_STEP = (_is_step, f"a command, or an object with {', '.join(_STEP_KEYS)}")
 _ARGUMENT = (_is_argument, "a text that is not blank and does not begin with -")
 _AMOUNT = (_is_amount, "a number above 0")
 _COUNT = (lambda value: type(value) is int and _is_amount(value), "a whole number above 0")
@@ -121,29 +171,28 @@ _KEYS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "cores": _COUNT,
     "memory_mb": _COUNT,
     "env": (_are_variables, "a list of names of variables"),
+    "score": _STEP,
+    "after": _STEP,
+    "repeat": (_is_repeat, f"a whole number from 1 to {MAX_ATTEMPTS:,}"),
+    "matrix": (lambda value: isinstance(value, dict), "an object with values by their axes"),
 }
 
 
-def parse_task(line: bytes) -> Task:
-    """Return the task of a line. Raises ValueError, saying what is wrong with it."""
-    try:
-        found = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON at column {error.colno}: {error.msg}. {_WANTED}") from None
-    except (ValueError, RecursionError):
-        raise ValueError(f"no JSON that can be read. {_WANTED}") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"no JSON object. {_WANTED}")
+def parse_task(line: bytes, defaults: Mapping[str, Any] | None = None) -> Task:
+    """Return the task of a line, with what `defaults` say where the line does not. Raises
+    ValueError, saying what is wrong with it."""
+    found = _parse_object(line)
+    _check_keys(found)
+    if defaults:
+        settings = {**defaults.get("settings", {}), **found.get("settings", {})}
+        found = {**defaults, **found, "settings": settings}
     for name in ("id", "prompt"):
         if name not in found:
             raise ValueError(f"{name} is missing")
-    for name, value in found.items():
-        if name not in _KEYS:
-            raise ValueError(f"{name} is no key of a task; they are {', '.join(_KEYS)}")
-        is_right, wanted = _KEYS[name]
-        if not is_right(value):
-            raise ValueError(f"{name} is to be {wanted}")
-    task = Task(**{**found, "env": tuple(found.get("env", ()))})
+    found["env"] = tuple(found.get("env", ()))
+    for name in ("score", "after"):
+        found[name] = TaskStep.of(found.get(name))
+    task = Task(**found, line=found["id"])
     if (task.dir is not None) + (task.git is not None) > 1:
         raise ValueError("dir and git are two places")
     if task.dir is None and task.git is None and task.image is None:
@@ -153,6 +202,51 @@ def parse_task(line: bytes) -> Task:
     return task
 
 
+def tasks_of(task: Task, attempts: int | None) -> Iterator[Task]:
+    """Yield the tasks that a line stands for: each attempt in each cell of its matrix, with names
+    of their own. `attempts` are those of lines that say none. Raises ValueError."""
+    count = task.repeat or attempts
+    if count is None and not task.matrix:
+        yield task
+        return
+    if not task.worktree and (task.matrix or (count or 1) > 1):
+        raise ValueError('attempts need places of their own: leave "worktree": false out')
+    for cell in find_cells(task.matrix):
+        id = f"{task.id}@{cell.name}" if cell.name else task.id
+        prompt = cell.prompt(task.prompt)
+        if not _is_prompt(prompt):
+            raise ValueError(f"the prompt of {id} is to be {_KEYS['prompt'][1]}")
+        settings = {**task.settings, **cell.settings}
+        one = replace(
+            task, id=id, prompt=prompt, cell=cell.name, variant=cell.settings, settings=settings
+        )
+        numbers = range(1, (count or 0) + 1)
+        yield from (replace(one, id=f"{id}@{number}") for number in numbers) if count else (one,)
+
+
+def _parse_object(line: bytes) -> dict[str, Any]:
+    """Return the object of a line. Raises ValueError."""
+    try:
+        found = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON at column {error.colno}: {error.msg}. {_WANTED}") from None
+    except (ValueError, RecursionError):
+        raise ValueError(f"no JSON that can be read. {_WANTED}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"no JSON object. {_WANTED}")
+    return found
+
+
+def _check_keys(found: Mapping[str, Any]) -> None:
+    """Raise ValueError for a key that there is not, and for a wrong value."""
+    for name, value in found.items():
+        if name not in _KEYS:
+            raise ValueError(f"{name} is no key of a task; they are {', '.join(_KEYS)}")
+        is_right, wanted = _KEYS[name]
+        if not is_right(value):
+            raise ValueError(f"{name} is to be {wanted}")
+
+
 Check = Callable[["Manifest", Task], None]  # raises UsageError for a task that cannot be run
 
 
@@ -160,11 +254,19 @@ class Manifest:
     """The tasks of a file, in their order. What they name in the file system is relative to the
     folder of the file."""
 
-    def __init__(self, path: Path, check: Check = lambda manifest, task: None) -> None:
-        """Read and check the file; `check` raises UsageError for a task that cannot be run. Raises
-        UsageError that names the lines that are wrong."""
+    def __init__(
+        self,
+        path: Path,
+        check: Check = lambda manifest, task: None,
+        attempts: int | None = None,
+    ) -> None:
+        """Read and check the file; `check` raises UsageError for a task that cannot be run.
+        `attempts` are those of each task whose line says none, by default those of the last run.
+        Raises UsageError that names the lines that are wrong."""
         self.path, self.folder = path, path.absolute().parent
+        self.attempts = attempts or FleetFolder.of(path).attempts
         self.lines: dict[str, TaskLine] = {}
+        self._defaults: dict[str, Any] = {}
         wrong = list[UsageError]()
         try:
             for number, start, line in _lines(path):
@@ -184,31 +286,37 @@ class Manifest:
             raise UsageError(f"{path} has no task", hint=hint)
 
     def _add(self, start: int, line: bytes, check: Check) -> None:
-        """Add a task. Raises ValueError, and what `check` raises."""
-        task = self._parse(line)
-        if task.id in self.lines:
-            raise ValueError(f"the id {task.id} is that of another line")
-        self.lines[task.id] = TaskLine(
-            task.id,
-            start,
-            len(line),
-            task.digest,
-            task.cores,
-            task.memory_mb,
-            task.budget_usd,
-            task.server,
-        )
-        check(self, task)
+        """Add the tasks of a line. Raises ValueError, and what `check` raises."""
+        if not self.lines and _DEFAULTS in (found := _parse_object(line)):
+            self._defaults = _checked_defaults(found)
+            return
+        for task in self._parse(line):
+            if task.id in self.lines:
+                raise ValueError(f"the id {task.id} is that of another line")
+            self.lines[task.id] = TaskLine(
+                id=task.id,
+                name=task.line,
+                cell=task.cell,
+                has_score=task.score is not None,
+                start=start,
+                size=len(line),
+                digest=task.digest,
+                cores=task.cores,
+                memory_mb=task.memory_mb,
+                budget_usd=task.budget_usd,
+                server=task.server,
+            )
+            check(self, task)
 
-    def _parse(self, line: bytes) -> Task:
-        """Return the task of a line. Raises ValueError."""
-        task = parse_task(line)
-        model = task.settings.get("model.id")
-        if not isinstance(model, str):
-            return task
-        return replace(
-            task, settings={**task.settings, "model.id": absolute_model(model, self.folder)}
-        )
+    def _parse(self, line: bytes) -> Iterator[Task]:
+        """Yield the tasks of a line. Raises ValueError."""
+        for task in tasks_of(parse_task(line, self._defaults), self.attempts):
+            model = task.settings.get("model.id")
+            if isinstance(model, str):
+                whole = absolute_model(model, self.folder)
+                yield replace(task, settings={**task.settings, "model.id": whole})
+            else:
+                yield task
 
     def directory(self, task: Task) -> Path | None:
         """Return the directory that a task names, None where it names none."""
@@ -228,13 +336,22 @@ class Manifest:
             with self.path.open("rb") as file:
                 file.seek(known.start)
                 line = file.read(known.size)
-            task = self._parse(line)
-            if (task.id, task.digest) == (id, known.digest):
-                return task
+            for task in self._parse(line):
+                if (task.id, task.digest) == (id, known.digest):
+                    return task
         except (OSError, ValueError):
             pass
         hint = "Nothing is lost: run it again. While it runs, lines may only be added."
         raise UsageError(f"{self.path} was changed where {id} stood", hint=hint)
+
+
+def _checked_defaults(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the first line says for all tasks. Raises ValueError."""
+    defaults = found[_DEFAULTS]
+    if len(found) > 1 or not isinstance(defaults, dict) or "id" in defaults:
+        raise ValueError('a line with "defaults" has an object there and no more, without id')
+    _check_keys(defaults)
+    return defaults
 
 
 def _lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
@@ -259,7 +376,7 @@ def absolute_model(id: str, folder: Path) -> str:
 
 
 def _all_of(errors: Sequence[UsageError]) -> UsageError:
-    """Return one error that tells of several."""
+    """Return one error that describes several."""
     if len(errors) == 1:
         return errors[0]
     lines = [f"{count_of(len(errors), 'line')} cannot be run:"]

@@ -1,5 +1,5 @@
 (() => {
-  const rows = [...document.querySelectorAll("tbody tr")];
+  const rows = [...document.querySelectorAll("main tbody tr")];
   const chips = [...document.querySelectorAll(".chip")];
   const words = document.getElementById("words");
   const shown = document.getElementById("shown");

@@ -1,4 +1,4 @@
-"""Attempts made by Parsl: on the workers of any configuration of the person's. Only this module
+"""Attempts made by Parsl: on the workers of any configuration of the user's. Only this module
 knows Parsl, which is an extra (`ctxagent[fleet]`)."""
 
 import os
@@ -13,8 +13,9 @@ from typing import Any
 from ...tools.system.programs import isolated_python
 from ..errors import UsageError
 from . import pool_leash
-from .attempt import AttemptOrder, run_attempt
+from .attempt import run_attempt
 from .ledger import AttemptOutcome, FleetFolder
+from .orders import AttemptOrder
 
 # Ends a process with the one that started it, and keeps the terminal's Ctrl-C from it. Parsl's own
 # programs import none of the user's modules.

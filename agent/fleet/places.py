@@ -55,7 +55,7 @@ def prepare(task: Task, folder: TaskFolder, environ: Mapping[str, str]) -> Path:
 
 def worktree_name(folder: TaskFolder) -> str:
     """Return the name of the worktree of a task."""
-    return f"{folder.id[:MAX_NAME_CHARS]}-{folder.session[-6:]}"
+    return f"{folder.id[:MAX_NAME_CHARS].replace('@', '-')}-{folder.session[-6:]}"
 
 
 class ExpectedPlaces:
@@ -112,7 +112,7 @@ def write_patch(place: Path, folder: TaskFolder, environ: Mapping[str, str]) -> 
 
 
 def remove_caches(log: Path) -> None:
-    """Remove what a session that is done has beside its log and its conversation, in a project of
+    """Remove what a session that is done has next to its log and its conversation, in a project of
     its own: caches, locks, and the snapshots of files, which the place and the patch stand for."""
     project = log.parents[2]
     with suppress(OSError):

@@ -14,6 +14,8 @@ from ..export.templates import render
 from ..lazy import dataclass
 from ..session.log import LOG_NAME
 from .ledger import PATCH_NAME, FleetFolder
+from .results import RunComparison, results_of
+from .results_text import default_ks, results_table
 from .summary import STATES, FleetSummary, TaskStanding
 
 PAGE_NAME, RESULT_NAME = "session.html", "result.json"
@@ -31,7 +33,7 @@ class TaskRow:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What the page tells of it, in words; "" for what is not known."""
+        """What the page describes it, in words; "" for what is not known."""
         record, outcome = self.task.record, self.task.outcome
         if record is None:
             return dict.fromkeys(("cost", "calls", "tokens", "saved", "time"), "")
@@ -45,11 +47,14 @@ class TaskRow:
 
     @property
     def why(self) -> str:
-        """Why it has failed or stopped."""
+        """Why it has failed or stopped, and what its score says."""
         outcome = self.task.outcome
-        if outcome is None or self.task.state not in ("failed", "stopped"):
+        if outcome is None:
             return ""
-        return f"{outcome.kind}: {outcome.message}".strip(": ")
+        told = [outcome.verdict] if outcome.verdict else []
+        if self.task.state in ("failed", "stopped"):
+            told.append(f"{outcome.kind}: {outcome.message}".strip(": "))
+        return " · ".join(told)
 
 
 class Collection:
@@ -112,6 +117,7 @@ class Collection:
             counts=[(state, summary.counts[state]) for state in STATES if summary.counts[state]],
             bars=list(bars(summary.counts)),
             kinds=summary.kinds,
+            results=_results(summary),
             rows=rows,
         )
         try:
@@ -140,6 +146,25 @@ class Collection:
             self._copy(log, target / LOG_NAME)
             write_private(page, text.encode("utf-8", "replace"))
         return True
+
+
+def comparison_page(
+    names: Sequence[str], rows: Sequence[Sequence[str]], lines: Sequence[str], found: RunComparison
+) -> str:
+    """Return the page of a comparison of two runs, whose results are `rows` and `lines`."""
+    tasks = [["Task", *names, "difference"]]
+    for id, (a, b) in found.each.items():
+        tasks.append([id, f"{a:.0%}", f"{b:.0%}", f"{100 * (b - a):+.0f} points"])
+    title = " and ".join(names)
+    return str(render("fleet/compare.html.j2", title=title, lines=lines, results=rows, tasks=tasks))
+
+
+def _results(summary: FleetSummary) -> list[list[str]]:
+    """Return the rates of an evaluation, nothing where there is no score."""
+    if not summary.verdicts:
+        return []
+    cells = results_of(summary.tasks)
+    return results_table(cells, default_ks(cells))
 
 
 def _expected_row(task: TaskStanding) -> TaskRow:

@@ -15,7 +15,7 @@ from ..errors import CtxagentError, RecordError
 from ..lazy import dataclass
 from ..models.factory import is_of_provider
 from ..session.store import new_session_id
-from .attempt import LOST, AttemptOrder, outcome_of_log, run_attempt
+from .attempt import LOST, outcome_of_log, run_attempt
 from .ledger import (
     FLEET_BUDGET,
     FULL,
@@ -28,6 +28,7 @@ from .ledger import (
 )
 from .log_sums import count_from_logs
 from .manifest import Manifest, TaskLine
+from .orders import AttemptOrder
 from .outages import DISK, EXECUTOR, WORDS, Breaker, OutageRules, Outages
 from .places import ExpectedPlaces
 from .run_notes import OutageNote, RunNotes
@@ -149,7 +150,7 @@ class FleetRun:
         return len(self._waiting) + len(self._later)
 
     def is_waiting(self, id: str) -> bool:
-        """Tell whether a task waits to be started."""
+        """Return True if a task waits to be started."""
         return id in self._waiting
 
     @property
@@ -293,7 +294,7 @@ class FleetRun:
         self._later[id] = self._clock() + seconds * random.uniform(0.5, 1.5)
 
     def _has_room(self, line: TaskLine) -> bool:
-        """Tell whether the machine has what a task needs beside those that run; one alone always
+        """Return True if the machine has what a task needs next to those that run; one alone always
         may."""
         if not self._running or not self._limits.is_local:
             return True
@@ -306,7 +307,8 @@ class FleetRun:
         """Return what a task may cost: its own budget, or its part of what is left for all; 0.0
         where that is less than tasks cost on the average."""
         own, all = line.budget_usd, self._limits.dollars
-        if all is None:
+        record = self._ledger.records.get(line.id)
+        if all is None or (record and record.needs_no_agent):
             return own
         left = all - self.dollars - sum(order.dollars or 0.0 for order, _ in self._running.values())
         usual = self.dollars / self._priced if self._priced else 0.0
@@ -314,7 +316,6 @@ class FleetRun:
         if left <= 0 or left < needed:
             return 0.0
         part = max(left / (self._limits.jobs - len(self._running)), needed)
-        record = self._ledger.records.get(line.id)
         if record is not None and record.state == "running":  # its agent may still run, with this
             part = min(max(part, record.share), left)
         return part if own is None else min(part, own)
@@ -325,7 +326,7 @@ class FleetRun:
         session, attempt = new_session_id(), 1
         if record is not None and record.digest == line.digest:
             session = record.session
-            attempt = record.attempt + (record.state != "running")
+            attempt = record.attempt + (record.state != "running" and not record.needs_no_agent)
         order = self._order(line, session, attempt, share)
         self._record(
             lambda: self._ledger.begin(line.id, line.digest, session, attempt, order.log, share)
@@ -341,6 +342,7 @@ class FleetRun:
         names = [*(name for name in os.environ if is_of_provider(name)), *task.env]
         task = replace(task, dir=directory, git=manifest.source(task))
         folder = self._ledger.folder.task(line.id, session)
+        record = self._ledger.records.get(line.id)
         return AttemptOrder(
             task=task,
             fleet=self._ledger.folder,
@@ -354,6 +356,7 @@ class FleetRun:
                 **self._observer.env(line.id, session, attempt),
             },
             log=str(self._places.log(task, folder) or ""),
+            tries=dict(record.tries) if record and record.session == session else {},
         )
 
     def _record(self, write: Callable[[], None]) -> None:

@@ -13,7 +13,7 @@ from ..session.entries import Session
 from ..session.log import Entries
 from .ledger import AttemptOutcome, FleetFolder, TaskRecord, TaskState, find_logs
 from .log_sums import count_from_logs
-from .manifest import Manifest
+from .manifest import Manifest, TaskLine
 
 STATES: tuple[TaskState, ...] = ("done", "failed", "stopped", "running", "waiting")
 COUNTS = ("calls", "tool_calls", "tokens", "tokens_saved")  # over all sessions of a task
@@ -27,6 +27,7 @@ class TaskStanding:
     state: TaskState
     record: TaskRecord | None
     is_changed: bool  # whether its line was changed after it was begun
+    line: TaskLine
 
     @property
     def outcome(self) -> AttemptOutcome | None:
@@ -43,9 +44,11 @@ class TaskStanding:
         """Return it as programs get it."""
         record = self.record
         if record is None:
-            return {"id": self.id, "state": self.state}
+            return {"id": self.id, "task": self.line.name, "state": self.state}
         return {
             "id": self.id,
+            "task": self.line.name,
+            "cell": self.line.cell,
             "state": self.state,
             "session": record.session,
             "folder": str(folder.task(self.id, record.session).path),
@@ -101,7 +104,7 @@ class FleetSummary:
                 if state == "running" and not is_running:
                     state = "stopped"
                 changed = record is not None and record.digest != line.digest
-                yield TaskStanding(line.id, state, record, changed)
+                yield TaskStanding(line.id, state, record, changed, line)
 
         gone = [record for id, record in records.items() if id not in manifest.lines]
         return cls(list(standings()), gone)
@@ -118,6 +121,13 @@ class FleetSummary:
         failed = (task.outcome for task in self.tasks if task.state == "failed")
         found = Counter(outcome.kind for outcome in failed if outcome)
         return dict(found.most_common())
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many attempts have passed and have not; empty without any score."""
+        found = Counter(task.outcome.passed for task in self.tasks if task.outcome)
+        counts = {"passed": found[True], "not passed": found[False]}
+        return {name: count for name, count in counts.items() if count}
 
     @property
     def records(self) -> list[TaskRecord]:
@@ -149,6 +159,7 @@ class FleetSummary:
             "tasks": len(self.tasks),
             **self.counts,
             "failures": self.kinds,
+            "score": self.verdicts,
             "cost_usd": round(self.dollars, 6) if self.is_priced else None,
             "tokens": self.total("tokens"),
             "tokens_saved": self.total("tokens_saved"),

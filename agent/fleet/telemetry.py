@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..features import otel
-from .attempt import AttemptOrder
 from .ledger import AttemptOutcome
+from .orders import AttemptOrder
 from .outages import Breaker
 from .runner import RunObserver
 

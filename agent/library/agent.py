@@ -49,23 +49,28 @@ ANSWERED = ("ok", "denied")  # statuses of turns that came to an answer
 class Agent:
     """An agent in the directory `cwd`, in a session of its own, or the one that `resume` names.
 
-    model: the id of a model, or a model of the program's own (`CustomModel`); that of the settings
-        where it is not given.
-    tools: functions that the model may call, beside the agent's own tools. They run unasked.
-    approve: is asked about calls that rules and mode neither allow nor deny, and is put the
-        agent's own questions and plans; it may be a coroutine. What it raises, the run raises.
-        Without it such calls are denied.
-    on_event: gets each event as it happens, between runs too. What it raises, the run raises.
-    settings: by their names, such as {"permissions.mode": "accept-edits"}; they count more than
-        files and environment.
-    resume: the id of a session, or True for the newest one of the directory; `fork` goes on in a
-        copy of it.
-    session_id: of a session for one task, which is made where there is none. The task is done once:
-        a run of it goes on where an earlier one was cut, or gives its result again.
-    system_prompt: in place of the built-in one; append_system_prompt: behind it.
-    max_calls, max_cost_usd: of the model, for all runs together.
-    safe: without MCP servers, plugins, hooks, and commands, skills and subagents from files.
-    environ: in place of the variables of this process.
+    Args:
+        cwd: The working directory.
+        model: The ID of a model, or a `CustomModel`. Without it, the model of the settings.
+        tools: Functions that the model may call, in addition to the agent's own tools. They run
+            without a question.
+        approve: Answers calls that rules and mode neither allow nor deny, and the agent's own
+            questions and plans. It may be a coroutine. What it raises, the run raises. Without
+            it such calls are denied.
+        on_event: Gets each event as it happens, also between runs. What it raises, the run raises.
+        settings: Values by name, such as {"permissions.mode": "accept-edits"}. They override
+            files and the environment.
+        resume: The ID of a session, or True for the newest one of the directory.
+        fork: Continue in a copy of that session.
+        session_id: The ID of a session for one task, created if it is missing. The task is done
+            once: a run continues where an earlier one was cut, or gives its result again.
+        system_prompt: Replaces the built-in system prompt.
+        append_system_prompt: Is added to the system prompt.
+        max_calls: The limit of model calls, for all runs together.
+        max_cost_usd: The limit of the cost, for all runs together.
+        safe: Start without MCP servers, plugins and hooks, and without commands, skills and
+            subagents from files.
+        environ: Replaces the environment variables of this process.
 
     It is to be used with `async with`, or between `open` and `close`. As commands must not read
     keys out of it, the memory of the process is closed to others on Linux: debuggers and core
@@ -255,7 +260,7 @@ class Agent:
 
         `words` are text, or blocks of the Messages API (text and images). They call commands and
         skills and name files with @, as on the command line, but for words that are `verbatim`.
-        The answer has to fit `schema`, a JSON Schema. `beside` is data that the words come with;
+        The answer has to fit `schema`, a JSON Schema. `next to` is data that the words come with;
         `next_words` is asked before each call of the model for more words, instead of those of
         `AgentRun.say`.
         """

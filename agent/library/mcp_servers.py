@@ -60,7 +60,7 @@ def start_servers(
     configs: list[ServerConfig],
     show: Callable[[str], None] | None = None,
 ) -> "McpServers":
-    """Return these servers, which begin to start. With `show` the person logs in at them, at the
+    """Return these servers, which begin to start. With `show` the user logs in at them, at the
     addresses that it gets."""
     from ...tools.system.environment import child_environment
     from ..extensions.mcp.login import LOGIN_TIMEOUT_S

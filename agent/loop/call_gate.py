@@ -50,10 +50,15 @@ class CallGate:
         """Return the verdict by which a call may run, and the call as the features leave it. Raises
         CallRefused."""
         verdict = await self._ruled(tool, params, call.title)
+        waited = list[bool]()  # filled once anything else has had its turn
+        mark = asyncio.get_running_loop().call_soon(waited.append, True)
         with self._vetoes(tool, call, verdict):
             changed, ruling = await self.features.before_tool(call)
+        mark.cancel()
         if changed is not call:
             params, call, verdict = await self._ruled_again(tool, changed)
+        elif waited:  # files and rules may be others by now
+            verdict = await self._ruled(tool, params, call.title)
         if ruling.action == "allow" and verdict.action == "ask":
             verdict = self._allowed(tool, params, call, verdict, ruling.reason)
         must_ask = ruling.action == "ask"

@@ -110,7 +110,7 @@ class ServerAnswer(NamedTuple):
 
 
 class ProtocolModule(Protocol):
-    """A wire protocol, as far as it is needed beside a model: a module with these functions, which
+    """A wire protocol, as far as it is needed next to a model: a module with these functions, which
     imports nothing heavy by itself."""
 
     def make(self, chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> Model:

@@ -62,7 +62,7 @@ def _built_in() -> dict[str, KnownModel]:
 
 
 def known_models() -> dict[str, KnownModel]:
-    """Return what is known of models, by their ids: the person's own first."""
+    """Return what is known of models, by their ids: the user's own first."""
     return {**_added, **{id: row for id, row in _built_in().items() if id not in _added}}
 
 

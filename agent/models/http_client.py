@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from ..errors import ToolError
 from ..lazy import dataclass
 from .address import LOOPBACK_HOSTS
-from .bounded_body import bound_body
+from .bounded_body import MAX_ANSWER_BYTES, bound_body
 
 if TYPE_CHECKING:
     import httpx2
@@ -85,8 +85,15 @@ async def post(url: str, content: bytes, headers: Mapping[str, str]) -> tuple[in
 
     try:
         async with httpx2.AsyncClient(**client_options(url), timeout=None) as client:
-            answer = await client.post(url, content=content, headers=dict(headers))
-            return answer.status_code, answer.text
+            asked = client.build_request("POST", url, content=content, headers=dict(headers))
+            answer = await client.send(asked, stream=True)
+            body = bytearray()
+            async for chunk in answer.aiter_bytes():
+                body += chunk[: MAX_ANSWER_BYTES - len(body)]
+                if len(body) == MAX_ANSWER_BYTES:
+                    break
+            await answer.aclose()
+            return answer.status_code, body.decode(errors="replace")
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
         raise ToolError(str(error) or type(error).__name__) from error
 

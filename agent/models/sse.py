@@ -56,7 +56,7 @@ async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str,
 
 
 def _is_bare(event: dict[str, Any], name: bytes) -> bool:
-    """Tell whether an event is an error without its envelope, as llama.cpp sends it."""
+    """Return True if an event is an error without its envelope, as llama.cpp sends it."""
     return name == b"error" and event.get("type") != "error"
 
 

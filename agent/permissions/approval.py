@@ -1,8 +1,8 @@
 """Permissions: every tool call is judged before it runs; a judgement never raises.
 
 Deny rules count first, then ask rules, then allow rules, and last the mode: `ask` lets the agent
-look at the project and asks about the rest, `accept-edits` also lets it edit files in the project,
-`sandboxed` also lets commands run that the sandbox confines, `plan` lets it change nothing whatever
+look at the project and asks about the rest. `accept-edits` also lets it edit files in the project,
+`sandboxed` also lets commands run that the sandbox confines. `plan` lets it change nothing whatever
 the allow rules say, `bypass` lets it do all that no deny rule forbids. A path counts as it is
 written and as it is with links followed: both must be allowed, either may be denied. A shell
 command is judged by its parts: each must be allowed or only look, any may be denied.
@@ -75,7 +75,7 @@ MAX_ASKED = 50  # calls that are kept to suggest rules by
 class Approval:
     """The rules and the mode of a session. Malformed rules raise UsageError. `readable` are folders
     outside the project that are read without a question; `own` are the agent's own files and
-    folders, which no mode allows to edit. `given` are the names of tools that whoever starts the
+    folders, which no mode allows to edit. `given` are the names of tools that whatever starts the
     session gave it to be used: none but plan mode denies them. With `sandboxed`, commands that the
     sandbox confines need no question in the modes that ask. `path` is the PATH of commands, None
     for that of this process."""
@@ -136,7 +136,7 @@ class Approval:
         return self.sandbox.unasked_absent if self.sandbox else "the sandbox is off."
 
     def would_confine(self, tool: "Tool[Any]", params: "Params") -> bool:
-        """Tell whether a call that is asked about would need no question with `sandboxed`."""
+        """Return True if a call that is asked about would need no question with `sandboxed`."""
         view = copy(self)
         view._sandboxed = [True]
         return not self.sandboxed and view.judge(tool, params).confined
@@ -159,7 +159,7 @@ class Approval:
             self._rules.add("session", rule)
 
     def revoke(self, rule: str) -> bool:
-        """Remove a rule that allows; tell whether there was one."""
+        """Remove a rule that allows; show whether there was one."""
         before = self.rules()
         self._rules.remove_allowing(rule)
         return before != self.rules()
@@ -210,7 +210,7 @@ class Approval:
         return causes_of(script, self._judge_parts(script, self._base_folders(script)))
 
     def denies_reading(self, path: str) -> bool:
-        """Tell whether a deny rule keeps an absolute path from being read, found or listed."""
+        """Return True if a deny rule keeps an absolute path from being read, found or listed."""
         if not self._rules.any_for("Read", "deny"):
             return False
         try:
@@ -350,7 +350,7 @@ class Approval:
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
 
     def _is_plain_git(self, script: Script, bases: Sequence[str]) -> bool:
-        """Tell whether a command is git, alone or with commands that cannot write its repository.
+        """Return True if a command is git, alone or with commands that cannot write its repository.
         Nothing in it is in doubt, and the shell writes no file."""
         if script.doubt or script.writes:
             return False
@@ -442,7 +442,7 @@ class Approval:
         return looking
 
     def _is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
-        """Tell whether a command runs the program that its name says. A wrapper
+        """Return True if a command runs the program that its name says. A wrapper
         in the user's home does not count if it may choose the program by a file of the project."""
         if not self._programs.is_known(part, script, bases):
             return False
@@ -453,7 +453,7 @@ class Approval:
         return not any(is_within(form, home_folders()) for form in path_forms(program, "/"))
 
     def _confines_looking(self) -> bool:
-        """Tell whether a command that only looks can open nothing that it may not read, whatever
+        """Return True if a command that only looks can open nothing that it may not read, whatever
         names it is handed."""
         return self.looks_confined() and self.guarded_files() is not None
 

@@ -83,7 +83,7 @@ def protected_name(
 
 
 def home_folders() -> list[str]:
-    """Return the person's home folders, as named and with links followed."""
+    """Return the user's home folders, as named and with links followed."""
     homes = [os.path.expanduser("~")]  # noqa: PTH111
     with suppress(KeyError):
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
@@ -92,7 +92,7 @@ def home_folders() -> list[str]:
 
 
 def is_plain_name(path: str) -> bool:
-    """Tell whether a path can be taken for nothing but one name."""
+    """Return True if a path can be taken for nothing but one name."""
     return not any(map(_ODD_NAME.search, path.split("/")))
 
 

@@ -1,7 +1,7 @@
-"""The permission rules in settings files: the person's own, for every project, or the project's.
+"""The permission rules in settings files: the user's own, for every project, or the project's.
 
 Files keep their comments, order and layout; they are read again right before each change and
-replaced as a whole. A change by the person to a project file makes that file trusted, but only if
+replaced as a whole. A change by the user to a project file makes that file trusted, but only if
 everything in it before was trusted or needed no trust.
 """
 
@@ -46,7 +46,7 @@ class RuleFiles:
 
     def add(self, rule: str, where: RulesFile) -> str:
         """Add a rule that allows, and return the path of its file. Raises ConfigError when that is
-        not a settings file, holds what the person has not trusted or cannot be written, and when
+        not a settings file, holds what the user has not trusted or cannot be written, and when
         the rule would mean other files there."""
         path = self.paths[where]
         if where == "project" and parse_rule(rule).relative:
@@ -61,7 +61,7 @@ class RuleFiles:
         return str(path)
 
     def allow_sandboxed(self) -> str:
-        """Set in the person's own file that what the sandbox confines needs no question, and return
+        """Set in the user's own file that what the sandbox confines needs no question, and return
         the file's path. Raises ConfigError when it is no settings file or cannot be written."""
         return self._update_own("permissions", sandboxed="allow")
 

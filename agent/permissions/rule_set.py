@@ -80,7 +80,7 @@ class RuleSet:
         inside: Callable[[str], bool] = plainly_inside,
     ) -> Rule | None:
         """Return the first rule that allows a part of a command, or an equal subject. `inside`
-        tells whether a path lies in the project."""
+        shows whether a path lies in the project."""
         rules = self.covering(tool, *kinds)
         return next((rule for rule, _ in rules if allows_part(rule, part, inside)), None)
 

@@ -89,7 +89,7 @@ class Rule:
         return self.tool if self.subject is None else f"{self.tool}({self.subject})"
 
     def covers(self, tool: str) -> bool:
-        """Tell whether the rule is about a tool: `Read` includes Grep and Glob, `Edit` Write,
+        """Return True if the rule is about a tool: `Read` includes Grep and Glob, `Edit` Write,
         `Mcp` the tools of all MCP servers, `mcp__SERVER` those of one."""
         if tool.startswith(MCP_PREFIX):
             own = self.tool
@@ -219,7 +219,7 @@ def _split(text: str) -> list[str]:
 
 
 def allows_text(rule: Rule, command: str) -> bool:
-    """Tell whether the rule names exactly this whole command, or any command."""
+    """Return True if the rule names exactly this whole command, or any command."""
     if rule.any:
         return True
     subject = rule.subject or ""
@@ -230,7 +230,8 @@ def allows_text(rule: Rule, command: str) -> bool:
 def allows_part(
     rule: Rule, part: SimpleCommand, inside: Callable[[str], bool] = plainly_inside
 ) -> bool:
-    """Tell whether an allow rule matches this simple command as it is written. A rule for a kind of
+    """Return True if an allow rule matches this simple command as it is written. A rule for a kind
+    of
     command covers only the words that are known to keep to that kind (`stray_word`). `inside` tells
     whether a path lies in the project."""
     if rule.any:
@@ -256,7 +257,7 @@ def uncovered_word(rule: Rule, part: SimpleCommand, inside: Callable[[str], bool
 
 
 def forbids_part(rule: Rule, part: SimpleCommand) -> RuleMatch:
-    """Tell whether a deny or ask rule matches this simple command.
+    """Return True if a deny or ask rule matches this simple command.
 
     The program counts by its last name (`/bin/rm`), options before a subcommand are left out (`git
     -C x push`), and the rule's own options match in any order (`rm x -fr`). "maybe" means that a
@@ -315,7 +316,7 @@ class PathMatcher:
         return any(glob.matches(path) for glob in self.globs)
 
     def below(self, folder: str, max_files: int = MAX_SCANNED_FILES) -> bool:
-        """Tell whether matching files exist below a folder, or may. A folder with more than
+        """Return True if matching files exist below a folder, or may. A folder with more than
         `max_files` files is not searched through, and is taken to hold some."""
         plain = [p for p in self.patterns if "**/" not in p]
         if len(plain) < len(self.patterns) and self._deep_below(folder, max_files):

@@ -97,7 +97,7 @@ def _most_useful(approval: Approval, rules: Sequence[str]) -> str:
 
 
 def _names_an_operand(rule: str, rules: Sequence[str]) -> bool:
-    """Tell whether a rule is a shorter prefix among the rules with one word more, no script."""
+    """Return True if a rule is a shorter prefix among the rules with one word more, no script."""
     subject = parse_rule(rule).subject or ""
     if not subject.endswith(":*"):
         return False
@@ -272,7 +272,7 @@ def _why_path_is_wide(rule: Rule, subject: str, cwd: Path, own: bool) -> str:
 
 
 def _may_be_folder(paths: Sequence[str], own: bool) -> bool:
-    """Tell whether a rule that names one path covers everything below it. A path that does not
+    """Return True if a rule that names one path covers everything below it. A path that does not
     exist yet is a file if the call itself is about to create it."""
     plain = [unescape_path(path) for path in paths]
     return any(os.path.isdir(path) for path in plain) or not (  # noqa: PTH112

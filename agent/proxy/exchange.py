@@ -140,7 +140,7 @@ class Exchanges:
     def _aside(
         self, session: ProxySession, count: int, body: Json, data: bytes, *, whole: bool
     ) -> Exchange:
-        """Return a request beside the main line, with the edits of the main line in its first
+        """Return a request next to the main line, with the edits of the main line in its first
         `count` messages. One that is to have the `whole` history has none if it fits so."""
         window = session.host.current_window()
         if whole and window.tokens + session.saved_tokens() < window.full_at:

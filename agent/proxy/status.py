@@ -2,7 +2,7 @@
 
 Dollars without the proxy suppose that the client sent its whole history each time, at most as much
 as the window takes, and got the same replies. Requests that no log has are in neither sum: those
-beside the main line, and the client's own compactions.
+next to the main line, and the client's own compactions.
 """
 
 import errno

@@ -1,7 +1,8 @@
 """What edits of history do to thinking that is bound to all that stands before it.
 
-On such models every edit drops the thinking behind it, and a summary of ours that of the replies it
-leaves. It is not sent again then, which saves; and the model may have to think it again, which
+On such models every edit drops the thinking behind it, and a summary by the model that of the
+replies
+it leaves. It is not sent again then, which saves; and the model may have to think it again, which
 costs at most as much output. Whether it has to is not known, so neither is among a replay's
 dollars.
 

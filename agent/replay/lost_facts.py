@@ -1,10 +1,10 @@
 """Facts that a recorded agent wrote though its context, as it is replayed, no longer had them.
 
 Names, paths, places in files, values and words of errors that stood in earlier entries are noted.
-When a later reply writes one of them and it stands nowhere in the context any more, neither in
-words, results and replies nor in summaries, stubs and the prompt, an agent with that context could
-not have written it, or only from memory of its own. A fact is counted once until it is gone again:
-the reply that wrote it has it from then on.
+A later reply may write one of them when it stands nowhere in the context any more: neither in
+messages, results and replies nor in summaries, stubs and the prompt. An agent with that context
+could not have written it, or only from memory of its own. A fact is counted once until it is gone
+again: the reply that wrote it has it from then on.
 """
 
 import re
@@ -55,7 +55,7 @@ class FactDetector:
 
     def add(self, ref: int, text: str, *, is_result: bool = False) -> None:
         """Note what came into the context with an entry; of results also words of errors."""
-        for fact in {*_facts(text), *(_errors(text) if is_result else ())}:
+        for fact in {*facts_in(text), *(_errors(text) if is_result else ())}:
             holders = self._holders.setdefault(fact, [])
             if not holders or holders[-1] != ref:
                 holders.append(ref)
@@ -71,7 +71,7 @@ class FactDetector:
         """Yield what the reply of call `number` wrote and the context lacks. `is_gone` says whether
         an entry's text has left the context, whose whole text is `context()`."""
         words, error_refs = "", set[int]()
-        for fact in sorted({*_facts(written), *_errors(written, any_line=True)}):
+        for fact in sorted({*facts_in(written), *_errors(written, any_line=True)}):
             holders = self._holders.get(fact)
             if not holders or not all(map(is_gone, reversed(holders))):
                 continue
@@ -94,7 +94,7 @@ def _stands_in(fact: _Fact, words: str) -> bool:
     return text in words or f'{name}", line {line}' in words
 
 
-def _facts(text: str) -> Iterator[_Fact]:
+def facts_in(text: str) -> Iterator[_Fact]:
     """Yield the paths, places, values and names in a text."""
     for path, line in _FRAME.findall(text):
         yield "place", f"{path.rpartition('/')[2]}:{line}"
@@ -116,7 +116,7 @@ def _facts(text: str) -> Iterator[_Fact]:
 
 
 def _errors(text: str, *, any_line: bool = False) -> Iterator[_Fact]:
-    """Yield the runs of words in the lines that tell of an error, or in any line."""
+    """Yield the runs of words in the lines that describe an error, or in any line."""
     lines: Iterable[str] = (line[: 4 * MAX_FACT_CHARS] for line in text.splitlines())
     for line in lines:
         if any_line or _ERROR_LINE.search(line):

@@ -1,7 +1,7 @@
 """Results and inputs that a recorded session needed again after they had left the context.
 
-A later call shows the need: it asks for the same again and gets the same, it recalls the result by
-its ref, as our own sessions do, or it edits text that stood only in the result, or in what an
+A later call shows the need. It asks for the same again and gets the same, or it recalls the result
+by its ref, as our own sessions do. Or it edits text that stood only in the result, or in what an
 earlier call had written, so that an agent would have had to read it first.
 """
 

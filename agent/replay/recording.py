@@ -25,7 +25,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class RecordedWords:
-    """Words said to the model, by the person or by the recording agent in their place."""
+    """Words said to the model, by the user or by the recording agent in their place."""
 
     text: str  # pictures stand as `[image]`
     at: float | None = None

@@ -1,6 +1,6 @@
 """The translation of recorded calls into calls of our tools: `exec_command` of another agent is
 Bash here, `view` is Read, so that the layers of compaction and the ledger know what a recorded call
-did. Arguments get our names too; a tool that is like none of ours keeps its own name.
+did. Arguments get our names too; a tool that is like no tool here keeps its own name.
 """
 
 import hashlib

@@ -45,14 +45,15 @@ class Boundary:
         return region.source + path[len(top) :] if region.source else path
 
     def can_read(self, path: str) -> bool:
-        """Tell whether commands may read what lies at an absolute path with links followed: what
+        """Return True if commands may read what lies at an absolute path with links followed: what
         they find there is the same."""
         region = self.at(path)[1]
         same = region.access == "read" or (region.access == "write" and not region.source)
         return same and not within(path, _OTHERS_FIND_ELSE)
 
     def can_write(self, path: str) -> bool:
-        """Tell whether commands may write to what lies at an absolute path with links followed."""
+        """Return True if commands may write to what lies at an absolute path with links
+        followed."""
         region = self.at(path)[1]
         return region.access == "write" and not region.source
 

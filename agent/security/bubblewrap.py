@@ -131,6 +131,6 @@ def _installed() -> Iterator[str]:
 
 
 def _is_out_of_reach(path: str, cwd: str) -> bool:
-    """Tell whether no command that works in `cwd` may change the program at `path`."""
+    """Return True if no command that works in `cwd` may change the program at `path`."""
     found = program("bwrap", str(Path(path).parent))
     return bool(found) and not within(os.path.realpath(found), [cwd, "/tmp", "/var/tmp"])

@@ -1,5 +1,5 @@
-"""The folders of homes and projects: which of them commands may write to, and from which no program
-of ours is taken.
+"""The folders of homes and projects: which of them commands may write to, and from which the
+agent takes none of its own programs.
 """
 
 import os
@@ -69,8 +69,8 @@ def expand_home(path: Path, homes: Sequence[str]) -> Path:
 def distrust_writable_folders(
     chosen: SandboxSettings, cwd: Path, environ: Mapping[str, str]
 ) -> None:
-    """Make sure that no program of ours comes from a folder that commands may write to. Without a
-    sandbox that would be any folder; then only the project's are excluded."""
+    """Make sure that the agent's own programs come from no folder that commands may write to.
+    Without a sandbox that would be any folder; then only the project's are excluded."""
     distrust(_shipped_folders(os.path.realpath(cwd), environ))
     if chosen.mode == "off":
         distrust(project_folders(str(cwd), environ))

@@ -1,7 +1,7 @@
 """What commands in the sandbox find of a home: the places of toolchains, which they may read, and
-caches of their own instead of the person's. Nothing else is there.
+caches of their own instead of the user's. Nothing else is there.
 
-A cache of the person's that a command could write to would be a way out: shells, package managers
+A cache of the user's that a command could write to would be a way out: shells, package managers
 and hooks of git run what lies there. Packages that were fetched before can be read, so that a build
 works without the network.
 """

@@ -58,7 +58,7 @@ def version() -> int:
 
 @functools.cache
 def works() -> bool:
-    """Tell whether commands can be confined by Landlock alone: with rules for files and with the
+    """Return True if commands can be confined by Landlock alone: with rules for files and with the
     filter of system calls, which keeps them from sockets."""
     filter = seccomp.filter_program(seccomp.NETLINK)
     if version() < _FILES_VERSION or not filter:

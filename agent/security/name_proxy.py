@@ -65,7 +65,7 @@ def proxy_variables() -> dict[str, str]:
 
 
 def is_named(host: str, names: Sequence[str]) -> bool:
-    """Tell whether a host is among names and patterns (`*.npmjs.org`)."""
+    """Return True if a host is among names and patterns (`*.npmjs.org`)."""
     return any(fnmatchcase(host, name.lower()) for name in names)
 
 

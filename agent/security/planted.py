@@ -1,5 +1,5 @@
 """What commands leave behind for other programs to run later: a repository in the project whose
-configuration names programs (the person's next `git status` runs them), folders and files of
+configuration names programs (the user's next `git status` runs them), folders and files of
 editors, hooks, direnv and other agents.
 
 The project is looked through before and after each command. A folder whose times have not changed
@@ -63,7 +63,7 @@ class Found:
 
     @property
     def notice(self) -> str:
-        """Tell the person."""
+        """Tell the user."""
         if not self.paths:
             return TOO_MANY
         if self.aside:

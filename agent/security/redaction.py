@@ -139,7 +139,7 @@ def _known_secrets(
 
 
 def _is_distinctive(value: str, min_chars: int) -> bool:
-    """Tell whether a text would hardly hold this value for other reasons."""
+    """Return True if a text would hardly hold this value for other reasons."""
     return len(value) >= min_chars and is_mixed(value) and not any(map(str.isspace, value))
 
 

@@ -132,7 +132,7 @@ class Sandbox:
 
     @property
     def by_name(self) -> bool:
-        """Whether commands reach some hosts by name, and others once the person allows it."""
+        """Whether commands reach some hosts by name, and others once the user allows it."""
         return self.names is not None and not self._bubblewrap.absent
 
     @property
@@ -176,13 +176,13 @@ class Sandbox:
         return own
 
     def can_read(self, path: str) -> bool:
-        """Tell whether commands find what lies at an absolute path with links followed."""
+        """Return True if commands find what lies at an absolute path with links followed."""
         moved = self.moved(path)
         gone = moved != path and os.path.lexists(path) and not os.path.lexists(moved)
         return not gone and self._recent_boundary().can_read(moved)
 
     def can_write(self, path: str) -> bool:
-        """Tell whether commands may write to an absolute path with links followed."""
+        """Return True if commands may write to an absolute path with links followed."""
         return self._recent_boundary().can_write(self.moved(path))
 
     def moved(self, path: str) -> str:
@@ -399,7 +399,7 @@ class Sandbox:
             yield from self._parts.repositories
 
     def _of_home(self, home: str, moves: bool) -> Iterator[tuple[str, Region]]:
-        """Yield the regions of a home: what is read of the person's, and caches of its own."""
+        """Yield the regions of a home: what is read of the user's, and caches of its own."""
         cwd = os.path.realpath(self.cwd)
         opened = list(self._opened())
         if cwd == home:  # as the project it is the person's

@@ -114,7 +114,7 @@ def existing(paths: Iterable[str]) -> Iterator[str]:
 
 
 def likely_names(folder: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield those of these relative paths that may exist in a folder: one listing tells of most of
+    """Yield those of these relative paths that may exist in a folder: one listing describes most of
     a hundred that they do not."""
     there: Collection[str] | None = None
     # One that cannot be listed may still be entered; and there are systems that ignore case.
@@ -158,6 +158,6 @@ def _is_socket(path: str) -> bool:
 
 
 def contains_home(path: str, homes: Iterable[str]) -> bool:
-    """Tell whether a folder is one of these homes, or has one in it."""
+    """Return True if a folder is one of these homes, or has one in it."""
     real = os.path.realpath(path)
     return any(within(home, [real]) for home in homes)

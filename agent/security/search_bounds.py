@@ -32,7 +32,7 @@ def search_bounds(environ: Mapping[str, str], folder: Path) -> Callable[[], None
 
 
 def _ripgrep(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the program, and the libraries that may lie beside it."""
+    """Yield the program, and the libraries that may lie next to it."""
     if found := ripgrep(environ.get("PATH")):
         real = Path(os.path.realpath(found))
         yield from (str(real), str(real.parent.parent / "lib"))

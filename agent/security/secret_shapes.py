@@ -29,7 +29,7 @@ class _Shape(NamedTuple):
 
 
 def is_mixed(text: str) -> bool:
-    """Tell whether there are letters and digits: a slug or a word is no key."""
+    """Return True if there are letters and digits: a slug or a word is no key."""
     return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
 
 
@@ -38,12 +38,12 @@ def _has_capitals(text: str) -> bool:
 
 
 def _is_real_value(text: str) -> bool:
-    """Tell whether a password is one, and neither a name for it nor a placeholder."""
+    """Return True if a password is one, and neither a name for it nor a placeholder."""
     return not _PLACEHOLDER.search(text)
 
 
 def _looks_random(text: str) -> bool:
-    """Tell whether a text looks as if it had been drawn at random."""
+    """Return True if a text looks as if it had been drawn at random."""
     counts = Counter(text).values()
     bits = -sum(n / len(text) * math.log2(n / len(text)) for n in counts)
     drawn = len(text) >= 12 and bits > 3.0 and is_mixed(text)

@@ -419,7 +419,7 @@ def entries_up_to_checkpoint(log: Path, number: int | None = None) -> Reversible
 
 
 def _is_person(entry: Entry) -> bool:
-    """Return whether an entry is words of the person: each of them is a point."""
+    """Return whether an entry is words of the user: each of them is a point."""
     return isinstance(entry, User) and entry.source == "person"
 
 

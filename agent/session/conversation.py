@@ -3,7 +3,7 @@
 Each entry of the conversation adds its text once, right after it was written to the log, and no
 compaction changes that. How long the file must be is a fold of the log, so a look at its size tells
 whether it is whole. Where a kill or a full disk left it short, what is missing is added; a file
-that is not the beginning of the conversation is written anew.
+that is not the beginning of the conversation is written again.
 """
 
 import json
@@ -98,7 +98,7 @@ class ConversationFile:
             ) from error
 
     def _complete(self, *, anew: bool = True) -> None:
-        """Make the file what the log says, if need be `anew`. Raises OSError, and SessionError for
+        """Make the file what the log says, if need be `again`. Raises OSError, and SessionError for
         a log that is gone."""
         size = _size(self.path)
         missing = self._missing_texts(size) if 0 < size <= self._size else None
@@ -111,7 +111,7 @@ class ConversationFile:
         self._is_whole = True
 
     def _missing_texts(self, size: int) -> list[bytes] | None:
-        """Return the texts that a file of `size` bytes lacks; None where it must be written anew,
+        """Return the texts that a file of `size` bytes lacks; None where it must be written again,
         because too much is missing or the text before that is another one."""
         begin, missing = self._size, list[bytes]()
         for text in filter(None, map(conversation_text, reversed(self._entries))):
@@ -127,7 +127,7 @@ class ConversationFile:
 
 
 def write_conversation(folder: Path, entries: Iterable[Entry]) -> None:
-    """Write the whole conversation anew. Raises OSError, with the old file as it was."""
+    """Write the whole conversation again. Raises OSError, with the old file as it was."""
     path = folder / CONVERSATION_NAME
     with replacing(path, part_name=f"{path.name}.part") as file:
         file.writelines(map(conversation_text, entries))

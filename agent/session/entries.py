@@ -112,10 +112,10 @@ class Session(Entry):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User(Entry):
     """Words that go to the model. `source` says whose: person, environment, instructions, notice,
-    note (a pin in the person's own words), skill, skill list, loaded tools, plan, hook, shell or
-    attachment. Shell is a command that the person ran, with `details` and `offloaded` as in the
+    note (a pin in the user's own words), skill, skill list, loaded tools, plan, hook, shell or
+    attachment. Shell is a command that the user ran, with `details` and `offloaded` as in the
     result of Bash; its output is the last block. An attachment is a file, a directory or piped
-    input beside the words before it, with `details` and `offloaded` as in the result of the `call`
+    input next to the words before it, with `details` and `offloaded` as in the result of the `call`
     that its details name.
 
     The details of an instruction file's text have its `instructions`: path and sha256 of the text,
@@ -181,7 +181,7 @@ def altered_thinking(text: str) -> Block:
 
 
 def shell_result(entry: User) -> ToolResult:
-    """Return the outcome of a command that the person ran, as the result of a call."""
+    """Return the outcome of a command that the user ran, as the result of a call."""
     said = entry.content[-1:] if isinstance(entry.content, list) else entry.content
     if isinstance(said, list) and said and said[0].get("type") == "text":
         said = str(said[0].get("text", "")).removeprefix(SHELL_OUTPUT_HEADING)
@@ -461,8 +461,8 @@ _CHECKPOINT_PATH = regex(r"checkpoints/\d{1,18}\.json|")
 
 
 def _within_session(cls: type[Entry], body: dict[str, Any]) -> None:
-    """See to it that what an entry names of its session lies in the session's folder, whoever has
-    written the log: other files count as gone, and a subagent's log is where its id says. Raises
+    """See to it that what an entry names of its session lies in the session's folder, whatever
+    the log says: other files count as gone, and a subagent's log is where its id says. Raises
     ValueError for an id that is none."""
     if body.get("offloaded") is not None and not _OFFLOADED.fullmatch(body["offloaded"]):
         body["offloaded"] = _ELSEWHERE

@@ -63,6 +63,7 @@ CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
 }  # fmt: skip
 WHILE_RAN = "while {tool} ran"  # what made a change, if it is not certain that the tool did
 PLAN_TOPIC = "plan"  # of the note that a plan was dropped
+MAX_FAILED_CALLS = 20  # kept of tools that run no commands
 MAX_JOB_LINES = 2_000  # kept of what a job said before its end
 DENIAL_REASON = " · the user said: "  # between a call that was not authorised and why
 SIGNAL_EXIT_CODE = 128  # of a shell, and more, where a signal ended its command
@@ -89,6 +90,15 @@ class CommandFact:
     exit_code: int | None  # None while it runs in the background
     ref: int
     errors: tuple[str, ...] = ()  # the last lines of its output that speak of an error
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCall:
+    """A call of a tool that runs no commands, and that failed."""
+
+    tool: str
+    ref: int
+    errors: tuple[str, ...]  # the last lines of its result that speak of an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +158,7 @@ class Ledger:
     commands: list[CommandFact] = field(default_factory=list)
     _failing: dict[str, CommandFact] = field(default_factory=dict)  # by the work they do
     _failed_anew: list[CommandFact] = field(default_factory=list)  # those that failed again since
+    failed_calls: list[FailedCall] = field(default_factory=list)  # the newest, oldest first
     _jobs: dict[str, _RunningJob] = field(default_factory=dict)
     # Commands that failed, each with the ref of the later run that did not.
     resolved: list[tuple[CommandFact, int]] = field(default_factory=list)
@@ -314,7 +325,7 @@ class Ledger:
         return list(self._denials)
 
     def reason_of(self, denial: str) -> str:
-        """Return what the person said last of a call that was not authorised, to be put after it;
+        """Return what the user said last of a call that was not authorised, to be put after it;
         "" if nothing."""
         reason = self._denial_reasons.get(denial, "")
         return f"{DENIAL_REASON}{reason}" if reason else ""
@@ -395,7 +406,9 @@ class Ledger:
             for job in rows:
                 self._add_job(entry.seq, job, None if "jobs" in details else CommandOutput(entry))
         elif entry.is_error:
-            return
+            if tool and "denied" not in details:
+                failed = FailedCall(tool, entry.seq, telling_lines(CommandOutput(entry).lines))
+                self.failed_calls = [*self.failed_calls, failed][-MAX_FAILED_CALLS:]
         elif tool == "Todo":
             self._set_todos(details.get("todos"))
         elif tool in ("Write", "Edit") and isinstance(path, str):
@@ -469,7 +482,7 @@ class Ledger:
             self._add_outcome(fact, output, passed=not entry.is_error, unknown=unknown)
 
     def _add_job(self, ref: int, details: Any, said: CommandOutput | None = None) -> None:
-        """Add what an entry tells of a job, with its new output if the entry has that."""
+        """Add what an entry describes a job, with its new output if the entry has that."""
         id = details.get("job") if isinstance(details, dict) else None
         job = self._jobs.get(id) if isinstance(id, str) else None
         if job is None:
@@ -500,7 +513,7 @@ class Ledger:
     ) -> None:
         """Add a command that has ended. `unknown`: it was cut short, which says nothing of what
         failed before. `started` is the ref of its start, where that came before: what failed since
-        then is not mended by it."""
+        then is not fixed by it."""
         works, since = works_of(fact.command), started or fact.ref
         key, cleared, tests_failed = self._work_key(fact.command, works), list[str](), False
         if fact.exit_code is not None:
@@ -551,7 +564,7 @@ def _is_denial(note: Note) -> bool:
 
 
 def _persons_reason(denial: Note) -> str:
-    """Return in one line why the person did not allow a call; "" where no person said why."""
+    """Return in one line why the user did not allow a call; "" where no person said why."""
     data = denial.data if isinstance(denial.data, dict) else {}
     return " ".join(str(data.get("reason") or "").split()) if data.get("answer") == "no" else ""
 

@@ -130,7 +130,7 @@ def newest_entries(log: Path) -> list[Entry]:
 
 
 def last_exchange(entries: Reversible[Entry]) -> tuple[str, str]:
-    """Return the person's last words and the last answer to them, "" for what there is none of."""
+    """Return the user's last words and the last answer to them, "" for what there is none of."""
     answer = ""
     for entry in reversed(entries):
         if isinstance(entry, User) and entry.source == "person":
@@ -167,7 +167,7 @@ def _read_card(log: Path) -> SessionCard:
 
 
 def _read_beginning(file: BinaryIO) -> tuple[dict[str, str], str]:
-    """Return how the session was opened, and what the person said first."""
+    """Return how the session was opened, and what the user said first."""
     opened: dict[str, str] = {}
     while file.tell() < _MAX_HEAD_BYTES and (line := file.readline(_MAX_HEAD_BYTES)):
         head = _LINE_HEAD.match(line)
@@ -224,7 +224,7 @@ def _parse_opening(line: bytes) -> dict[str, str]:
 
 
 def _words_of_line(line: bytes) -> str:
-    """Return what the person or the agent says in an entry, on one line."""
+    """Return what the user or the agent says in an entry, on one line."""
     entry = try_parse_entry(line)
     if isinstance(entry, User) and entry.source == "person":
         text = content_text(entry.content)

@@ -22,7 +22,7 @@ _NO_FILE = (errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO)
 
 
 def acquire_lock(log: Path, warnings: list[str]) -> int:
-    """Lock a log by a file beside it that names our pid, and return the open file. Where the file
+    """Lock a log by a file next to it that names our pid, and return the open file. Where the file
     system has no locks, a text is added to `warnings`. Raises SessionBusy when another process has
     the lock, RecordError when it cannot be made."""
     lock = log.with_name(LOCK_NAME)

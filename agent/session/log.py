@@ -279,7 +279,7 @@ class Log(LogFile):
         return Entries(self.path) if self.last_seq else ()
 
     def keep_conversation(self, size: int) -> None:
-        """Keep `conversation.md` beside the log from now on. `size` is that of the texts of the
+        """Keep `conversation.md` next to the log from now on. `size` is that of the texts of the
         entries so far."""
         self.conversation = ConversationFile(self.path.parent, Entries(self.path), size)
 

@@ -68,7 +68,7 @@ class LogFile:
             raise RecordError(self.refusal, hint=self._refusal[1])
 
     def hold(self) -> list[str]:
-        """Lock the log, open its file or make it, and return warnings for the person. Raises
+        """Lock the log, open its file or make it, and return warnings for the user. Raises
         SessionBusy when another process has it, RecordError when that cannot be done."""
         self.check_writable()
         warnings: list[str] = []
@@ -103,7 +103,7 @@ class LogFile:
 
     def write_line(self, line: bytes) -> None:
         """Write a line. Raises RecordError, with the file as it was, when it cannot be written.
-        When something else has changed the file, it is released, so that it can be opened anew."""
+        When something else has changed the file, it is released, so that it can be opened again."""
         self.check_writable()
         assert self._fd is not None
         self._cut_torn_line()

@@ -24,7 +24,7 @@ MAX_QUERY_CHARS = 500
 
 
 def is_search(block: Block) -> bool:
-    """Tell whether a block asks the server for a search of the web."""
+    """Return True if a block asks the server for a search of the web."""
     return block.get("type") == SEARCH and block.get("name") == WIRE_NAME
 
 

@@ -59,7 +59,7 @@ def saved_files(entry: Entry) -> Iterator[SavedFile]:
 
 
 def _first_states(entry: Entry) -> Iterator[SavedFile]:
-    """Yield the states of files before what an entry tells of: those saved, and no file where a
+    """Yield the states of files before what an entry describes: those saved, and no file where a
     call has certainly created one."""
     yield from saved_files(entry)
     for row in _changes(entry):

@@ -194,7 +194,7 @@ def update_unheard(unheard_ids: set[str], entry: Entry) -> None:
 
 def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], SubagentRun]:
     """Return a note of the files that a subagent has changed since its entry, and a newer entry.
-    One that was killed may have come to its end before. What a person has had it do by hand since
+    One that was killed may have come to its end before. What a person has had it do manually since
     then is not its answer, and counts in the sums alone."""
     totals, known, ledger = Totals(), Ledger(), Ledger()
     answer, end, turns, last = "", "", 0, 0

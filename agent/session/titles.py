@@ -1,4 +1,4 @@
-"""Titles that people give their sessions: a note in the log, which counts, and a small file beside
+"""Titles that people give their sessions: a note in the log, which counts, and a small file next to
 it, so that a list of sessions need not look for the note."""
 
 from pathlib import Path

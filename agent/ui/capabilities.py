@@ -62,7 +62,7 @@ class Capabilities:
 def detect(
     environ: Mapping[str, str], *, plain: bool, reads: bool, writes: bool, encoding: str
 ) -> Capabilities:
-    """Return what the terminal can do. `plain` is the person's wish for lines alone; `reads` and
+    """Return what the terminal can do. `plain` is the user's wish for lines alone; `reads` and
     `writes` say whether input and output are a terminal; `encoding` is that of the output."""
     term = environ.get("TERM", "")
     why_plain = _why_plain(term, plain=plain, reads=reads, writes=writes)
@@ -100,7 +100,7 @@ def detect_for_process(
 
 
 def reflows(environ: Mapping[str, str]) -> bool | None:
-    """Return whether the terminal wraps its lines anew when its width changes; None: not known."""
+    """Return whether the terminal wraps its lines again when its width changes; None: not known."""
     if environ.get("TMUX"):
         return True
     if environ.get("STY"):

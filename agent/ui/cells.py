@@ -42,7 +42,7 @@ def wrap_words(line: str, width: int, indent: str = "") -> str:
 
 
 def hang_lines(text: str, width: int) -> str:
-    """Wrap each line of a text under its beginning, or under what stands beside its label; where
+    """Wrap each line of a text under its beginning, or under what stands next to its label; where
     that leaves too little room the text goes below the label."""
     return "\n".join(_hang(line, width) for line in text.split("\n"))
 

@@ -227,7 +227,7 @@ def _part(part: int, whole: int) -> str:
 
 
 def intent(summary: Summary | None, words: Sequence[tuple[int, str]]) -> str:
-    """Return the preserved intent, from the summary or the person's first words, and their words
+    """Return the preserved intent, from the summary or the user's first words, and their words
     since."""
     said = [(seq, text) for seq, text in words if text.strip()]
     document = summary.document if summary and isinstance(summary.document, dict) else {}

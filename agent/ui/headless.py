@@ -205,7 +205,7 @@ class Headless:
         print(json.dumps(document, default=str), file=self.out, flush=True)
 
     def say(self, text: str) -> None:
-        """Tell the person something on standard error."""
+        """Tell the user something on standard error."""
         self._say(f"ctxagent: {text}")
 
     def _say(self, text: str) -> None:

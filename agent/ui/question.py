@@ -1,4 +1,4 @@
-"""A question to the person: what may be answered, and the text that the answer begins with."""
+"""A question to the user: what may be answered, and the text that the answer begins with."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
@@ -82,7 +82,7 @@ class OpenQuestion:
     ) -> list[Styled]:
         """Return the choices and the keys for them, in lines of `width`. With rows that fill more
         than `height` lines, what stands above is cut and the keys are left out. With `drafting`
-        the person still types other words, so that the keys are not the question's yet."""
+        the user still types other words, so that the keys are not the question's yet."""
         rows = self.rows if not typed or typed in self.instant else ()
         accepts = self.texts or (typed and typed in self.instant)
         keys = ["Enter: use this rule"] if self.texts else ["Enter: answer"] if accepts else []
@@ -149,7 +149,7 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _with_notes(choices: str, notes: Sequence[str], width: int = 0) -> str:
-    """Add notes to the choices: beside a single line and note where they fit into the `width` (0:
+    """Add notes to the choices: next to a single line and note where they fit into the `width` (0:
     any), below anything longer."""
     if not (notes and choices):
         return choices or " · ".join(notes)

@@ -49,7 +49,7 @@ class ScreenHost(Protocol):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the person is asked that now."""
+        """Whether the user is asked that now."""
 
     def leave(self) -> None:
         """End now, and interrupt what runs; while tasks run the user is asked once."""
@@ -88,10 +88,10 @@ class ScreenHost(Protocol):
     def status(self, width: int) -> list[Fragment]: ...
 
     def own_line(self, width: int) -> list[Fragment]:
-        """Return the line of the person's own command, which stands below the status line."""
+        """Return the line of the user's own command, which stands below the status line."""
 
     def notice_given(self, title: str, text: str) -> None:
-        """Take note that the person was called, or would have been where `ui.notify` is off."""
+        """Take note that the user was called, or would have been where `ui.notify` is off."""
 
 
 class Screen(Protocol):
@@ -132,16 +132,16 @@ class Screen(Protocol):
         """Read one line of answer, or return the key of one of the `rows`. A `hidden` line is not
         shown while it is typed.
 
-        It begins with the first of `texts`, which the person may edit or change for another one.
+        It begins with the first of `texts`, which the user may edit or change for another one.
         Where keys are read, a character of `keys` alone answers at once; BACK among them lets the
         person go back whatever is typed.
         """
 
     async def pick(self, menu: "Menu") -> "Option | None":
-        """Let the person choose from a menu; None if they chose nothing."""
+        """Let the user choose from a menu; None if they chose nothing."""
 
     async def edit(self, text: str, name: str) -> str:
-        """Return a text as the person leaves it in their editor, which sees a file of this name.
+        """Return a text as the user leaves it in their editor, which sees a file of this name.
 
         Raises CtxagentError."""
 
@@ -150,7 +150,7 @@ class Screen(Protocol):
         return
 
     def restore(self, words: str) -> None:
-        """Give words back to the person for editing."""
+        """Give words back to the user for editing."""
         return
 
     def hint(self, text: str) -> None:
@@ -179,7 +179,7 @@ class Screen(Protocol):
         return
 
     def turn_ended(self, seconds: float) -> None:
-        """Call the person back after a turn that took so long, where that is wanted."""
+        """Call the user back after a turn that took so long, where that is wanted."""
         return
 
     def rest(self) -> None:

@@ -14,7 +14,7 @@ END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # `kill`; the terminal or connect
 @contextmanager
 def call_on_signals(act: Callable[[], object], *numbers: signal.Signals) -> Iterator[None]:
     """Call `act` in the event loop for each of these signals while the block runs. A hang-up that
-    the person has chosen to outlive (nohup) stays ignored. Does nothing outside the main thread."""
+    the user has chosen to outlive (nohup) stays ignored. Does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

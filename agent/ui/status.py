@@ -1,4 +1,4 @@
-"""The status line: model and effort, mode, branch, how full the context is, cost, what runs beside.
+"""The status line: model and effort, mode, branch, how full the context is, cost and jobs.
 The least important parts go first where there is no room."""
 
 from dataclasses import field

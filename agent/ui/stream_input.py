@@ -1,8 +1,8 @@
 """Standard input of a run that a program talks to: messages in order, answers, interrupts.
 
 A thread reads the lines, so that an interrupt is heard at any time; all else happens in the event
-loop. Lines and what waits are bounded: a line that is not taken is told of by an `error` line and
-changes nothing else.
+loop. Lines and what waits are bounded: a line that is not taken is told about by an `error` line
+and changes nothing else.
 """
 
 import asyncio

@@ -61,7 +61,7 @@ class FoldedOutputs:
         self._shown = 0
 
     def next(self) -> Fold | None:
-        """Return the newest fold not yet returned; None after all, then begin anew."""
+        """Return the newest fold not yet returned; None after all, then begin again."""
         if self._shown >= len(self._kept):
             self._shown = 0
             return None
@@ -186,7 +186,7 @@ class _Spent:
 class Transcript:
     """Shows the events of a conversation.
 
-    `out` prints a finished renderable. `echo` says whether to print the person's words, `paints`
+    `out` prints a finished renderable. `echo` says whether to print the user's words, `paints`
     whether `live` is seen (if not, subagents are announced when they start), `speaks` whether to
     announce every tool that starts. `share` gives how full the context is, None if not known.
     `clock` gives seconds, `keys` are those in force.
@@ -274,7 +274,7 @@ class Transcript:
         self._last = kind
 
     def recap(self, said: str, answer: str) -> None:
-        """Print where a session was left: the person's last words and the answer, cut short."""
+        """Print where a session was left: the user's last words and the answer, cut short."""
         self.put("words", render.last_words(said))
         if text := answer.strip():
             beginning = text[: render.MAX_RECAP_CHARS]
@@ -298,7 +298,7 @@ class Transcript:
         self.put("question", shown)
 
     def propose(self, plan: str) -> None:
-        """Print a plan that waits for the person's agreement."""
+        """Print a plan that waits for the user's agreement."""
         self._wait_line.enter("")
         self.put("text", *tool_calls.plan(plan))
 

@@ -1,7 +1,7 @@
 """The work tree: what its files were like, what changed, and the way back. `snapshots` is the
-entrance, `object_store` the private git store behind it, `staging` decides what goes in, `watch`
-says where that need not look, `tree_edit` stages a few files, `restore` writes back, `file_modes`
-are the permissions beside it, `borrowed_objects` makes sure that it lasts, `garbage` clears it,
+entrance, `object_store` the private git store behind it. `staging` decides what goes in, `watch`
+says where that need not look, `tree_edit` stages a few files, `restore` writes back. `file_modes`
+are the permissions next to it, `borrowed_objects` makes sure that it lasts, `garbage` clears it.
 `diff`, `running_git` and `signatures` compare. `saved_files` keeps single files by path, without a
 scan, and `touch_record` tells which files other sessions touch. `repository_record` keeps what the
 project's repository may lose, and `repository_restore` brings it back."""

@@ -4,7 +4,7 @@ again before any snapshot was kept of it.
 Kept snapshots are needed, and the newest trees of every session at work: each names them in a file
 of its own, `live/<session>`. Objects younger than MIN_AGE_S stay in any case: they may be on their
 way into one of these. A session that did not look for days may find its tree gone and then stages
-everything anew.
+everything again.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""`--worktree NAME`: a git worktree of its own for a session, beside the checkout and kept.
+"""`--worktree NAME`: a git worktree of its own for a session, next to the checkout and kept.
 
 It lies at `../<checkout>-worktrees/NAME`, where neither `git status` nor the tools of the checkout
 see it, on the branch `ctxagent/NAME`. No hook and no filter of the repository is run to make it.

@@ -1,7 +1,7 @@
-"""A private git store beside the session: it keeps the content of files, and uses the project's
+"""A private git store next to the session: it keeps the content of files, and uses the project's
 repository only as a place to borrow objects from.
 
-Git runs here with its own settings alone: no configuration of the project or the person is read, so
+Git runs here with its own settings alone: no configuration of the project or the user is read, so
 no filter, monitor or hook can be started, and bytes go in and come out as they are, whatever
 `.gitattributes` say. Every failure raises `GitFailed`.
 """
@@ -133,7 +133,7 @@ class ObjectStore:
         self._lock = threading.Lock()  # one question at a time
 
     def make(self, repository: Repository | None, excludes: str, hidden: Iterable[str]) -> None:
-        """Make the store, or bring it up to date. `excludes` is the person's own ignore file,
+        """Make the store, or bring it up to date. `excludes` is the user's own ignore file,
         `hidden` are folders below the root that hold nothing of the project."""
         try:
             make_private_folder(self.folder)
@@ -328,7 +328,7 @@ def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
 
 
 def personal_excludes(env: Mapping[str, str]) -> str:
-    """Return the file with what the person ignores in every repository; it need not exist."""
+    """Return the file with what the user ignores in every repository; it need not exist."""
     wanted = {**_base_environment(env), "GIT_CONFIG_NOSYSTEM": "1"}
     git, program = _git("/", env)
     asked = [program, "config", "--global", "--type=path", "--get", "core.excludesFile"]

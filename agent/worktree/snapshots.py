@@ -95,7 +95,7 @@ class WorkTree:
 
     def observe(self, named: Collection[str] = (), *, anew: bool = True) -> TreeState:
         """Return the state now. `named` are absolute paths to watch whatever ignore rules say.
-        Unless it must look `anew`, it looks no further than at the files that a watch on the
+        Unless it must look `again`, it looks no further than at the files that a watch on the
         folders has seen change since the last look."""
         with self._lock:
             self._open()
@@ -338,7 +338,7 @@ class WorkTree:
     def _whole_tree(self, staging: StagingArea, *, lasting: bool) -> str | None:
         """Return the tree of `staging` with permissions, when all its objects are sure to stay.
         Each is in the store or reachable from the repository's HEAD. Where one is missing all is
-        staged anew; None when that does not help. Raises GitFailed."""
+        staged again; None when that does not help. Raises GitFailed."""
         store, error = staging.store, GitFailed("objects that it needs are missing")
         for _ in range(2):
             try:

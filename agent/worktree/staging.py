@@ -142,7 +142,7 @@ class StagingArea:
         return names & set(self.store.names(*asked))
 
     def forget(self) -> None:
-        """Start anew: what the index names may be gone."""
+        """Start again: what the index names may be gone."""
         self.tree, self._listed, self.pending = "", None, 0
         self.store.forget()
 

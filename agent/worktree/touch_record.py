@@ -2,7 +2,8 @@
 
 Each session appends to a file of its own, `touched/<session>.jsonl` in the project's folder, and
 reads those of the others. A session writes a row before a call starts that may change files, and
-another row when the call has ended and its changes are known. So whoever sees a change of another
+another row when the call has ended and its changes are known. So a session that sees a change of
+another
 session finds the row that explains it. A session holds a lock on its file while it is open: the
 calls of a session that was killed count as ended.
 """

@@ -133,7 +133,7 @@ class FolderWatch:
                 self._fresh.append(f"{self._paths[number]}/{name}")
 
     def _note(self, number: int, name: str, what: int) -> None:
-        """Note the file that an event tells of, or that there is more to it than one file."""
+        """Note the file that an event describes, or that there is more to it than one file."""
         if self._changed is None:
             return
         folder = "" if what & _IS_FOLDER else self._paths.get(number)
@@ -191,7 +191,7 @@ class FolderWatch:
 
 
 def _is_local(root: str) -> bool:
-    """Return whether a folder is on a file system that tells of every change."""
+    """Return whether a folder is on a file system that describes every change."""
     with suppress(OSError, ValueError):
         device = os.lstat(root).st_dev
         named = f" {os.major(device)}:{os.minor(device)} "

@@ -39,7 +39,7 @@ class Host(ReplayHost):
 
 @dataclass
 class PolicyPlayer(Player):
-    """Plays one recording under a policy of others. Its terms are those of summaries alone."""
+    """Plays one recording under a policy of others. Its terms are those of summaries only."""
 
     change: ContextPolicy = lambda messages: messages
     sent: str = ""  # all text of the newest request

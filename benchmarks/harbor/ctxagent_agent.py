@@ -9,7 +9,7 @@ The README beside it says how, and how far it was tried.
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any, Literal, override
+from typing import Annotated, Any, Literal
 
 from harbor.agents.installed.base import (
     ApiOverloadedError,
@@ -18,11 +18,16 @@ from harbor.agents.installed.base import (
     ErrorPattern,
     with_prompt_template,
 )
-from harbor.agents.model_connection import ModelConnectionSpec
 from harbor.agents.options import Cli, InstalledAgentOptions
 from harbor.environments.base import BaseEnvironment
 from harbor.models.agent.context import AgentContext
 from pydantic import Field
+from typing_extensions import override
+
+try:
+    from harbor.agents.agent_auth_resolution import ModelConnectionSpec
+except ImportError:  # before Harbor 0.25
+    from harbor.agents.model_connection import ModelConnectionSpec
 
 PROVIDER = "anthropic"
 SESSION = "harbor"  # done once: a second start in the same container goes on with it
@@ -126,9 +131,10 @@ class Ctxagent(BaseInstalledAgent):
         access, found = self.model_connection, dict[str, str]()
         if access.api_key:
             found["ANTHROPIC_API_KEY"] = access.api_key
-        if access.configured_base_url:
-            url = access.configured_base_url.rstrip("/").removesuffix("/v1")
-            found["ANTHROPIC_BASE_URL"] = url
+        # The name in Harbor 0.25 and later, and that before.
+        names = ("user_supplied_base_url", "configured_base_url")
+        if url := next(filter(None, (getattr(access, name, None) for name in names)), None):
+            found["ANTHROPIC_BASE_URL"] = url.rstrip("/").removesuffix("/v1")
         return found
 
     @override

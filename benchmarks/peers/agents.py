@@ -88,6 +88,29 @@ api_key = "{KEY}"
     )
 
 
+def claude(home: Path, url: str, window: int, task: str) -> Start:
+    """Claude Code. The window is the one that it knows of the model."""
+    return Start(
+        ["--print", "--model", MODEL, "--dangerously-skip-permissions", task],
+        {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "IS_SANDBOX": "1",
+         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
+         "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(window)},
+    )  # fmt: skip
+
+
+def opencode(home: Path, url: str, window: int, task: str) -> Start:
+    """Its provider `anthropic`, with the address and the window."""
+    model = {"name": MODEL, "tool_call": True, "limit": {"context": window, "output": 32_000}}
+    provider = {"options": {"baseURL": f"{url}/v1", "apiKey": KEY}, "models": {MODEL: model}}
+    chosen = f"anthropic/{MODEL}"
+    config = {
+        "provider": {"anthropic": provider}, "model": chosen, "small_model": chosen,
+        "permission": "allow", "autoupdate": False, "share": "disabled",
+    }  # fmt: skip
+    _write(home / ".config/opencode/opencode.json", json.dumps(config))
+    return Start(["run", "--model", chosen, task], {"OPENCODE_DISABLE_MODELS_FETCH": "1"})
+
+
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -97,5 +120,7 @@ AGENTS: dict[str, Callable[[Path, str, int, str], Start]] = {
     "ctxagent": ctxagent,
     "pi": pi,
     "kimi": kimi,
+    "claude": claude,
+    "opencode": opencode,
     **{preset: partial(ctxagent, preset=preset) for preset in PRESETS},
 }

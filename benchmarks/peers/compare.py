@@ -73,6 +73,8 @@ def run(
             "prompts in sum, tokens": script.bill.prompt,
             "  read from a cache, share": script.bill.read / max(1, script.bill.prompt),
             COST: script.bill.relative(TERMS),
+            "  of it for what was needed again": script.again_bill.relative(TERMS),
+            "calls for what was needed again": script.again,
             "CPU, s": cpu,
             "CPU to the first request, s": script.started[0],
             "wall, s": wall,

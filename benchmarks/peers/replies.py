@@ -32,6 +32,11 @@ class Command:
     command: str
     output: str
 
+    @property
+    def asked(self) -> str:
+        """The arguments, as the model writes them."""
+        return self.command
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -40,6 +45,11 @@ class Page:
     file: Path
     output: str
     first: int
+
+    @property
+    def asked(self) -> str:
+        """Nothing: the path is not the recorded one."""
+        return ""
 
     def prepare(self) -> None:
         self.file.write_text("\n" * (self.first - 1) + self.output)
@@ -51,6 +61,10 @@ class NewContent:
 
     file: Path
     content: str
+
+    @property
+    def asked(self) -> str:
+        return self.content
 
     def prepare(self) -> None:
         """Delete the file: some agents write only over what they have read."""

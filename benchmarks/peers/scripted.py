@@ -1,10 +1,16 @@
 """The script that stands in for the model, and what it counts of each agent's requests.
 
+Before a recorded reply it gets again what the reply writes, came from the agent's own tools, and
+stands nowhere in the request any more, as a model would have to: by `Recall` where there is one,
+else by the call that gave it.
+
 The server is the strict one of the tests. A request is first brought into the one form that it
 takes, where the API allows several, so that only rules that hold for any client are left.
 """
 
-from collections.abc import Callable, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +19,9 @@ from replies import Call, Command, NewContent, Page, Reply
 
 from ctxagent.agent.compaction.summary.request import is_summary_question
 from ctxagent.agent.context.compaction_block import COMPACTION
+from ctxagent.agent.context.tokens import estimate
 from ctxagent.agent.replay.cache_prices import CacheBill, PromptCache
+from ctxagent.agent.replay.lost_facts import FactDetector, facts_in
 from ctxagent.tests.support.server.loopback import Fail, Say, Server, Step
 from ctxagent.tests.support.server.validator import Invalid
 
@@ -24,10 +32,15 @@ Run the commands, one after another. (This summary is scripted: no model wrote i
 ## Key Decisions
 1. One after another.
 ## Current State
-- Done: the first ones; nothing failed.
+- Done: the first ones.
+## Critical Facts
+{facts}
 ## Next Steps
 1. Run the next one.
 """
+SUMMARY_TOKENS = 1_500  # of the facts in a summary
+ROUNDS = 3  # of calls that get things again before one reply
+MAX_AGAIN = 8  # calls of one such round
 FIELDS = (
     "model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream",
     "stop_sequences",
@@ -52,6 +65,30 @@ class Scripted(Server):
 
 
 @dataclass(slots=True)
+class Memory:
+    """What came into the context, and which of it a reply needs and lacks."""
+
+    again: dict[int, Call] = field(default_factory=dict)  # the calls that results came from
+    _facts: FactDetector = field(default_factory=FactDetector)
+    _added: int = 0
+
+    def add(self, text: str, source: Call) -> None:
+        """Note the result of a call."""
+        self._added += 1
+        self._facts.add(self._added, text, is_result=True)
+        self.again[self._added] = source
+
+    def lacking(self, reply: Reply, body: Body) -> dict[Call, str]:
+        """Return the calls whose results have what the reply writes and the request lacks, each
+        with one of these facts."""
+        found = self._facts.find(0, written(reply), lambda _: True, lambda: _whole_text(body))
+        needed: dict[Call, str] = {}
+        for fact in found:
+            needed.setdefault(self.again[fact.ref], fact.text)
+        return dict([*needed.items()][:MAX_AGAIN])
+
+
+@dataclass(slots=True)
 class Script:
     """Says one of `replies` at each request, and ends. A request that offers no shell is for a
     summary. `clock` tells when the first request has come."""
@@ -69,6 +106,10 @@ class Script:
     first: int = 0
     peak: int = 0
     bill: CacheBill = field(default_factory=CacheBill)
+    again: int = 0  # calls that got something again
+    again_bill: CacheBill = field(default_factory=CacheBill)  # of the requests after them
+    _memory: Memory = field(default_factory=Memory)
+    _rounds: int = 0  # before the next reply
     _cache: PromptCache = field(default_factory=lambda: PromptCache(TERMS.life))
 
     def __call__(self, body: Body) -> Step:
@@ -84,14 +125,25 @@ class Script:
         if (aside := self.aside(body)) is not None:
             return aside
         newest = body["messages"][-1]["content"]
-        if self.said:
-            results = [_text(block) for block in newest if block["type"] == "tool_result"]
+        results = [_text(block) for block in newest if block["type"] == "tool_result"]
+        if self._rounds:
+            self.again_bill += bill
+        elif self.said:
             calls = self.replies[self.said - 1].calls
             self.whole += sum(any(_is_whole(call, text) for text in results) for call in calls)
+            for call, text in zip(calls, results, strict=False):
+                if not isinstance(call, NewContent):
+                    self._memory.add(text, call)
         if self.said == len(self.replies):
             self.ended = True
             return Say("The script is at its end.")
         reply = self.replies[self.said]
+        lacking = self._memory.lacking(reply, body) if self._rounds < ROUNDS else {}
+        if lacking:
+            self._rounds += 1
+            self.again += len(lacking)
+            return Say("I need this again.", tools=[*_calls_again(lacking, body)])
+        self._rounds = 0
         self.said += 1
         self.asked += len(reply.calls)
         return Say(reply.text, tools=[_tool_call(call, body) for call in reply.calls])
@@ -102,7 +154,45 @@ class Script:
         if _tool(body, *SHELLS) and not is_summary_question(newest.get("text", "")):
             return None
         self.summaries += 1
-        return Say(SUMMARY)
+        return Say(SUMMARY.format(facts=_facts_of(body)))
+
+
+def written(reply: Reply) -> str:
+    """Return what a reply writes: its text, and the arguments of its calls."""
+    return "\n".join([reply.text, *(call.asked for call in reply.calls)])
+
+
+def _calls_again(lacking: Mapping[Call, str], body: Body) -> Iterator[tuple[str, Body]]:
+    for call, fact in lacking.items():
+        recall = _tool(body, "recall")
+        yield (recall["name"], {"query": fact}) if recall else _tool_call(call, body)
+
+
+def _facts_of(body: Body) -> str:
+    """Return the facts that a conversation names most often, as much as a summary has of them."""
+    named = Counter(text for _, text in facts_in(_whole_text(body)))
+    kept, room = list[str](), SUMMARY_TOKENS
+    for text, _ in named.most_common():
+        room -= estimate(text) + 2
+        if room < 0:
+            break
+        kept.append(f"- {text}")
+    return "\n".join(kept)
+
+
+def _whole_text(body: Body) -> str:
+    """Return all texts of a request's messages and system prompt."""
+    parts = [block for message in body["messages"] for block in message["content"]]
+    return "\n".join(_texts([*body.get("system", []), *parts]))
+
+
+def _texts(blocks: Sequence[Body]) -> Iterator[str]:
+    for block in blocks:
+        if block["type"] == "tool_use":
+            values = block["input"].values()
+            yield "\n".join(v if isinstance(v, str) else json.dumps(v) for v in values)
+        else:
+            yield _text(block) if block["type"] == "tool_result" else block.get("text", "")
 
 
 def _tool_call(call: Call, body: Body) -> tuple[str, Body]:
@@ -160,7 +250,8 @@ def _text(result: Body) -> str:
 
 def common(body: Body) -> Body:
     """The same request in the form that ctxagent uses: texts as blocks, a message for each change
-    of role, and without settings that say nothing about the conversation."""
+    of role, and without settings that say nothing about the conversation. What a client says in the
+    role of the system between messages counts as the user's."""
     one = {name: body[name] for name in FIELDS if name in body}
     if "system" in body:
         one["system"] = _blocks(body["system"])
@@ -169,10 +260,11 @@ def common(body: Body) -> Body:
     one["messages"] = []
     for message in body["messages"]:
         content = _blocks(message["content"])
-        if one["messages"] and one["messages"][-1]["role"] == message["role"]:
+        role = "user" if message["role"] == "system" else message["role"]
+        if one["messages"] and one["messages"][-1]["role"] == role:
             one["messages"][-1]["content"] += content
         else:
-            one["messages"].append({"role": message["role"], "content": content})
+            one["messages"].append({"role": role, "content": content})
     return one
 
 

@@ -182,7 +182,9 @@ def test_a_prepared_summary_has_what_came_after_it_was_prepared(tmp_path: Path) 
     assert between[-1] in steps_between(talk)
     before, summary, *_ = talk.of(Summary)
     assert "ERROR_OF_THE_FIRST_STEP" in before.text
-    assert "ERROR_OF_THE_FIRST_STEP" not in summary.text
+    errors = [line for line in summary.document["errors"] if "ERROR_OF_THE_FIRST_STEP" in line]
+    assert len(errors) == 1
+    assert errors[0].startswith("Failed earlier: `")
     ledger = Ledger()
     for entry in talk.entries():
         if entry.seq < summary.seq:

@@ -1,9 +1,13 @@
 """Commands that still fail, in a summary."""
 
+import re
+
 import pytest
 
 from ctxagent.agent.compaction.document import SummaryDocument
 from ctxagent.agent.compaction.summary.open_failures import (
+    MAX_EARLIER_TOKENS,
+    earlier_failures,
     error_line,
     open_failures,
     said_errors,
@@ -98,3 +102,35 @@ def test_what_is_over_goes_and_what_a_model_said_stays() -> None:
     more = "More commands that still fail, found by Recall: #3"
     assert still_open((more, "a"), failing) == ("a",)
     assert said_errors((more, *errors)) == ("a model's words",)
+
+
+def test_the_newest_failures_that_are_over_are_told_in_their_room() -> None:
+    rows = [(f"make {n}", 2, f"error: {n} {'x' * 280}") for n in range(9)]
+    known = ledger(*rows, *((command, 0, "ok") for command, _, _ in rows))
+    earlier = earlier_failures(["a note"], known)
+    assert 1 < len(earlier) < 9
+    refs = [fact.ref for fact in known.past_failures()][-len(earlier) :]
+    assert [line.partition(":\n")[0] for line in earlier] == [
+        f"Failed earlier: `make {9 - len(refs) + n}` failed (exit 2, #{ref})"
+        for n, ref in enumerate(refs)
+    ]
+    assert sum(map(estimate, earlier)) <= MAX_EARLIER_TOKENS
+    told = (*earlier, "a note")
+    assert said_errors(told) == still_open(told, known) == ("a note",)
+    before_last = earlier_failures([], known, until=refs[-1] - 1)
+    assert f"#{refs[-1]}" not in "".join(before_last)
+    assert f"#{refs[-2]}" in before_last[-1]
+
+
+def test_calls_that_failed_are_told_once_and_no_line_twice() -> None:
+    history = History()
+    for said, details in (("error: not there", {}), ("denied", {"denied": True})):
+        history.call("Edit", {"path": "a.py"}, said, is_error=True, details=details)
+    history.call("Read", {"path": "b.py"}, "error: not there", is_error=True)
+    found = Ledger()
+    for entry in history.entries:
+        found.add(entry)
+    (line,) = earlier_failures([], found)
+    assert re.fullmatch(r"Failed earlier: Read \(#\d+\):\nerror: not there", line)
+    assert [call.tool for call in found.failed_calls] == ["Edit", "Read"]
+    assert earlier_failures(["The edit said error: not there."], found) == ()

@@ -111,7 +111,7 @@ def run(folder: Path, policy: Policy, window: int) -> tuple[Conversation, Chargi
     ("window", "share", "most"), [(200_000, 0.45, 2_900_000), (32_000, 0.90, 2_700_000)]
 )
 def test_four_hundred_calls(tmp_path: Path, window: int, share: float, most: float) -> None:
-    """What they cost, in tokens at the price of input, and as a share of summaries alone: of a
+    """What they cost, in tokens at the price of input, and as a share of summaries only: of a
     small window these are cheap too, since what is summarised is never more than the window."""
     talk, managed = run(tmp_path / "managed", DEFAULT, window)
     unmanaged = replace(DEFAULT, clear_when="off", truncate_at=None, demote_above=None)

@@ -5,13 +5,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from ..support.command import running
 
 COMPARE = Path(__file__).parents[2] / "benchmarks" / "peers" / "compare.py"
 AGENT = '''#!{python}
-"""Speaks the Messages API in its plainest form. It can forget to hand in the third result."""
+"""Speaks the Messages API in its plainest form. It can forget to hand in the third result, or clear
+all results but the newest."""
 import json, os, pathlib, subprocess, sys, urllib.error, urllib.request
 
 if "--version" in sys.argv:
@@ -49,6 +54,10 @@ while True:
         print(json.dumps([call["name"], given, ran.returncode]), file=open("{log}", "a"))
         results.append(
             {{"type": "tool_result", "tool_use_id": call["id"], "content": ran.stdout}})
+    for old in messages[2:] if {clears} else ():
+        for block in old["content"]:
+            if "content" in block:
+                block["content"] = "[cleared]"
     if len(messages) < {kept}:
         messages.append({{"role": "user", "content": results}})
     messages.append({{"role": "user", "content": "Go on."}})
@@ -64,19 +73,28 @@ RECORDED = [
 ]  # fmt: skip
 
 
-def small_agent(folder: Path, nap: str = "0", *, forgets: bool = False) -> Path:
+NEEDS_AGAIN = [
+    [("Bash", {"command": "grep -rn limit"}, "src/app/limits.py:41: MAX_UPLOAD_BYTES = 4", False)],
+    [("Bash", {"command": "date"}, "Thu", False)],
+    [("Bash", {"command": "grep MAX_UPLOAD_BYTES src/app/limits.py"}, "4", False)],
+]  # fmt: skip
+
+
+def small_agent(
+    folder: Path, nap: str = "0", *, forgets: bool = False, clears: bool = False
+) -> Path:
     agent = folder / "agent"
-    names = {"secret": "A_SECRET_OF_MINE", "nap": nap, "log": folder / "log"}
+    names = {"secret": "A_SECRET_OF_MINE", "nap": nap, "log": folder / "log", "clears": clears}
     kept = 6 if forgets else 1_000
     agent.write_text(AGENT.format(python=sys.executable, kept=kept, **names))
     agent.chmod(0o755)
     return agent
 
 
-def recording(path: Path) -> Path:
-    """Write RECORDED as Claude Code would."""
+def recording(path: Path, replies: Sequence[Sequence[Any]] = RECORDED) -> Path:
+    """Write replies as Claude Code would."""
     rows: list[dict[str, object]] = []
-    for number, reply in enumerate(RECORDED):
+    for number, reply in enumerate(replies):
         blocks, results = [], []
         for place, (name, given, *result) in enumerate(reply):
             if not result:
@@ -147,3 +165,29 @@ def test_a_recorded_session_is_played_by_the_tools_that_every_agent_has(tmp_path
         ["write", {"path": file, "content": "x\nz"}, 0],
         ["bash", {"command": printed}, 1],
     ]
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_what_was_cleared_is_called_for_again_where_it_is_needed(
+    tmp_path: Path, clears: bool
+) -> None:
+    agent = small_agent(tmp_path, clears=clears)
+    session = recording(tmp_path / "s.jsonl", NEEDS_AGAIN)
+    done = subprocess.run(
+        [sys.executable, COMPARE, "--agent", f"pi={agent}", "--recording", session],
+        text=True, capture_output=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    (figures,) = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("{"))
+    found = figures["rows"]["pi"]
+    assert found["calls asked for"] == 3
+    assert found["calls for what was needed again"] == int(clears)
+    assert found["requests"] == 4 + clears
+    assert (found["  of it for what was needed again"] > 0) == clears
+    calls = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()][
+        -3 - clears :
+    ]
+    assert [given["command"].splitlines()[1] for _, given, _ in calls] == [
+        "grep -rn limit", "date", *["grep -rn limit"] * clears,
+        "grep MAX_UPLOAD_BYTES src/app/limits.py",
+    ]  # fmt: skip

@@ -81,8 +81,8 @@ def test_a_table_without_a_progress_line(tmp_path: Path, session: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr == ""
     lines = result.stdout.splitlines()
-    head = next(line for line in lines if line.strip().startswith("summaries alone"))
-    assert head.split() == ["summaries", "alone", "v5", "default"]
+    head = next(line for line in lines if line.strip().startswith("summaries only"))
+    assert head.split() == ["summaries", "only", "v5", "default"]
     assert sum(line.strip().startswith("Cost in dollars") for line in lines) == 1
     assert max(map(len, lines)) <= 80
 
@@ -170,7 +170,7 @@ def test_one_document_and_one_page(tmp_path: Path, session: Path) -> None:
                  "--against", "microcompact.when=off,demote.above=off")  # fmt: skip
     document = told(result)
     assert document["labels"] == [
-        "summaries alone", "default", "microcompact.when=off,demote.above=off",
+        "summaries only", "default", "microcompact.when=off,demote.above=off",
     ]  # fmt: skip
     assert result.stderr == f"The report is in {page}\n"
     assert page.read_text().startswith("<!doctype html>")

@@ -13,7 +13,7 @@ import pytest
 
 from ctxagent.agent.errors import UsageError
 from ctxagent.agent.fleet import runner
-from ctxagent.agent.fleet.attempt import LOST, AttemptOrder
+from ctxagent.agent.fleet.attempt import LOST
 from ctxagent.agent.fleet.ledger import (
     AttemptOutcome,
     FleetFolder,
@@ -21,6 +21,7 @@ from ctxagent.agent.fleet.ledger import (
     read_records,
 )
 from ctxagent.agent.fleet.manifest import Manifest
+from ctxagent.agent.fleet.orders import AttemptOrder
 from ctxagent.agent.fleet.outages import DISK, SERVER, Breaker, OutageRules
 from ctxagent.agent.fleet.run_notes import RunNotes
 from ctxagent.agent.fleet.runner import RETRIES, FleetRun, RunLimits, RunObserver

@@ -9,24 +9,20 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
-
 from ctxagent import __version__
-from ctxagent.agent.cli.main import main
+from ctxagent.tests.install.command_help import CommandHelp, subcommands, whole_command
 
 TEMPLATE = Path(__file__).with_name("ctxagent.1.in")
 QUOTED = re.compile("`([^`]+)`")
 MAX_LINE_CHARS = 80
-NAMES = re.compile(r"-[\w-]+(?:, -[\w-]+)*")
 
 
 def man_page() -> str:
     """Return the man page of the command line as it is now."""
-    context = click.Context(main, info_name="ctxagent", **main.context_settings)
     parts = {
         "@version@": __version__,
-        "@options@": "\n".join(options_of(context)),
-        "@commands@": "\n".join(commands_of(context)),
+        "@options@": "\n".join(option_lines(whole_command())),
+        "@commands@": "\n".join(line for each in subcommands() for line in command_lines(each)),
     }
     page = TEMPLATE.read_text("utf-8")
     for mark, part in parts.items():
@@ -34,43 +30,22 @@ def man_page() -> str:
     return "".join(f"{line}\n" for long in page.splitlines() for line in wrapped(long))
 
 
-def options_of(context: click.Context) -> Iterator[str]:
-    """Yield the lines that tell of each option of a command."""
-    for parameter in context.command.get_params(context):
-        if not isinstance(parameter, click.Option) or (is_help(parameter) and context.parent):
-            continue
-        record = parameter.get_help_record(context)
-        if record is None:  # hidden
-            continue
-        names = NAMES.match(record[0])
-        assert names, record
-        value = record[0][names.end() :].strip()
+def option_lines(command: CommandHelp) -> Iterator[str]:
+    """Yield the lines that describe each option of a command."""
+    for option in command.options:
+        value = f" \\fI{escaped(option.value)}\\fR" if option.value else ""
         yield ".TP"
-        yield f"\\fB{escaped(names[0])}\\fR" + (f" \\fI{escaped(value)}\\fR" if value else "")
-        yield from paragraphs(record[1])
+        yield f"\\fB{escaped(option.names)}\\fR{value}"
+        yield from paragraphs(option.text)
 
 
-def is_help(option: click.Option) -> bool:
-    return "--help" in option.opts
-
-
-def commands_of(parent: click.Context) -> Iterator[str]:
-    """Yield the lines that tell of each command below one, and of those below these."""
-    group = parent.command
-    assert isinstance(group, click.Group)
-    for name in group.list_commands(parent):
-        command = group.get_command(parent, name)
-        assert command
-        context = click.Context(command, info_name=name, parent=parent)
-        if not isinstance(command, click.Group) or command.invoke_without_command:
-            usage = " ".join(command.collect_usage_pieces(context)).strip()
-            yield ".TP"
-            yield f"\\fB{escaped(context.command_path)}\\fR \\fI{escaped(usage)}\\fR".rstrip()
-            yield from paragraphs(command.help or "")
-            if options := list(options_of(context)):
-                yield from (".RS", *options, ".RE")
-        if isinstance(command, click.Group):
-            yield from commands_of(context)
+def command_lines(command: CommandHelp) -> Iterator[str]:
+    """Yield the lines that describe a command and its options."""
+    yield ".TP"
+    yield f"\\fB{escaped(command.path)}\\fR \\fI{escaped(command.usage)}\\fR".rstrip()
+    yield from paragraphs(command.text)
+    if options := list(option_lines(command)):
+        yield from (".RS", *options, ".RE")
 
 
 def paragraphs(text: str) -> Iterator[str]:

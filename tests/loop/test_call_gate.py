@@ -293,6 +293,23 @@ def test_rules_that_change_while_a_feature_answers_are_applied(
     assert talk.of(ToolResult)[0].content.startswith("Not allowed: ")
 
 
+def test_rules_that_change_while_a_feature_looks_at_an_allowed_call_are_applied(
+    project: Path,
+) -> None:
+    talk = Conversation(project, [touch("a"), Step(text="ok")], mode="bypass")
+
+    class Slow(Judge):
+        async def before_tool(self, call: ToolCall) -> Ruling | None:
+            await asyncio.sleep(0)
+            with_deny_rule(talk, project)
+            return None
+
+    Slow(talk, None)
+    talk.say("go")
+    assert [*project.iterdir()] == []
+    assert talk.of(ToolResult)[0].content.startswith("Not allowed: ")
+
+
 def test_a_link_that_moves_while_a_feature_answers_is_refused(
     project: Path, tmp_path: Path
 ) -> None:

@@ -3,11 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from ctxagent.agent.errors import ToolError
+from ctxagent.agent.models.bounded_body import MAX_ANSWER_BYTES
 from ctxagent.agent.models.http_client import post
 
 
@@ -16,6 +18,12 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(int(self.headers["X-Status"]))
         self.send_header("Location", "/elsewhere")
+        if body == b"endless":
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b": still here\n" * 10_000)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -37,6 +45,11 @@ def test_the_status_and_the_body_are_returned_and_nothing_is_followed(
     url: str, status: int
 ) -> None:
     assert asyncio.run(post(url, b"on", {"X-Status": str(status)})) == (status, "on")
+
+
+def test_an_endless_stream_of_events_is_cut(url: str) -> None:
+    status, body = asyncio.run(post(url, b"endless", {"X-Status": "200"}))
+    assert (status, len(body)) == (200, MAX_ANSWER_BYTES)
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9/", "nothing", "http://[/"])

@@ -262,7 +262,7 @@ def test_sums_of_nothing_are_told() -> None:
 
 PHONE, WALL = (360, 800), (1600, 1000)
 WIDTHS = (390, 768, 1440)  # pixels
-LONG_LABELS = ("summaries alone", "default", "compact.at=0.75,compact.keep_tokens=9000")
+LONG_LABELS = ("summaries only", "default", "compact.at=0.75,compact.keep_tokens=9000")
 OUTSIDE = """(() => {
   for (const each of document.querySelectorAll("details")) each.open = true;
   for (const each of document.querySelectorAll("section")) {

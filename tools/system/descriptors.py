@@ -18,7 +18,7 @@ def raise_limit() -> None:
 
 
 def has_spare_descriptors(count: int = 1) -> bool:
-    """Tell whether the reserve stays when this process opens more. Raises OSError."""
+    """Return True if the reserve stays when this process opens more. Raises OSError."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return True

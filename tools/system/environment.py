@@ -1,4 +1,4 @@
-"""The environment of the commands the model runs: the person's own, without what opens doors.
+"""The environment of the commands the model runs: the user's own, without what opens doors.
 
 Variables are judged by name. What looks like a key, token or password goes; paths and sockets stay
 (`SSH_AUTH_SOCK`, `GOOGLE_APPLICATION_CREDENTIALS`), and so do addresses, even where some hold a

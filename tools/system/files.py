@@ -1,6 +1,6 @@
 """Files and folders written whole and for their owner alone.
 
-`replacing` is the one way to put a file in place: the new content goes to a part file beside it,
+`replacing` is the one way to put a file in place: the new content goes to a part file next to it,
 which takes its name when all is written. What is there is either the old content or the new one,
 whenever the process is killed.
 """
@@ -88,7 +88,7 @@ def replace_file(
 
 
 def edit_file(path: Path, data: bytes) -> None:
-    """Put a file of the person's in place, and make the folders it needs. A new one gets the mode
+    """Put a file of the user's in place, and make the folders it needs. A new one gets the mode
     that the umask says, one that is there keeps its mode, owner and extended attributes. One with
     several names (hard links) is written over, so that all of them have the new content. Raises
     PermissionError for one that is read-only, and OSError; then nothing has changed."""

@@ -37,8 +37,8 @@ class Lead:
 
 def leads_astray(folder: str | Path) -> str:
     """Return what leads out of the repository that a folder is in, in a few words; "" if nothing
-    does. A git of ours does not look at one that does. Objects that it borrows from another one
-    do not count: only their names, which are their digests, lead to them."""
+    does. The agent's own git does not look at one that does. Objects that it borrows from another
+    one do not count: only their names, which are their digests, lead to them."""
     try:
         real = whereabouts(Path(folder))
         top = next((p for p in (real, *real.parents) if os.path.lexists(p / ".git")), None)

@@ -1,6 +1,6 @@
 """Find and end the processes that a killed agent's commands have left running.
 
-They are found by the name that each carries in its environment, beside the mark of its tree.
+They are found by the name that each carries in its environment, next to the mark of its tree.
 """
 
 import hashlib

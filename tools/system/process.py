@@ -196,7 +196,7 @@ class Process:
         return self._beside.refused if self._beside else ()
 
     def left(self) -> bool:
-        """Tell whether a command that has ended had left processes running, which its sandbox
+        """Return True if a command that has ended had left processes running, which its sandbox
         ended."""
         self._heed()
         return self._left
@@ -354,7 +354,7 @@ class Tree:
         self._born = {leader: born}
 
     def stands(self) -> bool:
-        """Tell whether one of the processes found last is alive; cheap, as many trees may end at
+        """Return True if one of the processes found last is alive; cheap, as many trees may end at
         once."""
         return any(born and birth(pid) == born for pid, born in self._born.items())
 
@@ -380,7 +380,7 @@ class Tree:
 
 
 def named(env: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return an environment whose processes are found by a name, beside those that it has."""
+    """Return an environment whose processes are found by a name, next to those that it has."""
     return {
         **env,
         TREE_VARIABLE: f"{env[TREE_VARIABLE]}:{name}" if env.get(TREE_VARIABLE) else name,

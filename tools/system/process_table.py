@@ -37,7 +37,7 @@ class ProcessTable(Protocol):
         ...
 
     def may_write(self, pid: int, pipe: os.stat_result) -> bool:
-        """Tell whether it can write into a pipe or, where that is not seen, may be a neighbour in
+        """Return True if it can write into a pipe or, where that is not seen, may be a neighbour in
         a pipeline. Raises OSError for one that has ended."""
         ...
 
@@ -124,7 +124,7 @@ class PsutilTable:
 
 
 def _is_neighbour(pid: int) -> bool:
-    """Tell whether a process is of our group, as a shell has it for the programs of a pipeline.
+    """Return True if a process is of our group, as a shell has it for the programs of a pipeline.
     Raises OSError for one that has ended."""
     return os.getpgid(pid) == os.getpgid(0)
 

@@ -49,7 +49,7 @@ def isolated_python() -> list[str]:
 
 
 def own_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` with a PATH from which a program of ours finds only trusted programs, too."""
+    """Return `env` with a PATH from which the agent's programs find only trusted programs."""
     return {**env, "PATH": ":".join(_folders(env.get("PATH"))) or os.defpath}
 
 
@@ -80,5 +80,6 @@ def links_of(file: str) -> Iterator[str]:
 
 
 def is_within_reach(path: str) -> bool:
-    """Tell whether a command may write to an absolute path, so that no program there is trusted."""
+    """Return True if a command may write to an absolute path, so that no program there is
+    trusted."""
     return within(path, _distrusted)

@@ -170,7 +170,8 @@ class _Rules:
 
 
 def _ignored(chain: list[_Rules], path: str) -> bool:
-    """Tell whether the last rule that has an opinion leaves a path out. Directories end in `/`."""
+    """Return True if the last rule that has an opinion leaves a path out. Directories end in
+    `/`."""
     for rules in reversed(chain):
         if path.startswith(rules.prefix):
             verdict = rules.spec.check_file(rules.lead + path[len(rules.prefix) :]).include
@@ -212,9 +213,9 @@ def _parses(line: str) -> bool:
 
 
 def is_ignored(root: Path) -> bool:
-    """Tell whether the ignore files above a directory leave it out.
+    """Return True if the ignore files above a directory leave it out.
 
-    Whoever names such a directory wants what is in it: those rules have no say there.
+    Anyone who names such a directory wants what is in it: those rules have no say there.
     """
     return _ignored(_chain_above(whereabouts(root), IGNORE_FILES), "")
 

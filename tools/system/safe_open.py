@@ -1,6 +1,6 @@
 """Open files by paths in which nothing is a link, and work in folders by their descriptors.
 
-A path is judged as it is with links followed, and opened later. Whoever exchanges a folder for a
+A path is judged as it is with links followed, and opened later. Anyone who exchanges a folder for a
 link in between would lead the opening elsewhere: so what was judged is opened with no link followed
 any more (openat2(2), RESOLVE_NO_SYMLINKS), and what is done in a folder is done by its descriptor
 (proc(5), /proc/PID/fd). Where the kernel has no openat2, each component is opened by itself.

@@ -70,7 +70,7 @@ def public_addresses(host: str, port: int, *, private: bool) -> Sequence[str]:
 
 
 def is_public(text: str) -> bool:
-    """Tell whether an address, as the system writes it, is one of the public internet."""
+    """Return True if an address, as the system writes it, is one of the public internet."""
     try:
         address: Address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -56,7 +56,7 @@ def main(base: str, text: str) -> dict[str, str]:
 
 
 def is_hidden(tag: Any) -> bool:
-    """Tell whether a tag says itself that people do not see it."""
+    """Return True if a tag says itself that people do not see it."""
     if tag.has_attr("hidden") or str(tag.get("aria-hidden", "")).lower() == "true":
         return True
     return bool(HIDDEN_STYLE.search(str(tag.get("style", ""))))

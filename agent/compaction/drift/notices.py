@@ -1,4 +1,4 @@
-"""What the user and the model are told of drift."""
+"""What the user and the model are told about drift."""
 
 from collections.abc import Sequence
 

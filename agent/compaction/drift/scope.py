@@ -116,7 +116,7 @@ def _goal(document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> li
 
 
 def _context(document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> list[str]:
-    """Return the other texts that tell of the task."""
+    """Return the other texts that describe the task."""
     rows = [f"{row.path} {row.change}" for row in document.modified]
     commands = (fact.command for fact in ledger.commands[-MAX_COMMANDS:])
     return [

@@ -1,7 +1,7 @@
 """Break-even: when an edit of history pays, how far back it should reach, and what it should spare.
 
 What may be cleared is read again with each call until it is gone. An edit saves that, and costs one
-rewrite: all that stands after the first change is written to the cache anew. It also costs what is
+rewrite: all that stands after the first change is written to the cache again. It also costs what is
 missed afterwards: the chance that a text is needed again, times the price of one more call to get
 it (`need_chances`). Nobody knows how many calls are still to come. So the cost of reading each
 thing is added up from its first call on, and an edit is made when that, over all that it clears,
@@ -135,7 +135,7 @@ class BreakEven:
     ) -> Iterator[tuple[float, int, int, int]]:
         """Yield the edits that could be made: gain, tokens saved and rewritten, and how many of the
         `chosen` each clears, which are gathered from the newest back. It clears, from some place
-        on, all that is due and better gone where what stands there is written anew anyway."""
+        on, all that is due and better gone where what stands there is written again anyway."""
         places = sorted(
             (
                 (place, each)

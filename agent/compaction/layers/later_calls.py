@@ -1,4 +1,4 @@
-"""What became of each result in a view: later calls that repeated it, changed its file or mended
+"""What became of each result in a view: later calls that repeated it, changed its file or fixed
 what had failed, and how long ago it was of use."""
 
 from collections import Counter

@@ -135,7 +135,7 @@ def stub(
     result: ViewResult, folder: str = "", fate: Fate | None = None, *, brief: bool = False
 ) -> Stub:
     """Return the line that stands for a result: tool, main argument, outcome, size, and where the
-    full text is. Given its fate, the last lines that tell of an error stay of a failure; with
+    full text is. Given its fate, the last lines that describe an error stay of a failure; with
     `brief`, a page of a file that a later entry superseded is named by its path, its lines and that
     entry."""
     where = f"#{result.item.seq}"
@@ -170,7 +170,7 @@ def _text_kept(result: ViewResult) -> str:
 
 
 def error_lines(result: ViewResult) -> list[str]:
-    """Return the last lines of a result that tell of an error."""
+    """Return the last lines of a result that describe an error."""
     content = result.block.get("content")
     lines = telling_lines(content.splitlines()) if isinstance(content, str) else ()
     return [line.strip()[:MAX_ERROR_LINE_CHARS] for line in lines[-MAX_ERROR_LINES:]]
@@ -200,7 +200,7 @@ def _clearable(result: ViewResult, view: View, policy: Policy) -> bool:
 
 
 def _is_of(result: ViewResult, tools: Collection[str]) -> bool:
-    """Tell whether a result is of one of these tools; those of MCP servers go by Mcp."""
+    """Return True if a result is of one of these tools; those of MCP servers go by Mcp."""
     name = result.call.name
     return ("Mcp" if name.startswith("mcp__") else name) in tools
 

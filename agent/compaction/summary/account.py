@@ -3,8 +3,8 @@
 In a large window the part of the context that a summary would take the place of is read with every
 call, long before the window is full. As with clearing (`layers/break_even.py`), nobody knows how
 many calls are still to come, so what reading that part costs is added up, and a summary pays when
-this has come to its price: the call that writes it, its own text, writing anew what stays, and what
-will be missed afterwards.
+this has come to its price: the call that writes it, its own text, writing again what stays, and
+what will be missed afterwards.
 """
 
 from ...lazy import dataclass

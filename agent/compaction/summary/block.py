@@ -101,7 +101,7 @@ def _has_images(item: Item) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TextBeside:
-    """What the text beside a block is made of, apart from the document."""
+    """What the text next to a block is made of, apart from the document."""
 
     written: SummaryDocument  # what the block itself says
     resolved: Sequence[str]  # errors in it that are none any more, by the records
@@ -111,7 +111,7 @@ class TextBeside:
     pins: Mapping[int, str]
 
     def render(self, document: SummaryDocument, *, saved: int) -> str:
-        """Return the text that stands beside the block, if `document` is all there is to know.
+        """Return the text that stands next to the block, if `document` is all there is to know.
         `saved` are the tokens that both save."""
         parts = [
             f"{COMPRESSED_MARK}\n"
@@ -146,7 +146,7 @@ def text_beside(
     folder: Path,
     ledger: Ledger,
 ) -> TextBeside:
-    """Return what stands beside a block that says `written`, as the view is now."""
+    """Return what stands next to a block that says `written`, as the view is now."""
     evicted = [item.seq for item in summary.cut.evicted]
     gone = messages_gone(ledger.messages, view, evicted)
     waiting = _waiting(gone, KEPT_WORDS_SHARE * window.size / view.ratio)

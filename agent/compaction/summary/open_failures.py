@@ -1,6 +1,7 @@
-"""The commands that still fail, in a summary: all of them while there is room, then their refs.
+"""The errors that a summary has by the ledger alone: the commands that still fail, all of them
+while there is room, then their refs; and the newest failures that are over, in a room of their own.
 
-They come from the ledger alone. A model may say more of one of them; then its line stands instead.
+A model may say more of a command that still fails; then its line stands instead.
 """
 
 import re
@@ -16,8 +17,10 @@ from .shorten import shorten_at_gap
 
 MAX_COMMAND_CHARS = 400
 MAX_LINE_CHARS = 160  # of an error that stands alone
+MAX_EARLIER_TOKENS = 400  # of the failures that are over
 
 _MORE = "More commands that still fail, found by Recall: "
+_EARLIER = "Failed earlier: "
 _FAILED = regex(r"`.*?` failed \(exit [^)]*, #(\d+)\)", re.DOTALL)
 _DECORATION = regex(r"(?:E\s+|>\s+|\[\d[\d:., TZ-]*\]\s*)+")  # before an error
 _ERROR = regex(r"\w*(?:Error|Exception)\b|\berror\b|\bassert|\bpanic|\bfatal", re.IGNORECASE)
@@ -52,6 +55,27 @@ def with_open_failures(
     return replace(document, errors=(*((f"{_MORE}{older}",) if older else ()), *told, *lines))
 
 
+def earlier_failures(
+    errors: Sequence[str], ledger: Ledger, until: int | None = None
+) -> tuple[str, ...]:
+    """Return lines for the newest failures that are over, oldest first, as many as have room: of
+    entries up to `until`. What the errors of a summary say already is left out."""
+    told = "\n".join(errors)
+    over = {fact.ref: (_head_of(fact), fact.errors) for fact in ledger.past_failures()}
+    over |= {call.ref: (f"{call.tool} (#{call.ref})", call.errors) for call in ledger.failed_calls}
+    lines, room = list[str](), MAX_EARLIER_TOKENS
+    for ref, (head, said) in sorted(over.items(), reverse=True):
+        if until is not None and ref > until:
+            continue
+        new = [line for line in said if line.strip() not in told]
+        line = f"{_EARLIER}{head}:\n" + "\n".join(new)
+        if new and _size(line) <= room:
+            room -= _size(line)
+            lines.append(line)
+            told += "\n" + line
+    return tuple(reversed(lines))
+
+
 def still_open(errors: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
     """Return the errors less those that quote a failure which is over, by the records."""
     failing = {fact.ref for fact in ledger.unresolved()}
@@ -59,14 +83,14 @@ def still_open(errors: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
     def is_open(error: str) -> bool:
         if found := _FAILED.match(error):
             return int(found[1]) in failing
-        return not error.startswith(_MORE) and not says_what_passed(error, ledger)
+        return not error.startswith((_MORE, _EARLIER)) and not says_what_passed(error, ledger)
 
     return tuple(filter(is_open, errors))
 
 
 def said_errors(errors: Sequence[str]) -> tuple[str, ...]:
-    """Return the errors without the lines that `with_open_failures` adds."""
-    return tuple(e for e in errors if not e.startswith(_MORE) and not _FAILED.match(e))
+    """Return the errors without the lines that are added here."""
+    return tuple(e for e in errors if not e.startswith((_MORE, _EARLIER)) and not _FAILED.match(e))
 
 
 def error_line(fact: CommandFact) -> str:
@@ -87,10 +111,13 @@ def _part(line: str, at: int) -> str:
 
 
 def _lines_of(fact: CommandFact, errors: Iterable[str]) -> str:
-    command = shorten_at_gap(fact.command, MAX_COMMAND_CHARS)
-    head = f"`{command}` failed (exit {fact.exit_code}, #{fact.ref})"
     said = "\n".join(errors)
-    return f"{head}:\n{said}" if said else head
+    return f"{_head_of(fact)}:\n{said}" if said else _head_of(fact)
+
+
+def _head_of(fact: CommandFact) -> str:
+    command = shorten_at_gap(fact.command, MAX_COMMAND_CHARS)
+    return f"`{command}` failed (exit {fact.exit_code}, #{fact.ref})"
 
 
 def _count_fitting(lines: Sequence[str], room: int) -> int:

@@ -67,7 +67,7 @@ def choose_probes(
     written: SummaryDocument | None = None,
 ) -> list[Probe]:
     """Return what a summary of `evicted` should still say, the most important first. The summary is
-    at most `cap_tokens` long, beside its table of changed files, the user's rules and the commands
+    at most `cap_tokens` long, next to its table of changed files, the user's rules and the commands
     that still fail. What is pinned is not asked for: it stays in the context anyway. Nor is what no
     longer holds: a decision of the summary before is not that `written`, which was merged with it,
     does not have."""

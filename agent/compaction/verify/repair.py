@@ -72,7 +72,7 @@ def tally_probes(asked: Sequence[Probe], before: str, after: str) -> ProbeTally:
 
 
 def probed_facts_test(asked: Sequence[Probe]) -> Callable[[str], bool]:
-    """Return a function that tells whether one of the probes asks for a critical fact."""
+    """Return a function that shows whether one of the probes asks for a critical fact."""
     about = [probe for probe in asked if probe.section == "facts"]
     return lambda fact: any(is_answered(probe, fact) for probe in about)
 

@@ -1,9 +1,9 @@
-"""Which MCP servers there are: the project's `.mcp.json`, the person's own `mcp.json`, plugins'.
+"""Which MCP servers there are: the project's `.mcp.json`, the user's own `mcp.json`, plugins'.
 
 The format is the one that other agents share: `{"mcpServers": {NAME: {"command", "args", "env",
 "cwd"} | {"type": "http", "url", "headers"}}}`, each also with `timeout` (milliseconds for one
 call) and `enabled`. `${VAR}` and `${VAR:-default}` stand for variables of the environment. A
-project's servers are programs that somebody else chose: they count once the person has trusted the
+project's servers are programs that somebody else chose: they count once the user has trusted the
 file's content, and again when it has changed.
 """
 
@@ -85,7 +85,7 @@ def load_servers(
     plugins: Sequence[Plugin] = (),
 ) -> tuple[list[ServerConfig], list[str]]:
     """Return the servers for work in `cwd`, and a warning for each file and server that is left
-    out. Of two with one name the project's counts, then the person's, then that of a plugin."""
+    out. Of two with one name the project's counts, then the user's, then that of a plugin."""
     found: dict[str, ServerConfig] = {}
     warnings: list[str] = []
     files: list[tuple[Path | None, bool, Plugin | None]] = [

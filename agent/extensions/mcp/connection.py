@@ -1,4 +1,4 @@
-"""One server: connected, asked what it offers, called; and connected anew once it has ended.
+"""One server: connected, asked what it offers, called; and connected again once it has ended.
 
 A call is sent once. Where its answer does not come (the server ended, or took too long), the
 caller is told that it may have acted; only the next call starts the server again.

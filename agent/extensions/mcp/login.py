@@ -165,7 +165,7 @@ async def authentication(
     config: ServerConfig, folder: Path | None, show: Callable[[str], None] | None
 ) -> AsyncIterator["httpx2.Auth | None"]:
     """Yield what adds the tokens of a server to requests, None where there was no login. `show`
-    gets the address at which the person logs in; None where nobody can."""
+    gets the address at which the user logs in; None where nobody can."""
     file = TokenFile(folder, config) if folder is not None else None
     if file is None or not (show or file.exists):
         yield None

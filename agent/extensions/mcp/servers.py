@@ -73,7 +73,7 @@ class McpServers:
         tokens: Path | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
-        """`tokens` is the folder of logins; with `show` the person logs in now, at the address that
+        """`tokens` is the folder of logins; with `show` the user logs in now, at the address that
         it gets."""
         self.load_at_start = tuple(load_at_start)
         self.needed = tuple(needed)

@@ -165,7 +165,7 @@ async def http(
     show: Callable[[str], None] | None = None,
 ) -> AsyncIterator["TransportStreams"]:
     """Speak with a server over streamable HTTP for the length of a block. Redirects to another
-    origin are not followed. `tokens` is the folder of logins; with `show` the person logs in now,
+    origin are not followed. `tokens` is the folder of logins; with `show` the user logs in now,
     at the address that it gets."""
     import httpx2
     from mcp.client.streamable_http import streamable_http_client

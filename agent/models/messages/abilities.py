@@ -22,7 +22,7 @@ def abilities_of(id: str, endpoint: Endpoint, gaps: ServerGaps) -> Abilities:
 
 
 def takes_block(endpoint: Endpoint, gaps: ServerGaps) -> bool:
-    """Tell whether the server takes a compaction block in the messages, as far as is known. One
+    """Return True if the server takes a compaction block in the messages, as far as is known. One
     that was never seen to make one might leave it out, and the model would know nothing."""
     seen = is_public(endpoint) or COMPACTION in gaps.seen
     return COMPACTION not in gaps.names and seen

@@ -40,7 +40,7 @@ def _whole(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parameters(request: Request) -> dict[str, Any]:
-    """Return what a body has beside the words: the model, and how it is to answer."""
+    """Return what a body has next to the words: the model, and how it is to answer."""
     provider, name = served(request.model)
     # Vertex has the model in the path, and in the body what is a header elsewhere.
     way = {"anthropic_version": VERSION} if provider.name == VERTEX else {"model": name}
@@ -56,7 +56,7 @@ def parameters(request: Request) -> dict[str, Any]:
 
 
 def _is_signed(block: Block) -> bool:
-    """Tell whether a block is a call with the signature that another protocol gave it."""
+    """Return True if a block is a call with the signature that another protocol gave it."""
     return block["type"] == "tool_use" and "signature" in block
 
 

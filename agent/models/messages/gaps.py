@@ -30,7 +30,7 @@ Body = dict[str, Any]
 
 
 def _is_about_compaction(words: str, body: Mapping[str, Any]) -> bool:
-    """Tell whether a request was refused for a compaction block that it asks for or holds."""
+    """Return True if a request was refused for a compaction block that it asks for or holds."""
     if COMPACTION in body:
         return bool(_NO_COMPACTION.search(words))
     return begins_with_block(body["messages"]) and bool(_NO_BLOCK.search(words))

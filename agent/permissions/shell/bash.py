@@ -73,20 +73,20 @@ def decode_ansi_c(body: str) -> str | None:
 
 
 def test_evaluates_operands(test: str) -> bool:
-    """Tell whether a test evaluates what it compares, or may do so when it runs. In `[`, a variable
-    or a pattern outside quotes can turn into operators."""
+    """Return True if a test evaluates what it compares, or may do so when it runs. In `[`, a
+    variable or a pattern outside quotes can turn into operators."""
     if _EVALUATING_OPERATOR.search(test):
         return True
     return not test.startswith("[[") and bool(re.search(r"[$*?\[]", _QUOTED.sub("", test[1:])))
 
 
 def may_name_shell_folder(word: str) -> bool:
-    """Tell whether a word's source may begin in a folder that only the running shell knows."""
+    """Return True if a word's source may begin in a folder that only the running shell knows."""
     return bool(_FOLDER_OF_THE_SHELL.search(word))
 
 
 def has_quoted_bracket(word: str) -> bool:
-    """Tell whether a pattern's source has quotes, so that its brackets may be literal or not."""
+    """Return True if a pattern's source has quotes, so that its brackets may be literal or not."""
     return "[" in word and bool(re.search(r"""[\\'"]""", word))
 
 

@@ -96,7 +96,8 @@ class Arguments:
         return self.values_of_files() + self.operands[skip:]
 
     def fit(self) -> bool:
-        """Tell whether the options are listed, and the operands are those that the table wants."""
+        """Return True if the options are listed, and the operands are those that the table
+        wants."""
         table, count = self.table, len(self.operands)
         if self.unlisted or (count and table.operands == "none"):
             return False
@@ -274,7 +275,8 @@ def _bundle(table: CommandTable, word: Word, rest: list[Word]) -> list[tuple[str
 
 
 def _is_value(table: CommandTable, word: Word) -> bool:
-    """Tell whether the next word is certainly the value of an option, and stays one word. Programs
+    """Return True if the next word is certainly the value of an option, and stays one word.
+    Programs
     differ about one that looks like an option; those with whole words as options (find) do not."""
     if word.glob and not table.any_option:  # a file may be named like an option
         return False
@@ -282,7 +284,7 @@ def _is_value(table: CommandTable, word: Word) -> bool:
 
 
 def _is_allowed(table: CommandTable, name: str, value: Word | None) -> bool:
-    """Tell whether an option may have this value, which stays one word in the shell."""
+    """Return True if an option may have this value, which stays one word in the shell."""
     if value is None:
         return True
     if value.glob and (name in table.files or "/" in value.text):
@@ -294,7 +296,7 @@ def _is_allowed(table: CommandTable, name: str, value: Word | None) -> bool:
 
 
 def _may_be_option(word: Word, table: CommandTable) -> bool:
-    """Tell whether a word is an option, or may become one when the shell fills it in."""
+    """Return True if a word is an option, or may become one when the shell fills it in."""
     if word.fixed:
         found = word.text[:1] == "-" and word.text != "-"
         return found or (word.glob and word.text[0] in "*?[" and not table.any_option)
@@ -307,7 +309,7 @@ def stray_word(part: SimpleCommand, start: int, spelled: str, inside: Callable[[
     is none: an option that is not listed, or a path out of the project.
 
     The first `start` words of the command are those of the rule, and so are the words in `spelled`,
-    its text. `inside` tells whether a path, as it is written, lies in the project. A program
+    its text. `inside` shows whether a path, as it is written, lies in the project. A program
     without a table has no such words.
     """
     known = known_command(_by_last_name(part))
@@ -327,8 +329,8 @@ def stray_word(part: SimpleCommand, start: int, spelled: str, inside: Callable[[
 
 
 def keeps_history(part: SimpleCommand) -> bool:
-    """Tell whether a git command throws away no commit and no stash: its subcommand and its options
-    are listed."""
+    """Return True if a git command throws away no commit and no stash: its subcommand and its
+    options are listed."""
     known = known_command(_by_last_name(part))
     if known is None or not known.table.name.startswith("git "):
         return False
@@ -346,7 +348,7 @@ def _by_last_name(part: SimpleCommand) -> SimpleCommand:
 
 
 def _stays(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bool:
-    """Tell whether an operand names nothing outside of the project, nor anything to run."""
+    """Return True if an operand names nothing outside of the project, nor anything to run."""
     text = word.text
     if not word.fixed:
         return False
@@ -363,7 +365,7 @@ def _stays(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bo
 
 
 def _is_remote(text: str, command: str) -> bool:
-    """Tell whether an operand names another repository or refs there: not a helper that runs, not
+    """Return True if an operand names another repository or refs there: not a helper that runs, not
     a repository on this machine, and no refs of our own to be overwritten."""
     if "::" in text or re.match(r"file:|\+|\.{0,2}/|\.{1,2}$|~", text):
         return False
@@ -371,5 +373,5 @@ def _is_remote(text: str, command: str) -> bool:
 
 
 def plainly_inside(path: str) -> bool:
-    """Tell whether a path, as it is written, can only lie below the current folder."""
+    """Return True if a path, as it is written, can only lie below the current folder."""
     return path[:1] not in ("/", "~") and ".." not in path.split("/")

@@ -56,7 +56,7 @@ _GIT_LFS_COMMAND = regex(r'"?git-lfs (?:clean|smudge|filter-process)[\w %.-]*"?\
 
 
 def may_show_file(part: SimpleCommand, base: str, guarded: Callable[[str], bool]) -> bool:
-    """Tell whether a git command in the folder `base` may show a file that is `guarded`."""
+    """Return True if a git command in the folder `base` may show a file that is `guarded`."""
     if not _shows_file_content([word.text for word in part.words[1:]]):
         return False
     files, shown = tracked_paths(base), _shown_paths(part, base)
@@ -69,7 +69,7 @@ def may_show_file(part: SimpleCommand, base: str, guarded: Callable[[str], bool]
 
 
 def takes_ignored_files(part: SimpleCommand) -> bool:
-    """Tell whether a git command takes what is ignored into the repository, without naming it."""
+    """Return True if a git command takes what is ignored into the repository, without naming it."""
     words = [word.text for word in part.words[1:]]
     option = {"add": r"-\w*f.*|--f.*", "stash": r"-\w*a.*|--a.*"}.get(_subcommand(words), "(?!)")
     return any(re.fullmatch(option, word) for word in words)
@@ -152,7 +152,8 @@ def leads_of_repositories(folder: str) -> Iterator[Lead]:
 
 
 def has_known_folder(part: SimpleCommand, script: Script) -> bool:
-    """Tell whether the part's folder is known: git also runs what the configuration there names."""
+    """Return True if the part's folder is known: git also runs what the configuration there
+    names."""
     if part.name == "cd":
         return is_leading_cd(part, script)
     moves = script.moves
@@ -181,7 +182,7 @@ def without_folder(part: SimpleCommand) -> tuple[SimpleCommand, str]:
 
 
 def is_leading_cd(part: SimpleCommand, script: Script) -> bool:
-    """Tell whether the part is a `cd` that the whole command starts with."""
+    """Return True if the part is a `cd` that the whole command starts with."""
     return part.name == "cd" and part is script.parts[0] and script.text.lstrip().startswith("cd ")
 
 

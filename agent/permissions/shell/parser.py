@@ -99,7 +99,7 @@ class _Effort:
     added: set[tuple[Word, ...]] = field(default_factory=set)  # commands that other commands start
 
     def allows(self, words: int = 0, script_bytes: int = 0) -> bool:
-        """Count more, and tell whether it is still within bounds."""
+        """Count more, and show whether it is still within bounds."""
         self.words += words
         self.script_bytes += script_bytes
         return self.words <= MAX_WORDS_LOOKED_AT and self.script_bytes <= MAX_PARSED_BYTES

@@ -1,7 +1,7 @@
 """The programs that a shell runs for the names in a command.
 
 A name is taken for what it is known as only where the shell runs it from a place that nobody but
-the person writes to: `ls` may as well be a file that a project has brought along, in a folder that
+the user writes to: `ls` may as well be a file that a project has brought along, in a folder that
 stands first on the PATH. The search is that of bash (bash(1), "COMMAND EXECUTION").
 """
 
@@ -33,11 +33,11 @@ class Programs:
     folders: Iterable[str]
 
     def all_known(self, script: Script, bases: Sequence[str]) -> bool:
-        """Tell whether each command of a script runs what its name says."""
+        """Return True if each command of a script runs what its name says."""
         return all(self.is_known(part, script, bases) for part in script.parts)
 
     def is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
-        """Tell whether a command runs what its name says, or nothing: a builtin of bash, or a
+        """Return True if a command runs what its name says, or nothing: a builtin of bash, or a
         program as `find` returns it. `bases` are the folders that the command may start from."""
         return part.name in _BUILTINS or self.find(part, script, bases) is not None
 
@@ -82,5 +82,5 @@ class Programs:
 
 
 def _is_in(bases: Sequence[str], folder: str, name: str) -> bool:
-    """Tell whether there is something of this name in a folder below one of the bases."""
+    """Return True if there is something of this name in a folder below one of the bases."""
     return any(os.path.lexists(os.path.join(base, folder, name)) for base in bases)  # noqa: PTH118

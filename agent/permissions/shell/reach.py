@@ -133,7 +133,7 @@ def _uses(script: Script, bases: Sequence[str]) -> Iterator[tuple[str, _Use]]:
 
 
 def _service(part: SimpleCommand) -> str:
-    """Return the service that a command needs: the network, or what runs beside the sandbox."""
+    """Return the service that a command needs: the network, or what runs next to the sandbox."""
     words = [word.text for word in part.words]
     name = words[0].rpartition("/")[2]
     if _PYTHON.fullmatch(name) and words[1:3] == ["-m", "pip"]:
@@ -178,5 +178,5 @@ def _paths(word: Word, bases: Sequence[str]) -> Iterator[str]:
 
 
 def _is_kept_elsewhere(path: str) -> bool:
-    """Tell whether something is there, and not the system's own."""
+    """Return True if something is there, and not the system's own."""
     return os.path.lexists(path) and path != "/" and not is_within(path, _SYSTEM_FOLDERS)

@@ -31,18 +31,18 @@ _FILE_OPTION_LETTERS = frozenset("fmSX")  # short options whose value is a file,
 
 
 def _stores_nothing(arguments: Sequence[str]) -> bool:
-    """Tell whether a printf format sets no variable, such as PATH, with `%n`."""
+    """Return True if a printf format sets no variable, such as PATH, with `%n`."""
     counts = any(re.search(r"%[-+ #0'*.\d]*[hlLjztq]*n", word) for word in arguments)
     return not counts and not any(word.startswith("-") for word in arguments[:1])
 
 
 def _loads_no_module(arguments: Sequence[str]) -> bool:
-    """Tell whether a jq program reads no module, which may come from any folder that it names."""
+    """Return True if a jq program reads no module, which may come from any folder that it names."""
     return not any(re.search(r"\b(?:import|include|modulemeta)\b", word) for word in arguments)
 
 
 def _shows_processes(arguments: Sequence[str]) -> bool:
-    """Tell whether ps shows no environment of a process, which may hold keys (`ps eww`)."""
+    """Return True if ps shows no environment of a process, which may hold keys (`ps eww`)."""
     words = list(arguments)
     while words:
         word = words.pop(0)
@@ -67,20 +67,20 @@ _CHECKS: dict[str, Callable[[Sequence[str]], bool]] = {
 
 
 def has_read_only_form(name: str) -> bool:
-    """Tell whether a command is known to look only, with the options that are listed."""
+    """Return True if a command is known to look only, with the options that are listed."""
     table = table_of(name)
     return table is not None and table.looks and not table.any_rule
 
 
 def reads_files(name: str) -> bool:
-    """Tell whether a command is known to read the files that it is given."""
+    """Return True if a command is known to read the files that it is given."""
     table = table_of(name)
     reads = table is not None and table.looks and not (table.raw or table.any_rule)
     return reads and table is not None and table.operands in ("files", "pattern")
 
 
 def is_read_only(part: SimpleCommand) -> bool:
-    """Tell whether the command changes nothing, wherever the files are that it names."""
+    """Return True if the command changes nothing, wherever the files are that it names."""
     found = _listed(part)
     if found is None or part.doubt or not found.table.looks:
         return False
@@ -97,12 +97,12 @@ def is_read_only(part: SimpleCommand) -> bool:
 
 
 def looks_plainly(part: SimpleCommand) -> bool:
-    """Tell whether a command only looks, and has no program text among its arguments."""
+    """Return True if a command only looks, and has no program text among its arguments."""
     return part.name not in _CHECKS and is_read_only(part)
 
 
 def does_more(part: SimpleCommand) -> bool:
-    """Tell whether the arguments of a program have it do more than look, beyond its options: a
+    """Return True if the arguments of a program have it do more than look, beyond its options: a
     program text of sed that writes, for one. Of other programs nothing is told."""
     check = _CHECKS.get(part.name.rpartition("/")[2])
     words = part.words[1:]
@@ -112,13 +112,13 @@ def does_more(part: SimpleCommand) -> bool:
 
 
 def takes_any_words(part: SimpleCommand) -> bool:
-    """Tell whether a command that only looks does so whatever further words it is given."""
+    """Return True if a command that only looks does so whatever further words it is given."""
     known = known_command(part)
     return known is not None and known.table.any_option and is_read_only(part)
 
 
 def hands_names_over(part: SimpleCommand) -> bool:
-    """Tell whether xargs, or `find -exec`, does nothing but to have commands that only look read
+    """Return True if xargs, or `find -exec`, does nothing but to have commands that only look read
     the files that it names. A name from find is never an option: it begins with a folder."""
     if not part.feeds:
         return False
@@ -164,8 +164,8 @@ def searched_folders(part: SimpleCommand) -> list[Word]:
 
 
 def follows_links(part: SimpleCommand, bases: Sequence[str]) -> bool:
-    """Tell whether a command may read what links below a folder lead to, wherever that is. `bases`
-    are the folders that its words may be relative to."""
+    """Return True if a command may read what links below a folder lead to, wherever that is.
+    `bases` are the folders that its words may be relative to."""
     if part.name == "diff":
         return any(_may_be_folder(word, base) for word in path_arguments(part) for base in bases)
     found = _listed(part)
@@ -173,7 +173,7 @@ def follows_links(part: SimpleCommand, bases: Sequence[str]) -> bool:
 
 
 def _may_be_folder(word: Word, base: str) -> bool:
-    """Tell whether a word names a folder, or may."""
+    """Return True if a word names a folder, or may."""
     found = expand_glob(word.text, base) if word.glob else [word.text]
     if found is None or "\0" in word.text:
         return True
@@ -226,7 +226,7 @@ def _glued_values(option: str) -> Iterator[str]:
 
 
 def changes_no_file(script: Script) -> bool:
-    """Tell whether it is certain that a command changes no file."""
+    """Return True if it is certain that a command changes no file."""
     return not (script.doubt or script.writes) and all(
         part.wrapper or hands_names_over(part) or is_read_only(part) for part in script.parts
     )
@@ -247,7 +247,7 @@ def touched_paths(script: Script, cwd: str) -> list[str]:
 
 
 def _can_exist(folder: str) -> bool:
-    """Tell whether a folder exists, or could be created."""
+    """Return True if a folder exists, or could be created."""
     while not os.path.lexists(folder) and folder != os.path.dirname(folder):  # noqa: PTH120
         folder = os.path.dirname(folder)  # noqa: PTH120
     return os.path.isdir(folder)  # noqa: PTH112

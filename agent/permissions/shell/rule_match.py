@@ -23,7 +23,8 @@ def has_options(words: Sequence[str]) -> bool:
 
 
 def match_in_any_order(wanted: Sequence[str], words: Sequence[Word]) -> RuleMatch:
-    """Tell whether a command has the wanted plain words first, and the wanted options anywhere."""
+    """Return True if a command has the wanted plain words first, and the wanted options
+    anywhere."""
     end = next((at for at, word in enumerate(words) if word.text == "--"), len(words))
     options = [word.text for word in words[:end] if word.text.startswith("-") and word.fixed]
     plain = [w for at, w in enumerate(words) if at > end or not w.text.startswith("-")]
@@ -40,7 +41,7 @@ def match_in_any_order(wanted: Sequence[str], words: Sequence[Word]) -> RuleMatc
 
 
 def _has_options(wanted: Sequence[str], options: Sequence[str]) -> bool:
-    """Tell whether the options include all that are wanted, spelled in any way."""
+    """Return True if the options include all that are wanted, spelled in any way."""
     bundles = (option[1:] for option in options if _OPTION_BUNDLE.fullmatch(option))
     letters = {_same_letter(letter) for bundle in bundles for letter in bundle}
     for long, letter in _OPTION_LETTERS.items():
@@ -63,7 +64,7 @@ def _same_letter(letter: str) -> str:
 
 
 def _abbreviates(word: str, option: str) -> bool:
-    """Tell whether a word is a long option, cut short or with a value: `--forc`, `--force=x`."""
+    """Return True if a word is a long option, cut short or with a value: `--forc`, `--force=x`."""
     name, _, value = word.partition("=")
     wanted, _, fixed = option.partition("=")
     return len(name) > 2 and wanted.startswith(name) and name[:2] == "--" and fixed in ("", value)

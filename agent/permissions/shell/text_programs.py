@@ -29,7 +29,7 @@ _AWK_VARIABLE = regex(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
 def sed_only_prints(arguments: Sequence[str]) -> bool:
-    """Tell whether sed with these arguments prints, and writes and runs nothing."""
+    """Return True if sed with these arguments prints, and writes and runs nothing."""
     scripts: list[str] = []
     operands: list[str] = []
     place = 0
@@ -113,7 +113,7 @@ def _delimited(text: str, count: int) -> str | None:
 
 
 def awk_only_prints(arguments: Sequence[str]) -> bool:
-    """Tell whether awk with these arguments prints, and writes, runs and reads nothing that its
+    """Return True if awk with these arguments prints, and writes, runs and reads nothing that its
     operands do not name."""
     place = 0
     while place < len(arguments) and arguments[place].startswith("-"):

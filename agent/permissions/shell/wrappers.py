@@ -137,7 +137,7 @@ def find_inner_commands(words: Sequence[str]) -> InnerCommands:
 
 
 def is_shell(name: str) -> bool:
-    """Tell whether a command runs what it is fed."""
+    """Return True if a command runs what it is fed."""
     return name.rpartition("/")[2] in _SHELLS or name in (".", "source", "eval")
 
 
@@ -201,8 +201,8 @@ def _find_wrapped_command(words: Sequence[str], name: str, wrapper: _Wrapper) ->
 
 
 def _only_hands_over(options: Sequence[str]) -> bool:
-    """Tell whether options of xargs say only how names, one a line or between zero bytes, are told
-    apart and handed over."""
+    """Return True if options of xargs say only how names, one a line or between zero bytes, are
+    told apart and handed over."""
     return bool(_HANDING_OVER.fullmatch("".join(f"{option} " for option in options)))
 
 

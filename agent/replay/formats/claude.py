@@ -3,7 +3,7 @@
 A reply is spread over several lines of one message id. Lines are taken in the order of the file, as
 the chain of parents does not always give the order in which they were written. Side chains belong
 to subagents and are left out; a file that begins with one is that subagent's own. Words of the
-agent in the person's place (`isMeta`, summaries of compactions) did reach the model and are kept.
+agent in the user's place (`isMeta`, summaries of compactions) did reach the model and are kept.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The reader of Codex's rollouts: JSON lines with a payload. Lines of the type response_item hold
 the messages, calls and results; event_msg repeats them for display, but has the true tokens.
 
-A reply has no id here: a new one begins after a result, words of the person, a count of tokens or a
+A reply has no id here: a new one begins after a result, words of the user, a count of tokens or a
 compaction.
 """
 

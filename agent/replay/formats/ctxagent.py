@@ -1,7 +1,7 @@
 """The reader of our own logs.
 
 A result is its whole text, even if that went to a file. Masks are left out, as a replay decides
-anew what to mask. A summary is a compaction; the entries that were reinserted right after it are
+again what to mask. A summary is a compaction; the entries that were reinserted right after it are
 left out, as the view leaves them out when a summary is reverted: without the summary they repeat
 what stands in the context. A subagent's log is a file of its own.
 """

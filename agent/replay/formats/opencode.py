@@ -43,7 +43,7 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
 
 
 def _text(parts: list[JsonObject]) -> str:
-    """Return the texts and images among the parts; the text of other files stands beside them."""
+    """Return the texts and images among the parts; the text of other files stands next to them."""
     return "\n".join(
         plain_text(part)
         for part in parts

@@ -168,7 +168,7 @@ THINKING_MEASURES = (
 
 
 def thinking_measures(figures: Sequence[Figures]) -> tuple[Measure, ...]:
-    """Return the measures of dropped thinking, where a recording tells of any."""
+    """Return the measures of dropped thinking, where a recording describes any."""
     return THINKING_MEASURES if any(each.sums.thinking.tokens for each in figures) else ()
 
 

@@ -7,7 +7,7 @@ second at most: logs that changed last come first and each is read from its end,
 is found at once, and the rest as soon as it is indexed. A text of more than 4 MB is not indexed:
 the index knows only that there is one, and each search reads it.
 
-What is gone from the disk must be gone from the index too, so it begins anew when a log has
+What is gone from the disk must be gone from the index too, so it begins again when a log has
 vanished, shrunk or been replaced. Nothing is held open between calls. Where no file can be kept (a
 read-only folder) the index is made in memory.
 """
@@ -48,7 +48,7 @@ CREATE VIRTUAL TABLE words USING fts5 (
 );
 INSERT INTO words (words, rank) VALUES ('hashsize', 16777216);
 """
-_NOT_DAMAGE = {  # errors that a new file would not mend
+_NOT_DAMAGE = {  # errors that a new file would not fix
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
     sqlite3.SQLITE_PERM, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
 }  # fmt: skip
@@ -213,7 +213,7 @@ class SearchIndex:
 
     def _behind(self, db: sqlite3.Connection, session: str | None) -> list[_IndexedLog]:
         """Return the logs that have more than is indexed, the newest first. Raises DatabaseError,
-        so that the index begins anew, when a log that it knows is not there as it was. In memory,
+        so that the index begins again, when a log that it knows is not there as it was. In memory,
         where nothing stays, such a log is only forgotten."""
         logs = self._logs(db)
         kept = {log.id for log in logs if log.size >= log.done}
@@ -269,7 +269,7 @@ def _is_on_disk(db: sqlite3.Connection) -> bool:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether a new file would mend the error."""
+    """Return whether a new file would fix the error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, sqlite3.DatabaseError) and code not in _NOT_DAMAGE
 

@@ -32,7 +32,7 @@ def unindexed_lines(file: BinaryIO, first: int, done: int) -> Iterator[tuple[int
 
 def index_pieces(line: bytes, folder: Path) -> Iterator[tuple[int, str, str]]:
     """Yield the rows of a line: where a piece of its text starts, and the piece in one of two
-    columns. The first column weighs more: it holds the person's words and errors. Of a text that is
+    columns. The first column weighs more: it holds the user's words and errors. Of a text that is
     too large there is one row, which starts at LARGE."""
     entry = try_parse_entry(line)
     if entry is None:

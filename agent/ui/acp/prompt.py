@@ -1,4 +1,4 @@
-"""From the content blocks of a prompt to words and to what is attached beside them."""
+"""From the content blocks of a prompt to words and to what is attached next to them."""
 
 import binascii
 from base64 import b64decode
@@ -33,7 +33,7 @@ _BARE = regex(r"""[^\s"]+""")
 
 @dataclass(frozen=True, slots=True)
 class EditorPrompt:
-    """What a person says in an editor, with what they bring in beside their words."""
+    """What a person says in an editor, with what they bring in next to their words."""
 
     words: str
     attached: Sequence[AttachedData] = ()

@@ -1,4 +1,4 @@
-"""Questions to the person, put to the editor one at a time as requests for permission."""
+"""Questions to the user, put to the editor one at a time as requests for permission."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -48,7 +48,7 @@ class EditorQuestions:
         self._open: tuple[Question, asyncio.Future[Answer]] | None = None
 
     async def ask(self, question: Question) -> Answer | None:
-        """Return what the person answers; None where the editor is gone or cannot ask."""
+        """Return what the user answers; None where the editor is gone or cannot ask."""
         async with self._turn:
             if (settled := question.settled()) is not None:
                 return settled
@@ -96,7 +96,7 @@ class EditorQuestions:
     async def _fill_in(self, question: Question) -> Answer:
         """Put the questions of a form: as a form where the editor shows forms, else one after
         another. One without choices takes words, which the protocol's requests for permission have
-        no room for: the form stays unanswered then, and the person answers by their next message.
+        no room for: the form stays unanswered then, and the user answers by their next message.
         """
         if self._shows_forms:
             return await self._show_form(question)
@@ -120,7 +120,7 @@ class EditorQuestions:
         return Answer(bool(words), words=words)
 
     async def choose(self, text: str, choices: Sequence[tuple[str, str]]) -> str:
-        """Put a command's question, and return the id that the person chooses, "" for none."""
+        """Put a command's question, and return the id that the user chooses, "" for none."""
         async with self._turn:
             question = Question("Command", text.partition("\n")[0], {}, "", text)
             offered = [

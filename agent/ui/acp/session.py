@@ -219,7 +219,7 @@ class EditorSession:
     # Prompts.
 
     async def prompt(self, blocks: Sequence[PromptBlock]) -> TurnFinished:
-        """Run a turn or a command for what the person says, and return how it ended. While another
+        """Run a turn or a command for what the user says, and return how it ended. While another
         one runs, its turn takes the words before its next call, or they wait for its end. Raises
         CtxagentError."""
         waiting = WaitingPrompt(read_prompt_blocks(blocks, self._services.cwd))

@@ -70,7 +70,7 @@ Send = Callable[[Update], None]
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call that has been told of and has not ended."""
+    """A tool call that has been told about and has not ended."""
 
     name: str
     input: Mapping[str, Any]
@@ -122,7 +122,7 @@ class UpdateStream:
                 self._compacted(event)
 
     def ask(self, question: events.Question) -> str:
-        """Tell of the call that a question is about, and return its id."""
+        """Describe the call that a question is about, and return its id."""
         running = (id for id, call in self._calls.items() if call.name == question.tool)
         id = question.call or next(running, "") or f"question-{time.monotonic_ns()}"
         if id not in self._calls:

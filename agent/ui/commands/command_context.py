@@ -114,7 +114,7 @@ class CommandContext:
         self.screen.touch()
 
     def show_title(self) -> None:
-        """Name the terminal's window after the session, if the person gave that a title."""
+        """Name the terminal's window after the session, if the user gave that a title."""
         self.screen.title(self.agent.ledger.title if self.conversation.is_open else "")
 
     async def leave(self) -> None:
@@ -157,7 +157,7 @@ class CommandContext:
         """Go over to another session; the one that is left stays on disk.
 
         With `prior` that is a fresh session, which is told this text about the one before. When
-        another process has the session, the person decides what to do.
+        another process has the session, the user decides what to do.
         """
         try:
             left_at = await self.conversation.reopen(resume=resume, fork=fork, prior=prior)
@@ -171,7 +171,7 @@ class CommandContext:
             self.transcript().recap(*left_at)
 
     async def _open_busy(self, busy: SessionBusy, *, wait: bool) -> tuple[str, str] | None:
-        """Open a session that another process has, in the way the person chooses."""
+        """Open a session that another process has, in the way the user chooses."""
         if not wait:
             self.notify("warning", busy.message)
         choice = "wait" if wait else await self.questions.busy_session()

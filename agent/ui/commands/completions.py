@@ -62,7 +62,7 @@ def fixed(words: Iterable[str], *, also: Complete | None = None) -> Complete:
 
 
 async def refs(repl: CommandContext) -> Sequence[Offer]:
-    """Return the newest entries, newest first: what the person and the agent said, commands, files
+    """Return the newest entries, newest first: what the user and the agent said, commands, files
     read and changed, pins."""
     known = _ledger_entries(repl.agent.ledger)
     for seq, what in _view_entries(repl.agent.view):

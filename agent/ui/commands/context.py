@@ -134,7 +134,7 @@ async def _choose_scope(
 
 
 async def _compact_reviewed(repl: CommandContext, instructions: str, *, newest_only: bool) -> None:
-    """Write a summary, show it, let the person edit it, and apply it if they agree."""
+    """Write a summary, show it, let the user edit it, and apply it if they agree."""
     from ...compaction.document import parse
     from ...compaction.document import render as text_of
     from ...session.archive import SUMMARY_NAME

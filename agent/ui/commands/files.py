@@ -1,4 +1,4 @@
-"""Commands that are not ours: those that files of the project and of the person describe, skills,
+"""Commands that are not ours: those that files of the project and of the user describe, skills,
 and the prompts of MCP servers."""
 
 import asyncio
@@ -24,7 +24,7 @@ MAX_PROMPT_DESCRIPTION_CHARS = 200
 
 
 async def read_command_files(repl: CommandContext) -> None:
-    """Read the files of commands and skills anew, and tell once what is wrong with a command."""
+    """Read the files of commands and skills again, and tell once what is wrong with a command."""
     found, warnings = await asyncio.to_thread(repl.services.command_files)
     skills, _ = await asyncio.to_thread(repl.services.skills)  # the session tells of warnings
     taken = [command for name, command in found.items() if name in COMMANDS]

@@ -92,7 +92,7 @@ def _read(path: Path) -> str:
 
 
 def _save(path: Path, before: str, text: str) -> None:
-    """Replace a file. One that has changed meanwhile stays, and the text goes beside it. Raises
+    """Replace a file. One that has changed meanwhile stays, and the text goes next to it. Raises
     CtxagentError."""
     changed = _read(path) != before
     target = path.with_name(f"{path.name}.edited") if changed else path.resolve()

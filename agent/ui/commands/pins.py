@@ -1,4 +1,4 @@
-"""Additions of the person to the conversation: shell commands, and pins for every summary."""
+"""Additions of the user to the conversation: shell commands, and pins for every summary."""
 
 from typing import TYPE_CHECKING
 

@@ -57,7 +57,7 @@ NO_MORE: Mapping[str, Command] = {}
 
 def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, str] | None:
     """Return the command that the words call, and its argument; None when they are for the model.
-    `more` are commands beside our own.
+    `more` are commands next to our own.
 
     A command may be shortened as long as only one begins so, and names of other agents are aliases.
     Raises UsageError for an unknown one.

@@ -251,7 +251,7 @@ def _nanoseconds(at: str) -> int:
 
 
 def _has_replied(entries: "Reversible[Entry]", since: int) -> bool:
-    """Tell whether the agent has said or done something since an entry."""
+    """Return True if the agent has said or done something since an entry."""
     from ...session.entries import Assistant
 
     later = takewhile(lambda entry: entry.seq > since, reversed(entries))
@@ -315,7 +315,7 @@ def _show_unseen(repl: CommandContext, since: "SincePoint") -> None:
 
 
 async def _confirm(repl: CommandContext, plan: _RewindPlan, choice: str) -> str:
-    """Ask the person what to take back, and return the choice, "" for nothing."""
+    """Ask the user what to take back, and return the choice, "" for nothing."""
     possible = plan.choices()
     if not possible:
         return ""

@@ -90,7 +90,7 @@ async def _fork(repl: CommandContext, argument: str) -> None:
 
 
 async def pick_session(repl: CommandContext, *, fork: bool = False) -> bool:
-    """Go on with a session that the person picks, or in a copy of it; return whether they did."""
+    """Go on with a session that the user picks, or in a copy of it; return whether they did."""
     picked = await repl.screen.pick(_menu(repl))
     if picked is not None:
         await repl.reopen(resume=picked.key, fork=fork)

@@ -1,1 +1,1 @@
-"""The open session, questions to the person, and the running task: shared by REPL and commands."""
+"""The open session, questions to the user, and the running task: shared by REPL and commands."""

@@ -193,7 +193,7 @@ class Conversation:
         return status.fit_line(now, width)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the status line tells, for the person's own command. Raises CtxagentError
+        """Return what the status line tells, for the user's own command. Raises CtxagentError
         when no session is open."""
         agent = self.agent
         window = agent.model.current_window()

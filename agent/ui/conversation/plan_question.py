@@ -21,7 +21,7 @@ MODES: dict[str, tuple[str, str]] = {
 
 
 async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Question) -> Answer:
-    """Show a plan, and return whether the person agrees to it, as they leave it, and in which mode
+    """Show a plan, and return whether the user agrees to it, as they leave it, and in which mode
     it is carried out; other words than those of a choice are a no with a reason."""
     from ...features.plan import PLAN_FILE
 

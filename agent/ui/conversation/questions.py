@@ -1,4 +1,4 @@
-"""Questions to the person, one at a time: for permission, and those of commands."""
+"""Questions to the user, one at a time: for permission, and those of commands."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ BUSY_WORDS = ("read", "fork", "wait", "leave")  # each may be answered by its fi
 async def ask_rule(screen: Screen, question: Question, files: "RuleFiles | None") -> Answer | None:
     """Ask for a rule and where to keep it, write it there, and return the answer that names both.
 
-    None when the person went back. Without `files` rules are kept for the session alone.
+    None when the user went back. Without `files` rules are kept for the session alone.
     """
     from ...permissions.rules import parse_rule
 
@@ -70,7 +70,7 @@ async def _is_sure(screen: Screen, rule: str, objection: str) -> bool:
 
 async def ask_sandboxed(screen: Screen, files: "RuleFiles | None") -> Answer | None:
     """Ask for how long what the sandbox confines needs no question, and return the answer that says
-    so; None when the person went back."""
+    so; None when the user went back."""
     if files is None:
         return Answer(True, sandboxed=True, where=SESSION)
     user = f"for you, in every project: {files.describe_file('user')}"
@@ -261,7 +261,7 @@ class Questions:
         return Answer(True, words=answers)
 
     async def _agree(self, question: Question) -> Answer:
-        """Put a plan to the person."""
+        """Put a plan to the user."""
         from ..render import tool_calls
 
         answer = Answer(True)

@@ -1,4 +1,4 @@
-"""The turn or command that runs and can be interrupted, and the tasks that run beside it."""
+"""The turn or command that runs and can be interrupted, and the tasks that run next to it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -1,1 +1,1 @@
-"""Input of the person: keys, completion, history, long pastes, their editor."""
+"""Input of the user: keys, completion, history, long pastes, their editor."""

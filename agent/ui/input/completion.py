@@ -75,7 +75,7 @@ class WordsCompleter(Completer):
         self._search = object()
 
     async def _offered(self, place: str) -> Sequence[Offer]:
-        """Return what fits in a place, asked for anew once it is old."""
+        """Return what fits in a place, asked for again once it is old."""
         at, offers = self._offers.get(place, (-OFFERS_AGE_S, ()))
         if time.monotonic() - at > OFFERS_AGE_S:
             offers = await self._host.offers(place)

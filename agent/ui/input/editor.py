@@ -1,4 +1,4 @@
-"""Editing a text in the person's own editor: $VISUAL, else $EDITOR, else one that is installed."""
+"""Editing a text in the user's own editor: $VISUAL, else $EDITOR, else one that is installed."""
 
 import asyncio
 import os

@@ -1,7 +1,7 @@
 """The history of what was typed in a project, newest last, in a file that only its owner can read.
 
 Parallel sessions add to the same file, one entry at a time, and none removes another's. Past a size
-the oldest entries go. If the file cannot be written, the person is told so, once.
+the oldest entries go. If the file cannot be written, the user is told so, once.
 """
 
 import errno

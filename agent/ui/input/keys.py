@@ -57,7 +57,7 @@ class KeyTarget(Protocol):
 
     @property
     def drafting(self) -> bool:
-        """Whether the person still types other words while a question is open."""
+        """Whether the user still types other words while a question is open."""
 
     def take_keys(self) -> None:
         """Give the keyboard to the open question."""
@@ -74,7 +74,7 @@ class KeyTarget(Protocol):
         """Answer the open question."""
 
     async def edit(self, text: str, name: str) -> str:
-        """Return a text as the person leaves it in their editor, which sees a file of this name.
+        """Return a text as the user leaves it in their editor, which sees a file of this name.
 
         Raises CtxagentError."""
 
@@ -248,7 +248,7 @@ def _insert_apart(words: Buffer, text: str) -> None:
 
 
 async def _compose(target: KeyTarget) -> None:
-    """Open the input in the person's own target. It comes back, and is not sent."""
+    """Open the input in the user's own target. It comes back, and is not sent."""
     typed = target.words.text
     try:
         text = await target.edit(target.pasted.unfold(typed), "message.md")

@@ -1,5 +1,5 @@
 """Finding the paths of a project that match what is typed, best first, among a hundred thousand
-while the person types: in small steps, and cancelled once the result is not wanted.
+while the user types: in small steps, and cancelled once the result is not wanted.
 
 First come paths with a part that begins with what was typed, the name before its folders; then
 those that contain it, in the name before elsewhere; then those that have its letters in order.

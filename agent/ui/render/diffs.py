@@ -94,7 +94,7 @@ class DiffView:
 
 
 def diff(text: str, *, fold: bool = False, path: str = "", unfold_hint: str = "") -> DiffView:
-    """Return a unified diff, of git or of ours, as rows. Folded, it has its first lines, and
+    """Return a unified diff, of git or of the agent, as rows. Folded, it has its first lines, and
     `unfold_hint` says how to see the others. `path` is given where a headline names the file."""
     lines = list(_parsed(clean(text), path))
     if path and sum(line.mark == "=" for line in lines) == 1:

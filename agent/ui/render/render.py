@@ -1,6 +1,6 @@
 """Renderables for rich: each function makes one from plain values; `render_text` prints them.
-Styles are roles of the theme. Text of models, tools and files is cleaned first: no escape sequence
-of theirs reaches the terminal."""
+Styles are roles of the theme. Text of models, tools and files is cleaned first: none of their
+escape sequences reaches the terminal."""
 
 import io
 import re
@@ -115,7 +115,7 @@ def render_text(
 
 
 def words(text: str) -> RenderableType:
-    """Show what the person said; of a long text the beginning, since /log has all of it."""
+    """Show what the user said; of a long text the beginning, since /log has all of it."""
     return _hanging("❯ ", Text(_first_lines(text, MAX_WORDS_LINES), style="words"), "prompt", "> ")
 
 
@@ -136,7 +136,7 @@ def queue(words: Sequence[tuple[str, str]]) -> list[RenderableType]:
 
 
 def last_words(text: str) -> RenderableType:
-    """Show the beginning of what the person said last, before the session was resumed."""
+    """Show the beginning of what the user said last, before the session was resumed."""
     words = FirstRows(Text(clean(text.strip()[:MAX_RECAP_CHARS]), style="words"), RECAP_WORDS_LINES)
     return _hanging("❯ ", words, "prompt", "You said: ")
 
@@ -279,7 +279,7 @@ def verbatim(text: str) -> RenderableType:
 
 @dataclass(frozen=True, slots=True)
 class HangingLines:
-    """Lines of which each is wrapped under what stands beside its label."""
+    """Lines of which each is wrapped under what stands next to its label."""
 
     text: str
 
@@ -342,7 +342,7 @@ class Either:
 
 
 def _hanging(mark: str, text: RenderableType, style: str, spoken: str = "") -> RenderableType:
-    """Show a mark and the text beside it; `spoken` replaces the mark where it is read aloud."""
+    """Show a mark and the text next to it; `spoken` replaces the mark where it is read aloud."""
     return Either(_beside(mark, text, style), _beside(spoken, text, style) if spoken else text)
 
 

@@ -1,4 +1,4 @@
-"""Shell commands of the person's own that the REPL runs: one that is given each notice, and one
+"""Shell commands of the user's own that the REPL runs: one that is given each notice, and one
 that writes a line below the status line.
 
 Like hooks they run in the working directory with the environment of a session, without its secrets

@@ -61,7 +61,7 @@ EXIT_CODES = {"ok": 0, "error": 1, "denied": 3, "limit": 4, "interrupted": 130}
 
 
 class Repl:
-    """The host of a screen, which serves what the person submits.
+    """The host of a screen, which serves what the user submits.
 
     `input` and `output` are those of the process when not given; an `output` that is no terminal is
     written in lines.
@@ -127,7 +127,7 @@ class Repl:
     async def run(
         self, script: Sequence[str] = (), *, pace: float = 0.0, first: str | None = None
     ) -> int:
-        """Serve until the person leaves, and return the exit code. `first` is submitted at once.
+        """Serve until the user leaves, and return the exit code. `first` is submitted at once.
 
         With a `script`, its words are typed, `pace` seconds a character, each once the answer to
         the one before is there, and permission is always given; it ends with the exit code of the
@@ -335,7 +335,7 @@ class Repl:
                 self.screen.rest()
 
     async def _open_first(self) -> bool:
-        """Open the session asked for; return False if the person was to pick one and did not."""
+        """Open the session asked for; return False if the user was to pick one and did not."""
         choice = self._services.choice
         if choice.pick:
             return bool(await self._task.run(pick_session(self._context, fork=choice.fork)))
@@ -416,7 +416,7 @@ class Repl:
         return (AFTER_CALL if mid_turn else AFTER_TURN) if self._in_turn else ""
 
     async def _watch(self) -> None:
-        """Redraw the status line as long as something goes on after a turn or command, and tell of
+        """Redraw the status line as long as something goes on after a turn or command, and describe
         jobs that end by themselves."""
         self._watching = True
         while self.conversation.works_in_background:
@@ -545,5 +545,5 @@ class Repl:
 
 
 def _load_transcript() -> None:
-    """Import what finished text needs, in a thread, while the person already types."""
+    """Import what finished text needs, in a thread, while the user already types."""
     from .. import transcript  # noqa: F401

@@ -1,4 +1,4 @@
-"""Notices that call the person back: by the terminal's bell, or by a note on the desktop.
+"""Notices that call the user back: by the terminal's bell, or by a note on the desktop.
 
 A note is an OSC sequence that the terminal shows outside of itself, in one of three forms:
 
@@ -6,7 +6,7 @@ A note is an OSC sequence that the terminal shows outside of itself, in one of t
 - 777, of rxvt-unicode, which foot and others know: https://codeberg.org/dnkl/foot
 - 99, of kitty: https://sw.kovidgoyal.net/kitty/desktop-notifications/
 
-Nothing tells whether a terminal knows one of them, so `auto` goes by its name and else rings.
+Nothing shows whether a terminal knows one of them, so `auto` goes by its name and else rings.
 """
 
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ def notice_sequence(style: "NoticeStyle", title: str, text: str) -> str:
 
 
 class Notices:
-    """Decides when the person is called: when the terminal does not have the focus, and a turn of
+    """Decides when the user is called: when the terminal does not have the focus, and a turn of
     more than `after_s` seconds ends or a question waits. Where the terminal has never reported its
     focus, after such a turn alone: who waits for a question there most likely looks at it.
     """

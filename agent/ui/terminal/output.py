@@ -38,7 +38,7 @@ _DEPTHS: dict[Colours, ColorDepth] = {
 class BatchedOutput(Vt100_Output):
     """A terminal to which several paints can go as one write. Never asks where the cursor is.
 
-    `reflows` says whether the terminal wraps rows anew when it gets narrower, `unicode` whether it
+    `reflows` says whether the terminal wraps rows again when it gets narrower, `unicode` whether it
     shows more marks than those of ASCII.
     """
 

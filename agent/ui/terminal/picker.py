@@ -67,7 +67,7 @@ class Picker:
         return self._menu is not None
 
     async def pick(self, menu: Menu, typed: str = "") -> Option | None:
-        """Show the menu, with words to search for, until the person chooses or leaves."""
+        """Show the menu, with words to search for, until the user chooses or leaves."""
         self._menu, self._scope, self._top, self._moved_to = menu, 0, 0, ""
         self._lists, self._previews, self._typed_before = {}, {}, bool(typed)
         self._choice = asyncio.get_running_loop().create_future()

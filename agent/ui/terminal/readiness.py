@@ -35,7 +35,7 @@ class Readiness:
         return self._seen_at is not None
 
     def ask(self, *, follows: bool) -> None:
-        """Begin with a new question. One that `follows` the person's own answer is expected: keys
+        """Begin with a new question. One that `follows` the user's own answer is expected: keys
         answer it as soon as it is seen."""
         self.end()
         self._follows, self._painted, self._seen_at = follows, False, None

@@ -180,7 +180,7 @@ class Terminal:
         return [("", mode), *self.host.status(columns - len(mode))]
 
     def own_line(self) -> StyleAndTextTuples:
-        """Return the line of the person's own command, if there is room for it."""
+        """Return the line of the user's own command, if there is room for it."""
         size = self.output.get_size()
         return [*self.host.own_line(size.columns - 1)] if size.rows >= MIN_ROOMY_ROWS else []
 

@@ -1,4 +1,4 @@
-"""The modes of the terminal's line discipline: remembered, mended and restored."""
+"""The modes of the terminal's line discipline: remembered, fixed and restored."""
 
 import fcntl
 import struct

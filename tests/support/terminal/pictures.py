@@ -44,7 +44,7 @@ WIDTH = 520  # units; letters are 13 of them high, 17 on a phone
 LEFT, RIGHT, EDGE = 62, 16, 14
 ROW = 24
 ALONE = replace(DEFAULT, clear_when="off", demote_above=None, truncate_at=None)
-SUMMARIES = "summaries alone"
+SUMMARIES, OURS = "summaries only", "ctxagent"
 AGES = range(1, 101)  # replies
 LEAST_CHANCE = 0.0005  # where the picture of the chances begins
 KINDS: dict[NeedClass, str] = {
@@ -274,14 +274,12 @@ def _style() -> str:
 
 
 def of_the_demo(demo: Recording) -> Iterator[tuple[str, str]]:
-    policies = {SUMMARIES: ALONE, "default": DEFAULT}
-    runs = played(demo, policies, CONTEXT_WINDOW, fills=len(demo.steps))
-    yield "demo", context(f"The demo, through a window of {CONTEXT_WINDOW:,} tokens", runs)
-    yield "filling", filling("What fills the window in the demo, by default", runs, 1)
+    runs = played(demo, {OURS: DEFAULT}, CONTEXT_WINDOW, fills=len(demo.steps))
+    yield "filling", filling("What fills the window in the demo", runs, 0)
 
 
 def of_a_day() -> Iterator[tuple[str, str]]:
-    runs = played(workday(), {SUMMARIES: ALONE, "default": DEFAULT}, 200_000)
+    runs = played(workday(), {SUMMARIES: ALONE, OURS: DEFAULT}, 200_000)
     told = [f"${measures.format_dollars(run.sums.dollars)}" for run in runs]
     yield "day", context("The context over a day of work", runs, told)
     yield "cost", cost("What that day costs", runs)
@@ -386,6 +384,15 @@ def account(
     return picture(title, drawing, rows, [done], across=1)
 
 
+def of_a_recording(path: Path) -> tuple[str, str]:
+    """The context over the calls of a session that somebody's agent recorded, and what it costs."""
+    recording = load_recording(path)
+    runs = played(recording, {SUMMARIES: ALONE, OURS: DEFAULT}, 200_000)
+    told = [f"${measures.format_dollars(run.sums.dollars)}" for run in runs]
+    title = f"A session recorded by {recording.format}, {recording.replies:,} replies"
+    return recording.format.lower().replace(" ", "-"), context(title, runs, told)
+
+
 def draw(folder: Path) -> None:
     """Write all pictures into a folder."""
     folder.mkdir(exist_ok=True)
@@ -401,4 +408,8 @@ def draw(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    draw(Path(sys.argv[1]))
+    if recordings := [Path(each) for each in sys.argv[2:]]:
+        for name, text in map(of_a_recording, recordings):
+            Path(sys.argv[1], "recorded", f"{name}.svg").write_text(text, encoding="utf-8")
+    else:
+        draw(Path(sys.argv[1]))

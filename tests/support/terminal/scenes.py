@@ -197,7 +197,7 @@ ANSWER = """\
 """
 MENDING = [
     Say(
-        thinking="The person says that the check fails. I run it and look at what it says first.",
+        thinking="The check fails. I run it first and read its output.",
         text="I run the check first.",
         tools=[RUN],
         usage=used(9_310, 84, 9_310),
@@ -215,7 +215,7 @@ def mend(
 ) -> None:  # fmt: skip
     """A whole turn."""
     with it.terminal(*FREELY, steps=MENDING, columns=columns, rows=rows, theme=theme) as terminal:
-        terminal.type("The check fails. Find out why and mend it.\r")
+        terminal.type("The check fails. Find out why and fix it.\r")
         terminal.see(lambda text: "context 0%" in " ".join(text.split()) and "GREEN" in text)
         take(name, terminal, LIGHT if theme == "light" else DARK)
 
@@ -376,7 +376,7 @@ def queue(it: Stage, take: Take) -> None:
 
 TALKS = (
     # hours ago, branch, what the person said, how it ended
-    (0.5, "main", "The check fails. Find out why and mend it.", "Both checks pass now."),
+    (0.5, "main", "The check fails. Find out why and fix it.", "Both checks pass now."),
     (3, "rounding", "Round every price to whole cents, half up.", "All 14 prices are rounded."),
     (27, "main", "What does three_for_two() do with a count of 0?", "It gives 0.00."),
     (30, "vouchers", "Add vouchers: an amount, or a share of the sum.", "Vouchers are in."),

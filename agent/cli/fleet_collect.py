@@ -1,0 +1,103 @@
+"""`ctxagent fleet collect`: what came out of a fleet, in one folder."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...tools.system.programs import isolated_python
+from ..errors import UsageError
+from .fleet_standing import manifest_argument, standing
+from .options import ends_process, load, say, setting_flags
+from .progress import Progress
+
+MIN_COLLECTED_BY_ONE = 16  # tasks for which another process is not worth its start
+
+
+@click.command()
+@manifest_argument
+@click.argument(
+    "folder", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", required=False
+)
+@click.option(
+    "--swe-bench", "predictions", type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.json", help="Write the patches as predictions for the harness of SWE-bench.",
+)  # fmt: skip
+@click.option("--part", type=int, nargs=2, hidden=True)  # tasks N, N + OF, …, without the page
+@click.pass_obj
+@ends_process
+def collect(
+    options: dict[str, Any],
+    manifest: Path,
+    folder: Path | None,
+    predictions: Path | None,
+    part: tuple[int, int] | None,
+) -> int:
+    """Gather what came out in DIR: a page of all, and of each task its result, patch and session.
+
+    DIR/index.html needs no network and leads to the pages of the sessions. It is written first.
+    """
+    from ..fleet.report import Collection
+    from ..fleet.swe_bench import write_predictions
+    from .sessions import exported
+
+    if folder is None and predictions is None:
+        raise UsageError("nowhere to gather it", hint="Give DIR, --swe-bench FILE.json or both.")
+    if predictions is not None and predictions.suffix != ".json":
+        raise UsageError(f"--swe-bench {predictions}: the name is to end with .json")
+    loaded = load(options)
+    _, kept, summary = standing(manifest)
+    if predictions is not None:
+        model = loaded.settings.model.id
+        for path in write_predictions(predictions, summary, kept, model):
+            say(f"{path}")
+    if folder is None:
+        return 0
+    collection = Collection(kept, folder, lambda log: exported(log, "html", loaded))
+    if part is not None:
+        for task in summary.tasks[part[0] :: part[1]]:
+            collection.add(task)
+        return 0
+    collection.begin(manifest.name, summary)
+    workers = min(len(os.sched_getaffinity(0)), 1 + len(summary.tasks) // MIN_COLLECTED_BY_ONE)
+    with (
+        _collecting(options, manifest, folder, workers),
+        Progress("collecting") as progress,
+    ):
+        own = summary.tasks[::workers]
+        for done, task in enumerate(own):
+            progress.tell(done * workers, len(summary.tasks), done / len(own))
+            collection.add(task)
+    rows = [collection.add(task) for task in summary.tasks]  # what is there is not made again
+    collection.finish(manifest.name, summary, rows)
+    say(f"{folder / 'index.html'}")
+    return 0
+
+
+@contextmanager
+def _collecting(
+    options: dict[str, Any], manifest: Path, folder: Path, workers: int
+) -> Iterator[None]:
+    """Have other processes add their parts of the tasks, and wait for them. What they cannot add
+    is left to this one."""
+    flags = [word for flag in setting_flags(options) for word in ("-c", flag)]
+    command = [*isolated_python(), "-m", "ctxagent", *flags, "fleet", "collect", "--part"]
+    others = [
+        subprocess.Popen(
+            [*command, str(number), str(workers), "--", str(manifest), str(folder)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        for number in range(1, workers)
+    ]  # fmt: skip
+    try:
+        yield
+        for other in others:
+            other.wait()
+    finally:
+        for other in others:
+            other.terminate()
+            other.wait()

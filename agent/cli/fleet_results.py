@@ -1,0 +1,146 @@
+"""`ctxagent fleet results` and `fleet compare`: what an evaluation has found."""
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ...tools.system.files import write_private
+from ..errors import RecordError, UsageError
+from .fleet_standing import json_option, manifest_argument, standing
+from .options import ends_process, say
+
+if TYPE_CHECKING:
+    from ..fleet.results import CellResults
+
+_page = click.option(
+    "--page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.html",
+    help="Also write a page for a browser, which needs no network.",
+)  # fmt: skip
+
+
+@click.command()
+@manifest_argument
+@click.option(
+    "-k", "ks", type=click.IntRange(min=1), multiple=True, metavar="K",
+    help="Tell pass@K; by default for 1 and for the most attempts at a task.",
+)  # fmt: skip
+@json_option
+@ends_process
+def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
+    """Tell how often attempts pass, in each cell of the matrix, and what a pass costs.
+
+    Intervals are of 95 % and hold for tasks like these: attempts at one task are not taken for
+    independent.
+    """
+    from ..fleet.results import results_of
+    from ..fleet.results_text import default_ks, results_table
+
+    _, _, summary = standing(manifest)
+    cells = results_of(summary.tasks)
+    ks = tuple(dict.fromkeys(ks)) or default_ks(cells)
+    if as_json:
+        say(json.dumps({"cells": [cell.to_json(ks) for cell in cells]}, ensure_ascii=False))
+        return 0
+    _print_table(results_table(cells, ks))
+    for cell in cells:
+        if cell.missing:
+            told = ", ".join(f"{count:,} {why}" for why, count in cell.missing.items())
+            say(f"without a verdict, in no number above: {_named(cell)}{told}")
+    return 0
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN]")
+@json_option
+@_page
+@ends_process
+def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
+    """Tell which of two runs was better, task by task.
+
+    RUN is a manifest, or TASKS.jsonl@CELL for a cell of its matrix. A manifest alone with two cells
+    has both compared.
+    """
+    from ..fleet.results import compare as compared
+    from ..fleet.results_text import comparison_lines, default_ks, results_table
+
+    (name_a, first), (name_b, second) = _two(runs)
+    found = compared(first, second)
+    if found is None:
+        hint = "Runs are paired by the ids of their tasks: they need some in common."
+        raise UsageError(f"{name_a} and {name_b} have no task with a verdict in common", hint=hint)
+    ks = default_ks([first, second])
+    names = name_a, name_b
+    lines = list(comparison_lines(name_a, name_b, found))
+    rows = list(results_table([first, second], ks, names))
+    if page is not None:
+        from ..fleet.report import comparison_page
+
+        try:
+            html = comparison_page(names, rows, lines, found)
+            write_private(page, html.encode("utf-8", "replace"))
+        except OSError as error:
+            raise RecordError(f"cannot write {page}: {error.strerror}") from error
+    if as_json:
+        told = {"runs": [name_a, name_b], **found.to_json()}
+        told["results"] = [cell.to_json(ks) for cell in (first, second)]
+        say(json.dumps(told, ensure_ascii=False))
+        return 0
+    _print_table(rows)
+    for line in ["", *lines]:
+        say(line)
+    return 0
+
+
+def _two(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
+    """Return two runs with their names. Raises UsageError."""
+    from ..fleet.results import results_of
+
+    found: list[tuple[str, str, CellResults]] = []
+    for run in runs:
+        path, cell = _split(run)
+        _, _, summary = standing(path)
+        cells = results_of(summary.tasks)
+        chosen = [each for each in cells if each.name == cell or not cell]
+        if not chosen:
+            known = ", ".join(each.name for each in cells)
+            raise UsageError(f"{path} has no cell {cell}", hint=f"Cells: {known}.")
+        found += [(str(path), each.name, each) for each in chosen]
+    if len(found) != 2:
+        hint = "Give two, and a cell with each manifest that has several: TASKS.jsonl@CELL."
+        raise UsageError(f"two runs can be compared, not {len(found)}", hint=hint)
+    is_one = len({path for path, _, _ in found}) == 1
+    return [
+        (name if is_one else f"{path}@{name}" if name else path, each) for path, name, each in found
+    ]
+
+
+def _split(run: str) -> tuple[Path, str]:
+    """Return the manifest and the cell of a run."""
+    path, at, cell = run.rpartition("@")
+    return (Path(path), cell) if at and not Path(run).exists() else (Path(run), "")
+
+
+def _named(cell: "CellResults") -> str:
+    return f"{cell.name}: " if cell.name else ""
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print a table, its first column to the left and all others to the right. On a terminal that
+    is too narrow for it each row is a block of lines."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    columns = shutil.get_terminal_size().columns
+    if sys.stdout.isatty() and sum(widths) + 2 * (len(widths) - 1) > columns:
+        for name, *values in rows[1:]:
+            say(name)
+            for head, value in zip(rows[0][1:], values, strict=True):
+                say(f"  {head:<8}{value}")
+        return
+    for row in rows:
+        pairs = list(zip(row, widths, strict=True))
+        cells = [pairs[0][0].ljust(widths[0]), *(text.rjust(width) for text, width in pairs[1:])]
+        say("  ".join(cells))

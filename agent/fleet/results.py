@@ -1,0 +1,211 @@
+"""What an evaluation has found: how often attempts pass in each cell of the matrix, what a pass
+costs, and which of two runs was better."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, field
+from functools import cached_property
+from typing import Any
+
+from ..lazy import dataclass
+from . import statistics
+from .ledger import SCORED_KINDS
+from .statistics import Estimate
+from .summary import TaskStanding
+
+
+@dataclass(slots=True)
+class TaskAttempts:
+    """The attempts at a task that have a verdict."""
+
+    verdicts: list[bool] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    dollars: float = 0.0
+    calls: int = 0
+
+    def add(self, standing: TaskStanding, verdict: bool) -> None:
+        """Add an attempt."""
+        record, outcome = standing.record, standing.outcome
+        self.verdicts.append(verdict)
+        if outcome and outcome.score is not None:
+            self.scores.append(outcome.score)
+        if record:
+            self.dollars += record.cost_usd
+            self.calls += record.total("calls")
+
+    @property
+    def count(self) -> int:
+        return len(self.verdicts)
+
+    @property
+    def passed(self) -> int:
+        return sum(self.verdicts)
+
+    @property
+    def rate(self) -> float:
+        """The share of the attempts that have passed."""
+        return self.passed / self.count
+
+
+@dataclass(frozen=True)
+class CellResults:
+    """What was found in a cell. Attempts without a verdict are left out of all of it."""
+
+    name: str
+    tasks: Mapping[str, TaskAttempts]  # those with a verdict, by the ids of their lines
+    missing: Mapping[str, int]  # attempts without a verdict, by why
+    is_priced: bool
+
+    @property
+    def attempts(self) -> int:
+        return sum(task.count for task in self.tasks.values())
+
+    @property
+    def passed(self) -> int:
+        return sum(task.passed for task in self.tasks.values())
+
+    @property
+    def dollars(self) -> float:
+        return sum(task.dollars for task in self.tasks.values())
+
+    @property
+    def calls(self) -> int:
+        return sum(task.calls for task in self.tasks.values())
+
+    @property
+    def most_attempts(self) -> int:
+        """How many attempts at most have a verdict at one task."""
+        return max((task.count for task in self.tasks.values()), default=0)
+
+    def pass_at(self, k: int) -> tuple[Estimate, int] | None:
+        """Return pass@k, and over how many tasks: those with at least k attempts. None without."""
+        tasks = [task for task in self.tasks.values() if task.count >= k]
+        if not tasks:
+            return None
+        values = [statistics.pass_at_k(task.count, task.passed, k) for task in tasks]
+        return statistics.rate(values, sum(task.count // k for task in tasks)), len(tasks)
+
+    @cached_property
+    def mean_score(self) -> float | None:
+        """The mean of the scores of each task, None without any."""
+        means = [sum(t.scores) / len(t.scores) for t in self.tasks.values() if t.scores]
+        return sum(means) / len(means) if means else None
+
+    def for_each_pass(self, amount: float) -> float | None:
+        """Return an amount of all attempts for each that has passed, None where none has."""
+        return amount / self.passed if self.passed else None
+
+    def to_json(self, ks: Iterable[int]) -> dict[str, Any]:
+        """Return it as programs get it."""
+        found = {k: self.pass_at(k) for k in ks}
+        rates = {str(k): {**asdict(e[0]), "tasks": e[1]} for k, e in found.items() if e}
+        dollars = self.dollars if self.is_priced else None
+        return {
+            "cell": self.name,
+            "tasks": len(self.tasks),
+            "attempts": self.attempts,
+            "passed": self.passed,
+            "without_verdict": dict(self.missing),
+            "pass_at": rates,
+            "mean_score": self.mean_score,
+            "cost_usd": dollars,
+            "cost_per_attempt": dollars and dollars / self.attempts,
+            "cost_per_pass": None if dollars is None else self.for_each_pass(dollars),
+            "turns_per_pass": self.for_each_pass(self.calls),
+            "each": {
+                id: {
+                    "attempts": task.count,
+                    "passed": task.passed,
+                    "scores": task.scores,
+                    "cost_usd": task.dollars if self.is_priced else None,
+                    "turns": task.calls,
+                }
+                for id, task in self.tasks.items()
+            },
+        }
+
+
+def verdict_of(standing: TaskStanding) -> bool | None:
+    """Return whether an attempt has passed; None without a verdict. Where the manifest has no
+    score, a task that is done has."""
+    outcome = standing.outcome
+    if outcome is None or standing.state not in ("done", "failed"):
+        return None
+    if standing.line.has_score:
+        return outcome.passed
+    if standing.state == "done" or outcome.kind not in SCORED_KINDS:
+        return True if standing.state == "done" else None
+    return False
+
+
+def results_of(standings: Sequence[TaskStanding]) -> list[CellResults]:
+    """Return what was found in each cell, in the order of the manifest."""
+    cells: dict[str, dict[str, TaskAttempts]] = {}
+    missing, unpriced = defaultdict[str, Counter[str]](Counter), set[str]()
+    for standing in standings:
+        cell, verdict = standing.line.cell, verdict_of(standing)
+        tasks = cells.setdefault(cell, {})
+        if verdict is None:
+            kind = standing.outcome.kind if standing.outcome else ""
+            missing[cell][kind or ("no score" if standing.outcome else standing.state)] += 1
+            continue
+        tasks.setdefault(standing.line.name, TaskAttempts()).add(standing, verdict)
+        if standing.record and not standing.record.is_priced:
+            unpriced.add(cell)
+    return [
+        CellResults(name, tasks, dict(missing[name]), name not in unpriced)
+        for name, tasks in cells.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """Two runs over the same tasks, paired by task: what the second has more."""
+
+    tasks: int
+    wins: int  # tasks at which the second passes more often
+    losses: int
+    p_value: float  # of the sign test
+    rate: Estimate  # the difference of pass@1
+    dollars: Estimate | None  # of an attempt; None where a price is not known
+    turns: Estimate
+    each: Mapping[str, tuple[float, float]]  # the two rates of each task
+
+    @property
+    def ties(self) -> int:
+        return self.tasks - self.wins - self.losses
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as programs get it."""
+        found = {name: getattr(self, name) for name in ("rate", "dollars", "turns")}
+        return {
+            "tasks": self.tasks,
+            "wins": self.wins,
+            "losses": self.losses,
+            "ties": self.ties,
+            "p_value": self.p_value,
+            **{name: each and asdict(each) for name, each in found.items()},
+            "each": {id: list(rates) for id, rates in self.each.items()},
+        }
+
+
+def compare(first: CellResults, second: CellResults) -> RunComparison | None:
+    """Compare two runs by the tasks that both have; None where there are none."""
+    ids = [id for id in first.tasks if id in second.tasks]
+    if not ids:
+        return None
+    pairs = [(first.tasks[id], second.tasks[id]) for id in ids]
+    rates = [b.rate - a.rate for a, b in pairs]
+    wins, losses = sum(rate > 0 for rate in rates), sum(rate < 0 for rate in rates)
+    dollars = [b.dollars / b.count - a.dollars / a.count for a, b in pairs]
+    is_priced = first.is_priced and second.is_priced
+    return RunComparison(
+        tasks=len(ids),
+        wins=wins,
+        losses=losses,
+        p_value=statistics.sign_test(wins, losses),
+        rate=statistics.difference(rates),
+        dollars=statistics.difference(dollars) if is_priced else None,
+        turns=statistics.difference([b.calls / b.count - a.calls / a.count for a, b in pairs]),
+        each={id: (a.rate, b.rate) for id, (a, b) in zip(ids, pairs, strict=True)},
+    )

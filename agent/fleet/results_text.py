@@ -1,0 +1,79 @@
+"""Results as texts: tables and sentences, for the terminal and for a page."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ...tools.system.plural import count_of
+from .results import CellResults, RunComparison
+from .statistics import Estimate
+
+
+def default_ks(cells: Sequence[CellResults]) -> tuple[int, ...]:
+    """Return the k of pass@k that are told: 1, and the most attempts at a task."""
+    return tuple(sorted({1, max((cell.most_attempts for cell in cells), default=1) or 1}))
+
+
+def results_table(
+    cells: Sequence[CellResults], ks: Sequence[int], names: Sequence[str] = ()
+) -> list[list[str]]:
+    """Return a table with a row for each cell."""
+    has_scores = any(cell.mean_score not in (None, 0, 1) for cell in cells)
+    rows = [
+        ["", "passed", *(f"pass@{k}" for k in ks), *(["score"] if has_scores else []),
+         "$/try", "$/pass", "turns"]
+    ]  # fmt: skip
+    for name, cell in zip(names or [cell.name or "all" for cell in cells], cells, strict=True):
+        score = "-" if cell.mean_score is None else f"{cell.mean_score:.3f}"
+        rows.append([
+            name, f"{cell.passed:,}/{cell.attempts:,}", *(_rate(cell, k) for k in ks),
+            *([score] if has_scores else []),
+            _dollars(cell, cell.attempts), _dollars(cell, cell.passed), _turns(cell),
+        ])  # fmt: skip
+    return rows
+
+
+def comparison_lines(first: str, second: str, found: RunComparison) -> Iterator[str]:
+    """Yield what a comparison says."""
+    yield (
+        f"{count_of(found.tasks, 'task')} in both: {second} passes more often at {found.wins:,}, "
+        f"less often at {found.losses:,}, as often at {found.ties:,}"
+    )
+    yield f"exact sign test: p = {found.p_value:.3g}"
+    more = f"{second} against {first}"
+    yield f"pass@1, {more}: {_signed(found.rate, _points)}"
+    if found.dollars is None:
+        yield "dollars of an attempt: a price is not known"
+    else:
+        yield f"dollars of an attempt, {more}: {_signed(found.dollars, _money)}"
+    yield f"turns of an attempt, {more}: {_signed(found.turns, lambda n: f'{n:+.2f}')}"
+
+
+def _rate(cell: CellResults, k: int) -> str:
+    if (found := cell.pass_at(k)) is None:
+        return "-"
+    estimate, tasks = found
+    low, high = estimate.low or 0.0, estimate.high or 0.0
+    text = f"{estimate.value:.0%} ({100 * low:.0f}-{100 * high:.0f})"
+    return text if tasks == len(cell.tasks) else f"{text} at {count_of(tasks, 'task')}"
+
+
+def _dollars(cell: CellResults, count: int) -> str:
+    return f"{cell.dollars / count:,.4f}" if count and cell.is_priced else "-"
+
+
+def _turns(cell: CellResults) -> str:
+    return f"{cell.calls / cell.passed:,.1f}" if cell.passed else "-"
+
+
+def _points(value: float) -> str:
+    return f"{100 * value:+.1f} points"
+
+
+def _money(value: float) -> str:
+    return f"{'-' if value < 0 else '+'}${abs(value):,.4f}"
+
+
+def _signed(estimate: Estimate, text: Callable[[float], str]) -> str:
+    """Return a difference with its interval."""
+    if estimate.low is None or estimate.high is None:
+        return f"{text(estimate.value)} (the same at all tasks: no interval)"
+    return f"{text(estimate.value)} (95 %: {text(estimate.low)} to {text(estimate.high)})"

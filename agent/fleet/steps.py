@@ -1,0 +1,325 @@
+"""What is run when the agent of a task has ended: the score, and the command after it.
+
+Both commands come from the author of the manifest. The score runs the work of the model, so it has
+the sandbox of the agent's commands. The command after it has the network and the keys of the user,
+and is begun once: that is on the disk before it begins. A step outlives a fleet that is killed; its
+exit code is kept in a file, which the next run takes.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import IO, Any
+
+from ...tools.base import CommandLimits
+from ...tools.system.environment import NON_INTERACTIVE, child_environment, git_variables
+from ...tools.system.files import private_opener, sync_file
+from ...tools.system.process_table import birth
+from ...tools.system.programs import program
+from ...tools.system.shorten import cut_at_word
+from ...tools.system.spawn import Enclosed
+from ..errors import CtxagentError
+from ..lazy import dataclass
+from ..library.launching import as_flags, launch_options, load
+from ..security.redaction import redaction_for
+from ..security.sandbox import make_sandbox
+from .containers import in_container, remove_container
+from .ledger import AFTER, SCORE, SCORED_KINDS, UNKNOWN, AttemptOutcome
+from .manifest import TaskStep
+from .orders import AttemptOrder
+from .summary import find_place
+
+LOOK_EVERY_S = 0.1
+MAX_SAID_CHARS = 400  # of the output of a step that the ledger has
+MAX_READ_BYTES = 65_536  # of the end of an output
+OUT, ERR, CODE, UP = "out", "err", "code", "up"  # files of a step
+TOO_LATE = "late"  # in place of the exit code of a step that took too long
+# Hooks of a repository may be the work of the model.
+_GIT_SETTINGS = {"core.hooksPath": "/dev/null", "core.fsmonitor": "false"}
+# Stdin, stdout and stderr are the files for the output, the exit code and the errors. A sandbox
+# says on its stdin that it stands.
+_SCRIPT = '"$@" >&0 <>"$0"; echo $?'
+
+
+class StepError(CtxagentError):
+    """A step has failed; `kind` is how."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreVerdict:
+    """What a score says."""
+
+    score: float
+    passed: bool
+    metrics: dict[str, Any]
+
+
+def run_steps(order: AttemptOrder, outcome: AttemptOutcome, lock: int) -> AttemptOutcome:
+    """Run the steps of a task whose agent has ended, unless they were run; return how all of it
+    ended. Blocking."""
+    task = order.task
+    if outcome.kind not in SCORED_KINDS or not (task.score or task.after):
+        return outcome
+    try:
+        place = find_place(Path(outcome.log) if outcome.log else order.find_log())
+        if place is None or not place.is_dir():
+            raise StepError(SCORE if task.score else AFTER, "its place is gone")
+        if task.score is not None:
+            run = _StepRun(order, SCORE, task.score, place, lock)
+            found = parse_verdict(*_score(run))
+            outcome = replace(
+                outcome, score=found.score, passed=found.passed, metrics=found.metrics
+            )
+        if task.after is not None and not outcome.kind and outcome.passed is not False:
+            run = _StepRun(order, AFTER, task.after, place, lock)
+            outcome = replace(outcome, after=_run_after(run))
+    except CtxagentError as error:
+        kind = error.kind if isinstance(error, StepError) else SCORE
+        said = f"{outcome.message}; {kind}: {error}" if outcome.kind else str(error)
+        return replace(outcome, kind=outcome.kind or kind, message=said)
+    return outcome
+
+
+def parse_verdict(code: int, out: str, err: str) -> ScoreVerdict:
+    """Return what the exit code and the output of a score say. Raises StepError."""
+    if code == 1:
+        return ScoreVerdict(0.0, False, {})
+    last = out.strip().rpartition("\n")[2]
+    if code != 0:
+        said = err.strip().rpartition("\n")[2] or last
+        raise StepError(SCORE, f"the score ended with exit code {code}: {said}".rstrip(": "))
+    try:
+        found = json.loads(last)
+    except (ValueError, RecursionError):
+        found = True
+    metrics = {}
+    passed = None
+    if isinstance(found, dict):
+        passed = found.pop("passed", None)
+        metrics, found = found, found.pop("score", passed)
+    if isinstance(found, bool | int | float) and 0 <= found <= 1:
+        score = float(found)
+        return ScoreVerdict(score, passed if isinstance(passed, bool) else score == 1, metrics)
+    if not isinstance(found, bool | int | float | type(None)):
+        return ScoreVerdict(1.0, True, {})  # an output that is no verdict
+    raise StepError(SCORE, f"the score is to be from 0 to 1, and the last line is {last}")
+
+
+def _score(run: "_StepRun") -> tuple[int, str, str]:
+    """Return the exit code and the output of the score. Raises StepError and CtxagentError."""
+    order, step, code = run.order, run.step, run.code()
+    if not code:  # it was not begun, or cut
+        env = run.environment()
+        if order.task.image is not None:
+            container = in_container(order, run.place, env, run.facts())
+            words = [*container, "sh", "-c", step.command]
+            enclosed, given = Enclosed(words), env
+        elif step.sandbox:
+            enclosed, given = _sandboxed(run, env)
+        else:
+            enclosed, given = Enclosed(run.shell(env)), env
+        try:
+            code = run.start(enclosed, given, can_stop=True)
+        finally:
+            if order.task.image is not None:
+                remove_container(order)
+    if code == TOO_LATE:
+        raise StepError(SCORE, f"the score took more than {step.time_limit:g} s")
+    return int(code), run.said(OUT), run.said(ERR)
+
+
+def _run_after(run: "_StepRun") -> str:
+    """Return the end of what the command after the score has printed. Raises StepError."""
+    code = run.code()
+    if code == "":
+        raise StepError(UNKNOWN, "it was begun, and nobody knows how it ended: look at what it did")
+    if code is None:
+        env = {**os.environ, **run.order.env, **NON_INTERACTIVE, **run.facts()}
+        env |= git_variables(_GIT_SETTINGS, env)
+        code = run.start(Enclosed(run.shell(env)), env, can_stop=False)
+    said = cut_at_word(run.said(OUT).strip() or run.said(ERR).strip(), MAX_SAID_CHARS)
+    if code == TOO_LATE:
+        raise StepError(AFTER, f"it took more than {run.step.time_limit:g} s and was ended: {said}")
+    if code != "0":
+        why = run.said(ERR).strip()[-MAX_SAID_CHARS:] or said
+        raise StepError(AFTER, f"exit code {code}: {why}".rstrip(": "))
+    return said or "done"
+
+
+def _sandboxed(run: "_StepRun", env: Mapping[str, str]) -> tuple[Enclosed, dict[str, str]]:
+    """Return the score as the agent's commands are run, but without the network, and its
+    environment. Raises CtxagentError and OSError."""
+    order = run.order
+    options = order.options
+    given = [value for name, value in pairwise(options) if name == "-c"]
+    flags = [*given, *as_flags({**order.task.settings, "state.dir": order.state})]
+    loaded = load(run.place, env, flags)
+    log = order.find_log()
+    session = log.parent if log else order.folder.path
+    sandbox = make_sandbox(launch_options(loaded, run.place, env), session)
+    sandbox.own_temporary = run.temporary
+    sandbox.read = [*sandbox.read, order.fleet.path.parent]  # where the score may lie
+    if sandbox.required and (why := sandbox.absent or sandbox.partial):
+        raise StepError(SCORE, f'sandbox.mode is "require", and {why}')
+    own = sandbox.for_command(CommandLimits(offline=True))
+    shell = run.shell(env)
+    enclosed = Enclosed(shell) if own.absent else own.enclose(shell)
+    return enclosed, own.environment(env)
+
+
+class _StepRun:
+    """A step of an attempt, and its files."""
+
+    def __init__(
+        self, order: AttemptOrder, name: str, step: TaskStep, place: Path, lock: int
+    ) -> None:
+        self.order, self.step, self.place = order, step, place
+        self._name, self._lock = name, lock
+
+    def file(self, suffix: str) -> Path:
+        """Return a file of the step."""
+        tries = self.order.tries.get(self._name, 0)
+        return self.order.folder.step_file(self._name, self.order.attempt, tries, suffix)
+
+    @property
+    def temporary(self) -> Path:
+        """The folder for temporary files of a sandbox."""
+        return self.order.folder.path / f"{self._name}.tmp"
+
+    def code(self) -> str | None:
+        """Return the exit code, "" where the step was begun and has left none, None where it was
+        not begun."""
+        try:
+            return self.file(CODE).read_text().strip()
+        except FileNotFoundError:
+            return None
+
+    def said(self, suffix: str) -> str:
+        """Return the end of an output, without secrets."""
+        with suppress(OSError), self.file(suffix).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_READ_BYTES))
+            text = file.read().decode("utf-8", "replace")
+            return redaction_for({**os.environ, **self.order.env}, shapes=True).clean_text(text)
+        return ""
+
+    def facts(self) -> dict[str, str]:
+        """Return the variables that tell a command about its task."""
+        order = self.order
+        return {
+            "FLEET_DIR": str(order.fleet.path.parent),
+            "FLEET_TASK": order.task.line,
+            "FLEET_ID": order.task.id,
+            "FLEET_CELL": order.task.cell,
+            "FLEET_PATCH": str(order.folder.patch),
+            "FLEET_RESULT": str(order.folder.result_file(order.attempt)),
+        }
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the agent's commands."""
+        env = child_environment({**os.environ, **self.order.env}, self.order.task.env)
+        return {**env, **self.facts()}
+
+    def shell(self, env: Mapping[str, str]) -> list[str]:
+        """Return the command line of the step."""
+        return [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", self.step.command]
+
+    def start(self, enclosed: Enclosed, env: Mapping[str, str], *, can_stop: bool) -> str:
+        """Run the step to its end and return its exit code, or TOO_LATE. Raises StepError where it
+        was stopped or did not begin, and OSError."""
+        stands = self.file(UP) if enclosed.reports else Path(os.devnull)
+        command = ["/bin/sh", "-c", _SCRIPT, str(stands), *enclosed.command]
+        try:
+            with ExitStack() as files:
+                out, code, err = (files.enter_context(self._opened(s)) for s in (OUT, CODE, ERR))
+                if enclosed.reports:
+                    files.enter_context(self._opened(UP))
+                sync_file(code.fileno())
+                self._sync_folder()
+                child = _begin(
+                    command, enclosed, cwd=self.place, env=env, stdin=out, stdout=code, stderr=err,
+                    start_new_session=True, pass_fds=(*enclosed.passed, self._lock),
+                )  # fmt: skip
+        except (OSError, ValueError) as error:
+            self.file(CODE).unlink(missing_ok=True)
+            raise StepError(self._name, f"it cannot be started: {error}") from error
+        finally:
+            for descriptor in enclosed.passed:
+                os.close(descriptor)
+        self._wait(child, can_stop)
+        found = self.code() or ""
+        if enclosed.reports and found and not self.file(UP).read_bytes():
+            raise StepError(self._name, f"the sandbox did not start: {self.said(ERR)}")
+        if found == "":
+            kind = UNKNOWN if self._name == AFTER else self._name
+            raise StepError(kind, "it was killed, and nobody knows what it did")
+        return found
+
+    def _opened(self, suffix: str) -> IO[bytes]:
+        return open(self.file(suffix), "wb+", buffering=0, opener=private_opener)
+
+    def _sync_folder(self) -> None:
+        folder = os.open(self.order.folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _wait(self, child: "subprocess.Popen[bytes]", can_stop: bool) -> None:
+        """Wait for the end of the step, and end it where its time is up or the fleet stops. What it
+        has left running is ended. Raises StepError where it was stopped."""
+        born = birth(child.pid) or b"-"
+        holder = f"{child.pid} {born.decode()} {socket.gethostname()}\n".ljust(200)
+        os.pwrite(self._lock, holder.encode(), 0)
+        until = time.monotonic() + self.step.time_limit
+        stopped = late = False
+        while child.poll() is None and not (stopped or late):
+            late = time.monotonic() >= until
+            stopped = can_stop and self.order.fleet.stop_file.exists()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(LOOK_EVERY_S)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        shutil.rmtree(self.temporary, ignore_errors=True)
+        if late and not self.code():
+            self.file(CODE).write_text(f"{TOO_LATE}\n")
+        elif stopped and not self.code():
+            raise StepError("interrupted", f"during the {self._name}")
+
+
+def _begin(command: Sequence[str], enclosed: Enclosed, **options: Any) -> "subprocess.Popen[bytes]":
+    """Start a command from a thread that has given up what its sandbox says, and which lives as
+    long as the command. Raises what that raises."""
+    begun, found = threading.Event(), list[Any]()
+
+    def work() -> None:
+        try:
+            if enclosed.give_up:
+                enclosed.give_up()
+            found.append(subprocess.Popen(command, **options))
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            found.append(error)
+        begun.set()
+        if isinstance(found[0], subprocess.Popen):
+            found[0].wait()
+
+    threading.Thread(target=work, name="step", daemon=True).start()
+    begun.wait()
+    if isinstance(found[0], Exception):
+        raise found[0]
+    child: subprocess.Popen[bytes] = found[0]
+    return child

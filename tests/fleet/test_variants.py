@@ -1,0 +1,88 @@
+"""What a line of a manifest stands for: attempts, and cells of a matrix."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctxagent.agent.errors import UsageError
+from ctxagent.agent.fleet.manifest import Manifest
+
+GOOD = {"id": "a", "prompt": "Do it.", "dir": "repo"}
+
+
+def manifest(tmp_path: Path, *lines: Any, attempts: int | None = None) -> Manifest:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("\n".join(json.dumps(line) for line in lines))
+    return Manifest(path, attempts=attempts)
+
+
+def test_each_attempt_in_each_cell_has_a_name(tmp_path: Path) -> None:
+    matrix = {
+        "model": ["openai/gpt-5", "claude-sonnet-5-5"],
+        "prompt": {"plain": "{prompt}", "careful": "{prompt} Be careful."},
+        "kept": {"few": {"microcompact.keep": 2}},
+    }
+    found = manifest(tmp_path, {**GOOD, "repeat": 2, "matrix": matrix, "settings": {"a": 1}})
+    assert list(found.lines)[:3] == [
+        "a@gpt-5.plain.few@1", "a@gpt-5.plain.few@2", "a@gpt-5.careful.few@1",
+    ]  # fmt: skip
+    assert len(found.lines) == 8
+    task = found.task("a@gpt-5.careful.few@1")
+    assert (task.line, task.cell, task.prompt) == ("a", "gpt-5.careful.few", "Do it. Be careful.")
+    assert task.settings == {"a": 1, "model.id": "openai/gpt-5", "microcompact.keep": 2}
+    digests = {line.cell: line.digest for line in found.lines.values()}
+    assert len(set(digests.values())) == 4, "another cell is another task"
+    assert found.lines["a@gpt-5.plain.few@1"].digest == found.lines["a@gpt-5.plain.few@2"].digest
+
+
+def test_attempts_are_those_of_the_line_or_of_the_run(tmp_path: Path) -> None:
+    other = {**GOOD, "id": "b"}
+    found = manifest(tmp_path, {**GOOD, "repeat": 1}, other)
+    assert list(found.lines) == ["a@1", "b"]
+    found = manifest(tmp_path, {**GOOD, "repeat": 1}, other, attempts=2)
+    assert list(found.lines) == ["a@1", "b@1", "b@2"]
+
+
+def test_defaults_are_for_all_lines_and_a_line_says_otherwise(tmp_path: Path) -> None:
+    defaults = {"dir": "repo", "score": "s", "settings": {"a": 1, "b": 1}, "env": ["A"]}
+    lines = {"id": "a", "prompt": "x"}, {**GOOD, "id": "b", "score": {"command": "t"}}
+    found = manifest(tmp_path, {"defaults": defaults}, *lines)
+    first, second = found.task("a"), found.task("b")
+    assert first.score is not None
+    assert second.score is not None
+    assert (first.score.command, first.score.time_limit, first.env) == ("s", 600, ("A",))
+    assert (second.score.command, second.score.sandbox, second.dir) == ("t", True, "repo")
+    assert found.lines["a"].has_score
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"repeat": 2, "worktree": False}, "attempts need places of their own"),
+        ({"repeat": 0}, "repeat is to be a whole number from 1"),
+        ({"score": ""}, "score is to be a command, or an object with command"),
+        ({"score": {"command": "x", "limit": 1}}, "score is to be a command"),
+        ({"after": {"time_limit": 1}}, "after is to be a command"),
+        ({"matrix": {"model": []}}, "matrix.model is to be an object with values by their names"),
+        ({"matrix": {"model": ["a/x", "b/x"]}}, "matrix.model has a name twice"),
+        ({"matrix": {"model": ["1x"]}}, "'1x' is no name"),
+        ({"matrix": {"prompt": {"a": "no place"}}}, "is to be a text with {prompt} in it"),
+        ({"matrix": {"more": ["a"]}}, "matrix.more.a is to be an object with settings"),
+        ({"matrix": {"a": {"b.c": {}, "b": {}}, "d": {"d": {}, "c.d": {}}}}, "have the name b.c.d"),
+        ({"matrix": {n: {f"v{m}": {} for m in range(5)} for n in "abc"}}, "more than 100 cells"),
+    ],
+)
+def test_what_is_wrong_with_them_is_named(tmp_path: Path, more: dict[str, Any], why: str) -> None:
+    with pytest.raises(UsageError) as error:
+        manifest(tmp_path, {**GOOD, **more})
+    assert why in error.value.message
+
+
+def test_defaults_that_are_none_are_named(tmp_path: Path) -> None:
+    for line in ({"defaults": 1}, {"defaults": {"id": "a"}}, {"defaults": {"x": 1}}):
+        with pytest.raises(UsageError):
+            manifest(tmp_path, line, GOOD)
+    with pytest.raises(UsageError, match="defaults is no key of a task"):
+        manifest(tmp_path, GOOD, {"defaults": {}})
