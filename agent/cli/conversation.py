@@ -14,6 +14,7 @@ from ..events import Ask, Emit, Notice
 from ..launch import LaunchOptions, SessionChoice
 from ..lazy import dataclass
 from ..library.command_files import command_files_of
+from ..library.from_recording import Recordings
 from ..library.launching import check_key, warm
 from ..library.login import Logins
 from ..library.mcp_servers import RunServers
@@ -73,6 +74,7 @@ def conversation_place(
         warm=lambda: warm(launch),
         sessions=project.logs,
         everywhere=lambda: all_logs(project.state),
+        recordings=Recordings(launch),
         copy=project.fork,
         command_files=lambda: command_files_of(launch),
         skills=skills,

@@ -17,6 +17,7 @@ from .options import (
     guarded,
     launch_of,
     load,
+    resume_recording,
     say_notices,
     task_of,
     words_of,
@@ -53,6 +54,9 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
     if choice.pick:
         hint = "Give --resume ID, as `ctxagent sessions list` shows it, or --continue."
         raise UsageError("a headless run can't pick the session to resume", hint=hint)
+    if choice.pick_recording:
+        hint = "Give the file: --from-recording FILE."
+        raise UsageError("a headless run can't pick the recording to continue", hint=hint)
     if options["json_schema"] is not None:
         from ..features.result_schema import read_schema
 
@@ -61,6 +65,8 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
     if worktree is not None:
         front.worktree = {"path": str(worktree.path), "branch": worktree.branch}
     try:
+        resume_recording(options, loaded)
+        choice = choice_of(options)
         return _run_in(front, options, words, launch_of(options, loaded), choice)
     finally:
         if worktree is not None:

@@ -29,6 +29,7 @@ from .options import (
     is_headless,
     load,
     project_of,
+    resume_recording,
     say,
     say_notices,
     steady_streams,
@@ -286,6 +287,14 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     help="Start a new session from checkpoint N of the session ID. The default N is the newest.",
 )
 @click.option(
+    "--from-recording",
+    "recording",
+    is_flag=False,
+    flag_value=PICK,
+    metavar="[FILE]",
+    help="Continue a session that another agent recorded in FILE; without FILE, pick one.",
+)
+@click.option(
     "--worktree",
     metavar="NAME",
     help="Work in the git worktree ../<checkout>-worktrees/NAME. It is created if missing, and "
@@ -397,6 +406,8 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
 
     loaded = load(options)
     worktree = enter_worktree(options, loaded)
+    choice_of(options)
+    resume_recording(options, loaded)
     check_choice(choice_of(options), project_of(options, loaded))  # before the prompt is there
     place = conversation_place(options, loaded)
     say_notices(loaded, safe=options["safe"])

@@ -46,6 +46,7 @@ CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
     "fork": "--fork",
     "wait": "--wait",
     "origin": "--from",
+    "recording": "--from-recording",
     "session_id": "--session-id",
     "json_schema": "--json-schema",
     "worktree": "--worktree",
@@ -276,6 +277,9 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
     if resume is not None and not resume.strip():
         raise UsageError("--resume names no session", hint="Give an id, or --continue.")
     given, one_more = options["session_id"], options["newest"] or resume
+    if options["recording"] is not None and (one_more or given is not None or options["origin"]):
+        hint = "Leave out --continue, --resume, --session-id and --from."
+        raise UsageError("--from-recording starts a session of its own", hint=hint)
     if options["fork"] and not one_more:
         raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
     if given is not None and (one_more or options["origin"]):
@@ -295,6 +299,7 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
         newest=options["newest"],
         id=None if pick else resume,
         pick=pick,
+        pick_recording=options["recording"] == PICK,
         fork=options["fork"],
         for_task=given,
     )
@@ -310,6 +315,18 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
         project.newest_log()
     elif choice.pick and not all_logs(project.state):
         raise NoSuchSession("there is no session yet to resume", hint="Start one: ctxagent")
+
+
+def resume_recording(options: dict[str, Any], loaded: "LoadedSettings") -> None:
+    """Make a session of the file that --from-recording names, and let the options resume it. Raises
+    UsageError for a file that is no recorded session."""
+    if options["recording"] in (None, PICK):
+        return
+    from ..library.from_recording import import_recording
+
+    made = import_recording(launch_of(options, loaded), Path(options["recording"]))
+    options["recording"], options["resume"] = None, made.id
+    say(f"note: {made.id} {made.line}", err=True)
 
 
 def load(options: dict[str, Any]) -> "LoadedSettings":

@@ -25,6 +25,7 @@ _COMMAND_LINES = {  # what does the same without the terminal
     "effort": "ctxagent --effort LEVEL -p TASK",
     "export": "ctxagent sessions export ID",
     "fork": "ctxagent sessions fork ID",
+    "from-recording": "ctxagent --from-recording FILE -p TASK",
     "help": "ctxagent --help lists options and commands, ctxagent guide explains them",
     "log": "ctxagent log",
     "mcp": "ctxagent mcp list",

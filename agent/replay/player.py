@@ -11,7 +11,7 @@ import functools
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import field
 from math import ceil
@@ -21,7 +21,6 @@ from typing import Any
 
 from ..compaction.breakdown import break_down
 from ..compaction.engine import CompactionEngine
-from ..compaction.layers.demote import demote_to_file, demote_words
 from ..compaction.policy import Policy
 from ..context import tokens
 from ..context.items import shown_blocks
@@ -31,7 +30,7 @@ from ..events import Compacted
 from ..lazy import dataclass, regex
 from ..models.base import Model
 from ..models.catalog import cost
-from ..session.entries import Assistant, Session, ToolResult, Usage, User
+from ..session.entries import Assistant, Session, Usage
 from ..session.log import LOG_NAME
 from ..session.store import content_text
 from .bound_thinking import ThinkingMeter
@@ -39,6 +38,7 @@ from .cache_prices import CacheBill, prompt_of
 from .host import ReplayHost
 from .lost_facts import FactDetector, LostFact
 from .misses import NeedDetector
+from .recorded_entries import EntryTerms, reply_blocks, result_entry, words_entry
 from .recording import RecordedCall, RecordedReply, RecordedWords, Recording
 from .results import Fill, Need, PricedCall, ReplayAct, ReplayRun, Share
 from .tool_names import TranslatedCall, translate
@@ -114,6 +114,7 @@ class Player:
     _facts: FactDetector = field(default_factory=FactDetector)
     _lost: list[LostFact] = field(default_factory=list)
     _thinking: ThinkingMeter = field(init=False)
+    _entry_terms: EntryTerms = field(init=False)
 
     def __post_init__(self) -> None:
         terms = self.terms
@@ -122,6 +123,7 @@ class Player:
         self.engine = CompactionEngine(self.host, terms.policy)
         self._thinking = ThinkingMeter(terms.model)
         replies = max(1, self.recording.replies)
+        self._entry_terms = EntryTerms(self.host.folder, terms.window, terms.policy)
         self._calls_per_fill = ceil(replies / terms.fills) if terms.fills else 0
 
     async def run(self) -> ReplayRun:
@@ -187,17 +189,9 @@ class Player:
 
     def _add_words(self, words: RecordedWords) -> None:
         host = self.host
-        given, offloaded = demote_words(
-            words.text,
-            size=host.window_tokens,
-            seq=host.log.last_seq + 1,
-            folder=host.folder,
-            policy=self.terms.policy,
-        )
         source = "instructions" if words.by_client else "person"
-        said = User(content=given, source=source, mid_turn=words.mid_turn, offloaded=offloaded)
-        recorded = host.record(said)
-        self._facts.add(recorded.seq, words.text)
+        entry = words_entry(words, source, host.log.last_seq + 1, self._entry_terms)
+        self._facts.add(host.record(entry).seq, words.text)
 
     async def _play_reply(self, reply: RecordedReply, *, start: bool) -> None:
         """Make one call of the model as the agent does, then add the results of its tool calls."""
@@ -209,7 +203,7 @@ class Player:
         self._thinking.count_call(self.host.view)
         request = self.request()
         calls = [(call, translate(call)) for call in reply.calls]
-        content = list(_blocks(reply, calls))
+        content = list(reply_blocks(reply, calls))
         bill = self.host.cache.charge(prompt_of(request), self.host.clock)
         said = tokens.estimate_content(content)
         usage = bill.usage(said)
@@ -248,34 +242,16 @@ class Player:
 
     def _add_result(self, call: RecordedCall, ours: TranslatedCall) -> None:
         host, text = self.host, call.text or "[empty]"
-        details, content, offloaded = dict(ours.details), text, None
-        seen = details.get("seen")
+        seen = ours.details.get("seen")
         if isinstance(seen, dict):
             host.file_digests[seen["path"]] = seen["sha256"]
-        found = demote_to_file(
-            text,
-            tool=ours.name,
-            seq=host.log.last_seq + 1,
-            folder=host.folder,
-            policy=self.terms.policy,
-        )
-        if found is not None:
-            plan, offloaded = found
-            content, details["tokens_saved"] = plan.reference, plan.saved
-        recorded = host.record(
-            ToolResult(
-                tool_use_id=call.id,
-                content=content,
-                is_error=ours.is_error,
-                details=details,
-                offloaded=offloaded,
-            )
-        )
+        entry, demotion = result_entry(call, ours, host.log.last_seq + 1, self._entry_terms)
+        recorded = host.record(entry)
         self._advance_clock(call.at)
         self._results[recorded.seq] = text
-        if offloaded:
+        if demotion is not None:
             after, number = host.current_window().tokens, len(self._priced) + 1
-            act = ReplayAct(number, "demote", "HOOK-CTX-001", 1, after + plan.saved, after)
+            act = ReplayAct(number, "demote", "HOOK-CTX-001", 1, after + demotion.saved, after)
             self._acts.append(act)
         if ours.is_error:
             matches = (line.strip() for line in text.splitlines() if _ERROR_LINE.search(line))
@@ -349,15 +325,6 @@ def _act(number: int, act: Compacted) -> ReplayAct:
     layer = act.layer
     assert layer in ("demote", "microcompact", "truncate", "outline", "summary")
     return ReplayAct(number, layer, act.trigger, act.refs, act.tokens_before, act.tokens_after)
-
-
-def _blocks(
-    reply: RecordedReply, calls: Sequence[tuple[RecordedCall, TranslatedCall]]
-) -> Iterator[dict[str, Any]]:
-    if reply.text.strip() or not calls:
-        yield {"type": "text", "text": reply.text.strip() or "[nothing]"}
-    for call, ours in calls:
-        yield {"type": "tool_use", "id": call.id, "name": ours.name, "input": ours.input}
 
 
 def _texts(block: dict[str, Any]) -> Iterator[str]:

@@ -31,6 +31,7 @@ class RecordedWords:
     at: float | None = None
     mid_turn: bool = False  # said while a turn ran, where the file tells
     by_client: bool = False  # the recording agent's own instructions, not the user's words
+    is_summary: bool = False  # of all before them, by the compaction in front of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class RecordedCompaction:
     """A place where the recording agent compacted its context."""
 
     at: float | None = None
+    kept: int = 0  # so many of the steps before it stayed in the context
+    keeps_words: bool = False  # all messages of the user stayed in the context
 
 
 RecordedStep = RecordedWords | RecordedReply | RecordedCompaction
@@ -63,7 +66,9 @@ class Recording:
     steps: tuple[RecordedStep, ...]
     model: str | None = None
     system: str = ""  # "" where it was not recorded
+    cwd: str = ""  # where the recorded agent worked, "" where the file does not tell
     skipped: int = 0  # lines or items of the file that could not be understood
+    bad_line: int = 0  # the number of the first line among them, 0 for none
     orphans: int = 0  # results without a call
     notes: tuple[str, ...] = ()
 

@@ -15,7 +15,7 @@ from .recording import RecordedCall
 
 _OURS = {
     "bash": "Bash shell shell_command exec_command exec run_shell_command execute_bash local_shell "
-    "local_shell_call powershell run_in_terminal container.exec",
+    "local_shell_call powershell run_in_terminal run_terminal_cmd container.exec terminal Execute",
     "read": "Read read_file view view_file open cat ReadFile read_text_file",
     "write": "Write write_file create create_file WriteFile",
     "edit": "Edit MultiEdit replace str_replace str_replace_file StrReplaceFile insert edit_file "
@@ -41,10 +41,12 @@ _PATTERN = ("pattern", "query", "regex")
 _PATCHED = regex(r'\*\*\* (Add|Update|Delete) File: ([^\s\\"]+)')
 _ACTIONS = {"Add": "created", "Update": "modified", "Delete": "deleted"}
 _EXIT = regex(  # as agents write it, on a line of its own
-    r"^\W*(?:process |command )?exit(?:ed)?(?: with)?(?: exit)? (?:code|status)[: ]+"
-    r"(-?\d{1,3})\W*$",
+    r"^\W*(?:system>\W*)?(?:error: )?(?:process |command )?(?:failed with )?exit(?:ed)?(?: with)?"
+    r"(?: exit)? (?:code|status)[: ]+"
+    r"(-?\d{1,3})\W*(?:system>)?$",
     re.IGNORECASE,
 )
+_JSON_EXIT = regex(r'"(?:exit_code|exitCode|returncode)": ?(-?\d{1,3})\b')
 _EXIT_LINES = 6  # lines at either end of an output where such a line may stand
 
 
@@ -139,6 +141,8 @@ def _exit_code(call: RecordedCall) -> int:
     lines = call.text.strip().splitlines()
     matches = map(_EXIT.match, (*lines[:_EXIT_LINES], *lines[-_EXIT_LINES:]))
     found = next(filter(None, matches), None)
+    if found is None and call.text.startswith("{"):
+        found = _JSON_EXIT.search(call.text)
     code = int(found[1]) if found else 0
     return code or 1 if call.is_error else code
 

@@ -298,9 +298,11 @@ class Log(LogFile):
             undo.pop_all()
 
 
-def timestamp() -> str:
-    """Return the time now as entries have it: UTC, in milliseconds."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def timestamp(at: float | None = None) -> str:
+    """Return a time in seconds since 1970, or that of now, as entries have it: UTC, in
+    milliseconds."""
+    time = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode_line(entry: Entry) -> bytes:

@@ -22,7 +22,8 @@ from ctxagent.agent.permissions.rules import parse_rule
 
 from ..support.command import PATIENCE, Place, comes, gone
 from ..support.sessions.history import words
-from ..support.sessions.recorded import STORY, claude_call, claude_line, claude_result, lines
+from ..support.sessions.recorded import claude_call, claude_line, claude_result, lines
+from ..support.sessions.stories import STORY
 from ..support.terminal.screen import Terminal
 
 MODEL = ("--model", "claude-sonnet-5")

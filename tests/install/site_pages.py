@@ -37,6 +37,7 @@ REFERENCE_OF = {
     "agent/library/agent.py": "reference/library.md",
 }
 ERROR = re.compile(r"^\W*(\w+) +(\d) +(.+)$", re.MULTILINE)
+SEARCH_BOOST = {"guide": 4, "reference": 2}  # by folder: users come before developers
 KEY_TABLE = re.compile(r"\| key \| default \| what it does \|\n(?:\|.*\n)+")
 
 
@@ -70,6 +71,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Return the text of a page of `docs` with its links as the site has them."""
+    folder = page.file.src_uri.partition("/")[0]
+    page.meta["search"] = {"exclude": folder == "sources", "boost": SEARCH_BOOST.get(folder, 0.5)}
     source = DOCS / page.file.src_uri
     if not source.is_file() or page.file.generated_by:
         return markdown

@@ -69,6 +69,14 @@ def test_every_link_leads_somewhere() -> None:
     assert wrong == []
 
 
+def test_every_decision_is_listed() -> None:
+    folder = ROOT / "docs" / "internals" / "decisions"
+    listed = re.findall(r"\]\(([\w.-]+)\)", (folder / "README.md").read_text())
+    assert sorted(listed) == sorted(
+        page.name for page in folder.glob("*.md") if page.name != "README.md"
+    )
+
+
 def test_each_demand_has_its_code_and_its_test() -> None:
     assert len(ROWS) > 100
     for demand, where, held, shown, otherwise in ROWS:

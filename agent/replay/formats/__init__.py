@@ -3,18 +3,36 @@ the name.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from ...errors import UsageError
-from ...session.log import LOG_NAME
 from ..recording import Recording
-from . import claude, codex, copilot, ctxagent, gemini, opencode, pi, sweagent
+from . import (
+    claude,
+    codex,
+    copilot,
+    ctxagent,
+    cursor,
+    droid,
+    gemini,
+    grok,
+    hermes,
+    kimi,
+    opencode,
+    pi,
+    qwen,
+    stores,
+    sweagent,
+    vibe,
+)
 from .builder import TranscriptBuilder
 from .fields import JsonObject
 from .foreign import ForeignFormat
+from .places import guessed_format
 from .reader import RecordingFile
 
 # No two of these recognize the same row.
@@ -24,6 +42,13 @@ _READERS: dict[str, Any] = {
     "pi": pi,
     "opencode": opencode,
     "gemini-cli": gemini,
+    "qwen-code": qwen,
+    "kimi": kimi,
+    "vibe": vibe,
+    "cursor": cursor,
+    "droid": droid,
+    "grok": grok,
+    "hermes": hermes,
     "copilot": copilot,
     "swe-agent": sweagent,
     "ctxagent": ctxagent,
@@ -39,41 +64,48 @@ def add_format(name: str, reader: Any) -> None:
     _READERS.setdefault(name, ForeignFormat(name, reader))
 
 
-def load_recording(path: Path) -> Recording:
-    """Read the session in a file, plain or gzip, of JSON lines or one JSON object.
+def load_recording(path: Path, rows: int | None = None) -> Recording:
+    """Read the session in a file, plain or gzip, of JSON lines or one JSON object, in a database or
+    in a folder. `FILE#ID` names one of several in a database; the newest is read without. With
+    `rows` only so many rows are read.
 
     A bad line or item is counted and skipped. Raises UsageError, which says what was found instead,
     for a file that cannot be read or is none of FORMATS.
     """
-    source = RecordingFile(path)
+    file, session = stores.located(path)
+    source = RecordingFile(file)
     unknown = _UnknownRows()
-    for rows in (source.lines(), source.document()):
-        for row in rows:
+    in_store = stores.rows_of_store(file, session)
+    for found in (chain(in_store, source.lines()), source.document()):
+        for row in found:
             format = next((name for name, each in _READERS.items() if each.recognizes(row)), "")
             if format:
-                return _read(source, format, chain([row], rows))
+                read = islice(chain([row], found), rows)
+                return _read(source, format, read, stores.name_of(file, session))
             unknown.add(row)
+    why = unknown.text() or source.found
+    guess = guessed_format(path)
     raise UsageError(
-        f"{path} is no recorded session that is known here: {unknown.text() or source.found}",
+        f"{path} lies where {guess} keeps its sessions, but no reader knows it: {why}"
+        if guess
+        else f"{path} is no recorded session that is known here: {why}",
         hint=f"Give a file that one of these agents wrote itself, plain or gzip, and no export to "
         f"Markdown or HTML: {', '.join(FORMATS)}.",
     )
 
 
-def _read(source: RecordingFile, format: str, rows: Iterable[JsonObject]) -> Recording:
+def _read(source: RecordingFile, format: str, rows: Iterable[JsonObject], name: str) -> Recording:
     read: Callable[[Iterable[JsonObject]], TranscriptBuilder] = _READERS[format].read
     if format == "ctxagent":
         read = partial(ctxagent.read, folder=source.path.parent)
     transcript = read(rows)
-    # All our logs have the same file name; their folder is named after the session.
-    is_ours = source.path.name == LOG_NAME
-    name = source.path.absolute().parent.name if is_ours else source.path.name
     recording = transcript.build(name, format, source.skipped)
     if recording.steps:
-        return recording
+        return replace(recording, bad_line=source.bad_line)
+    bad = f"; line {source.bad_line} cannot be read" if source.bad_line else ""
     raise UsageError(
-        f"{source.path} is a session of {format} without a message in it",
-        hint="There is nothing to replay; leave it out.",
+        f"{source.path} is a session of {format} without a message in it{bad}",
+        hint="There is nothing to continue; name another file.",
     )
 
 

@@ -5,7 +5,7 @@ reply, wherever in the file the result stood.
 
 from collections import Counter, deque
 from collections.abc import Hashable
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from ...lazy import dataclass
@@ -63,6 +63,7 @@ class TranscriptBuilder:
         default_factory=list
     )
     system: str = ""  # the first prompt that was recorded
+    cwd: str = ""  # the first that was recorded
     skipped: int = 0  # items of the wrong shape
     notes: list[str] = field(default_factory=list)
     _models: Counter[str] = field(default_factory=Counter)
@@ -76,20 +77,33 @@ class TranscriptBuilder:
         *,
         mid_turn: bool = False,
         by_client: bool = False,
+        is_summary: bool = False,
     ) -> None:
         """Add words to the model, unless they are blank."""
         if text.strip():
-            self.steps.append(RecordedWords(text, at, mid_turn, by_client))
+            self.steps.append(RecordedWords(text, at, mid_turn, by_client, is_summary))
 
     def set_system(self, text: str) -> None:
         """Set the system prompt, unless one was set before."""
         self.system = self.system or text * bool(text.strip())
 
-    def add_compaction(self, at: float | None = None, summary: str = "") -> None:
-        """Add a compaction; its summary, where the file has it, is added as words."""
-        self.steps.append(RecordedCompaction(at))
+    def set_cwd(self, path: Any) -> None:
+        """Set the working directory, unless one was set before."""
+        self.cwd = self.cwd or as_text(path)
+
+    def add_compaction(
+        self,
+        at: float | None = None,
+        summary: str = "",
+        *,
+        kept: int = 0,
+        keeps_words: bool = False,
+    ) -> None:
+        """Add a compaction, with what it left in the context as `RecordedCompaction` says; its
+        summary, where the file has it, is added as words."""
+        self.steps.append(RecordedCompaction(at, kept, keeps_words))
         self._open.clear()
-        self.add_words(summary, at)
+        self.add_words(summary, at, is_summary=True)
 
     def objects(self, value: Any) -> list[JsonObject]:
         """Return the objects of a list; count its other items as skipped."""
@@ -149,20 +163,26 @@ class TranscriptBuilder:
         """
         taken: dict[str, int] = {}
         steps: list[RecordedStep] = []
+        sizes = [0]  # of `steps` before each of ours
         for step in self.steps:
-            if not isinstance(step, RecordedReplyDraft):
+            if isinstance(step, RecordedCompaction):
+                kept = len(steps) - sizes[max(0, len(sizes) - 1 - step.kept)]
+                steps.append(replace(step, kept=kept))
+            elif isinstance(step, RecordedWords):
                 steps.append(step)
             elif step.texts or step.calls:
                 calls = tuple(self._recorded(call, taken) for call in step.calls)
                 text = "\n\n".join(step.texts)
                 counts = step.prompt or None, step.output or None
                 steps.append(RecordedReply(text, calls, step.at, *counts))
+            sizes.append(len(steps))
         return Recording(
             name=name,
             format=format,
             steps=tuple(steps),
             model=next((model for model, _ in self._models.most_common(1)), None),
             system=self.system,
+            cwd=self.cwd,
             skipped=skipped + self.skipped,
             orphans=sum(map(len, self._results.values())),
             notes=tuple(self.notes),

@@ -17,7 +17,12 @@ _PROMPT_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_inp
 
 
 def recognizes(row: JsonObject) -> bool:
-    return row.get("type") in ("user", "assistant") and isinstance(row.get("message"), dict)
+    message = row.get("message")
+    return (
+        row.get("type") in ("user", "assistant")
+        and isinstance(message, dict)
+        and "parts" not in message  # as Qwen Code has them
+    )
 
 
 def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
@@ -32,6 +37,7 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
         if bool(row.get("isSidechain")) != is_side or (uuid and uuid in seen):
             continue
         seen.add(uuid)
+        transcript.set_cwd(row.get("cwd"))
         if boundary:
             transcript.add_compaction(as_seconds(row.get("timestamp")))
         elif not isinstance(row.get("message"), dict):
@@ -53,7 +59,12 @@ def _add_user(transcript: TranscriptBuilder, row: JsonObject) -> None:
             transcript.add_result(block.get("tool_use_id"), result)
         else:
             told.append(plain_text(block))
-    transcript.add_words("\n".join(told), at)
+    transcript.add_words(
+        "\n".join(told),
+        at,
+        by_client=bool(row.get("isMeta")),
+        is_summary=bool(row.get("isCompactSummary")),
+    )
 
 
 def _add_reply(transcript: TranscriptBuilder, row: JsonObject) -> None:

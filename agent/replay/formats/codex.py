@@ -49,10 +49,11 @@ class _Rollout:
         if kind == "session_meta":
             base = as_object(payload.get("base_instructions")).get("text")
             self.transcript.set_system(as_text(base) or as_text(payload.get("instructions")))
+            self.transcript.set_cwd(payload.get("cwd"))
         elif kind == "turn_context":
             self._model = payload.get("model")
         elif kind == "compacted":
-            self.transcript.add_compaction(at, as_text(payload.get("message")))
+            self.transcript.add_compaction(at, as_text(payload.get("message")), keeps_words=True)
             self._reply_number, self._last = self._reply_number + 1, None
         elif kind == "response_item":
             self._item(payload, at)

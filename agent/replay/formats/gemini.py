@@ -1,32 +1,73 @@
-"""The reader of Gemini CLI's chats: one JSON object of messages. A reply holds its calls, and a
-call holds its result.
+"""The reader of Gemini CLI's chats: one JSON object of messages, since version 0.40 JSON lines, of
+which a later one takes the place of an earlier one of its id. A reply holds its calls, and a call
+holds its result.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from .builder import RecordedResult, TranscriptBuilder
-from .fields import JsonObject, as_arguments, as_count, as_list, as_object, as_seconds, plain_text
+from .fields import (
+    JsonObject,
+    as_arguments,
+    as_count,
+    as_list,
+    as_object,
+    as_seconds,
+    as_text,
+    plain_text,
+)
 
+_CLIENT_TEXT = "<session_context>"  # begins the message that Gemini CLI writes itself
 _KINDS = ("user", "gemini", "info", "error", "warning")
 
 
 def recognizes(row: JsonObject) -> bool:
+    if "sessionId" in row and "projectHash" in row:
+        return True
     kinds = [as_object(message).get("type") for message in as_list(row.get("messages"))]
     return any(kind in _KINDS for kind in kinds if isinstance(kind, str))
 
 
 def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
-    transcript = TranscriptBuilder()
+    transcript, messages = TranscriptBuilder(), dict[Any, JsonObject]()
     for row in rows:
-        for message in transcript.objects(row.get("messages")):
-            if message.get("type") == "user":
-                transcript.add_words(
-                    plain_text(message.get("content")), as_seconds(message.get("timestamp"))
-                )
-            elif message.get("type") == "gemini":
-                _add_reply(transcript, message)
+        changed = as_object(row.get("$set"))
+        if "messages" in row:
+            messages = {object(): message for message in transcript.objects(row["messages"])}
+        elif "messages" in changed:
+            told = transcript.objects(changed["messages"])
+            messages = {_id(message): message for message in told}
+        elif "$rewindTo" in row:
+            messages = _before(messages, row["$rewindTo"])
+        elif row.get("type") in _KINDS:
+            messages[_id(row)] = row
+    for message in messages.values():
+        if message.get("type") == "user":
+            _add_user(transcript, message)
+        elif message.get("type") == "gemini":
+            _add_reply(transcript, message)
     return transcript
+
+
+def _before(messages: dict[Any, JsonObject], id: Any) -> dict[Any, JsonObject]:
+    """Return the messages before one, none where there is no such message."""
+    place = list(messages).index(id) if isinstance(id, str) and id in messages else 0
+    return dict(islice(messages.items(), place))
+
+
+def _id(message: JsonObject) -> Any:
+    return as_text(message.get("id")) or object()
+
+
+def _add_user(transcript: TranscriptBuilder, message: JsonObject) -> None:
+    content = message.get("content")
+    if isinstance(content, list):  # results stand with their calls, too
+        content = [part for part in content if "functionResponse" not in as_object(part)]
+    text = plain_text(content)
+    at, by_client = as_seconds(message.get("timestamp")), text.startswith(_CLIENT_TEXT)
+    transcript.add_words(text, at, by_client=by_client)
 
 
 def _add_reply(transcript: TranscriptBuilder, message: JsonObject) -> None:

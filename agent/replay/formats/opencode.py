@@ -28,11 +28,12 @@ def recognizes(row: JsonObject) -> bool:
 def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
     transcript = TranscriptBuilder()
     for row in rows:
+        transcript.set_cwd(as_object(row.get("info")).get("directory"))
         for message in transcript.objects(row.get("messages")):
             info = as_object(message.get("info"))
             parts = [p for p in transcript.objects(message.get("parts")) if not p.get("ignored")]
             if info.get("role") == "assistant" and info.get("summary") is True:
-                transcript.add_words(_text(parts), _end(info))
+                transcript.add_words(_text(parts), _end(info), is_summary=True)
             elif info.get("role") == "assistant":
                 _add_reply(transcript, info, parts)
             elif info.get("role") == "user":
@@ -97,4 +98,5 @@ def _result(state: JsonObject) -> RecordedResult | None:
     if outcome is None:
         return None
     end = as_seconds(as_object(state.get("time")).get("end"))
-    return RecordedResult(plain_text(outcome), state.get("status") == "error", end)
+    failed = state.get("status") == "error" or bool(as_object(state.get("metadata")).get("exit"))
+    return RecordedResult(plain_text(outcome), failed, end)

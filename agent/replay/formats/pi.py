@@ -4,6 +4,7 @@ version. The branch that ends with the last line is taken: it is what the model 
 
 from collections.abc import Iterable
 
+from .branches import newest_branch
 from .builder import RecordedResult, TranscriptBuilder
 from .fields import JsonObject, as_arguments, as_count, as_object, as_seconds, as_text, plain_text
 
@@ -19,13 +20,19 @@ def recognizes(row: JsonObject) -> bool:
 def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
     transcript = TranscriptBuilder()
     known = [row for row in rows if isinstance(row.get("type"), str)]
-    branch = _branch(known)
+    branch = newest_branch(known, "id", "parentId")
     if left := len(known) - len(branch):
         transcript.notes.append(f"{left} entries on other branches of it are left out")
+    places = dict[str, int]()  # how many steps are before each row
+    transcript.set_cwd(next((row["cwd"] for row in known if "cwd" in row), ""))
     for row in branch:
         at = as_seconds(row.get("timestamp"))
+        if isinstance(row.get("id"), str):
+            places[row["id"]] = len(transcript.steps)
         if row["type"] == "compaction":
-            transcript.add_compaction(at, as_text(row.get("summary")))
+            now = len(transcript.steps)
+            kept = now - places.get(as_text(row.get("firstKeptEntryId")), now)
+            transcript.add_compaction(at, as_text(row.get("summary")), kept=kept)
         elif row["type"] == "branch_summary":
             transcript.add_words(as_text(row.get("summary")), at)
         elif row["type"] == "custom_message":
@@ -35,21 +42,6 @@ def read(rows: Iterable[JsonObject]) -> TranscriptBuilder:
         elif row["type"] == "message":
             transcript.skipped += 1
     return transcript
-
-
-def _branch(rows: list[JsonObject]) -> list[JsonObject]:
-    """Return the rows from the root to the last one. A parent stands before its children; the row
-    before stands in for a parent that is not named or not in the file."""
-    place = {row["id"]: at for at, row in enumerate(rows) if isinstance(row.get("id"), str)}
-    at, branch = len(rows) - 1, []
-    while at >= 0:
-        branch.append(rows[at])
-        parent = rows[at].get("parentId", "")
-        if parent is None:
-            break
-        before = place.get(parent, at - 1) if isinstance(parent, str) else at - 1
-        at = before if before < at else at - 1
-    return branch[::-1]
 
 
 def _add(transcript: TranscriptBuilder, message: JsonObject, at: float | None) -> None:

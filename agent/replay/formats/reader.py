@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
 
 from ...errors import UsageError
 from .fields import JsonObject, parse_json
 
 _GZIP, _BOM = b"\x1f\x8b", b"\xef\xbb\xbf"
+_NO_OBJECT = "its JSON is no object but a {}"
 _HEAD_BYTES = 8_192  # of a file, which show whether it is text
 
 
@@ -23,6 +23,7 @@ class RecordingFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.skipped = 0  # lines that are no rows
+        self.bad_line = 0  # the number of the first of these, 0 for none
         self.found = "it is empty"  # the reason why the file has no rows, if it has none
         self._may_be_document: bool | None = None  # its first line begins a value that goes on
 
@@ -33,7 +34,7 @@ class RecordingFile:
             if b"\0" in file.peek(_HEAD_BYTES)[:_HEAD_BYTES]:
                 self.found = "it is not text"
                 return
-            for line in file:
+            for number, line in enumerate(file, 1):
                 if not (text := _text(line)):
                     continue
                 try:
@@ -41,15 +42,14 @@ class RecordingFile:
                 except ValueError as error:
                     if self._may_be_document is None:
                         self._may_be_document = text[0] in "{["
-                    self.found = f"it is not JSON ({error})"
-                    self.skipped += line.endswith(b"\n")
+                    why = getattr(error, "msg", error)  # without the place in the line
+                    self._skip(number, line, f"it is not JSON (line {number}: {why})")
                     continue
                 self._may_be_document = bool(self._may_be_document)
                 if isinstance(row, dict):
                     yield row
                 else:
-                    self._no_object(row)
-                    self.skipped += 1
+                    self._skip(number, line, _NO_OBJECT.format(type(row).__name__))
 
     def document(self) -> Iterator[JsonObject]:
         """Yield the one row of a JSON object, if `lines` found that the file may be one."""
@@ -62,14 +62,17 @@ class RecordingFile:
         except ValueError as error:
             self.found = f"it is not JSON ({error})"
             return
-        self.skipped = 0
+        self.skipped = self.bad_line = 0
         if isinstance(row, dict):
             yield row
         else:
-            self._no_object(row)
+            self.found = _NO_OBJECT.format(type(row).__name__)
 
-    def _no_object(self, value: Any) -> None:
-        self.found = f"its JSON is no object but a {type(value).__name__}"
+    def _skip(self, number: int, line: bytes, why: str) -> None:
+        self.found = why
+        if line.endswith(b"\n"):  # else it may be torn
+            self.skipped += 1
+            self.bad_line = self.bad_line or number
 
     @contextmanager
     def _opened(self) -> Iterator[BufferedReader | gzip.GzipFile]:

@@ -47,7 +47,7 @@ INTERRUPT_TIMEOUT_S = 5.0  # for the end of an interrupted turn, when the sessio
 # Commands that leave the session, or are for a terminal.
 LEFT_OUT = frozenset(
     {"new", "clear", "resume", "fork", "rewind", "undo", "uncompact", "exit", "unfold"}
-    | {"background", "copy", "model", "effort", "sessions"}
+    | {"background", "copy", "model", "effort", "sessions", "from-recording"}
 )
 MODE_NAMES = {
     "ask": ("Ask", "Asks before commands and edits."),

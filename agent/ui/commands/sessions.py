@@ -132,7 +132,7 @@ def _menu(repl: CommandContext) -> Menu:
 def _option(row: "SessionRow", *, with_project: bool) -> Option:
     from ..render.markdown import bare_words
 
-    facts = (_when(row), _size(row.size), row.branch)
+    facts = (_when(row), size_in_words(row.size), row.branch)
     return Option(
         key=row.id,
         title=row.title,
@@ -149,7 +149,7 @@ def _preview(log: Path, cwd: Path) -> list[Styled]:
 
     for row in session_rows([log]):
         entries = count_of(row.entries, "entry", "entries")
-        facts = [row.id, _when(row), entries, _size(row.size), row.branch]
+        facts = [row.id, _when(row), entries, size_in_words(row.size), row.branch]
         said, answer = last_exchange(newest_entries(log))
         moved = row.cwd and Path(row.cwd) != cwd
         where = (
@@ -168,14 +168,17 @@ def _preview(log: Path, cwd: Path) -> list[Styled]:
 
 def _when(row: "SessionRow") -> str:
     """Return how long ago a session has changed last, "in use" if another process has it."""
-    if row.in_use:
-        return "in use"
-    seconds = max(0, time.time() - row.changed)
+    return "in use" if row.in_use else age(row.changed)
+
+
+def age(changed: float) -> str:
+    """Return how long ago a time is."""
+    seconds = max(0, time.time() - changed)
     for size, name in ((31_536_000, "y"), (86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {name}"
     return "now"
 
 
-def _size(size: int) -> str:
+def size_in_words(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"

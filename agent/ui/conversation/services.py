@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ...config.user_settings import UserSettings
     from ...extensions.command_files import CommandFile
     from ...extensions.skills import Skill
+    from ...library.from_recording import Recordings
     from ...library.login import Logins
     from ...loop.agent import AgentState
     from ...permissions.rule_files import RuleFiles
@@ -66,6 +67,7 @@ class ConversationServices:
     warm: Callable[[], None] = lambda: None  # runs in a thread once the prompt is painted
     sessions: Callable[[], Sequence[Path]] = list  # the project's logs, newest first
     everywhere: Callable[[], Sequence[Path]] = list  # the logs of all projects, newest first
+    recordings: "Recordings | None" = None  # the sessions of other agents
     copy: Callable[[Path, int], Path] = _no_copy  # copies a session up to an entry
     command_files: "CommandFilesReader" = lambda: ({}, ())
     skills: "SkillsReader" = lambda: ({}, ())

@@ -27,6 +27,7 @@ from ..commands import (
     completions_for,
     first_start,
     parse,
+    pick_recording,
     pick_session,
     read_command_files,
 )
@@ -117,7 +118,8 @@ class Repl:
         self._status_command = StatusCommand(
             services.status_command, start, self._warn, self.screen.touch
         )
-        self.conversation.is_opening = not services.choice.pick
+        picks = services.choice.pick or services.choice.pick_recording
+        self.conversation.is_opening = not picks
         self._watching = False
         self._scripted = False
         self._asks_provider = False  # at a first start without a key
@@ -339,6 +341,8 @@ class Repl:
         choice = self._services.choice
         if choice.pick:
             return bool(await self._task.run(pick_session(self._context, fork=choice.fork)))
+        if choice.pick_recording:
+            return bool(await self._task.run(pick_recording(self._context)))
         async with self._task.redrawing():
             await self._context.reopen()
         return True

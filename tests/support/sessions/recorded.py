@@ -1,11 +1,10 @@
 """One small session as each agent would have recorded it, as bytes.
 
-STORY["pi"]()  # the bytes of the file
-steps("pi")    # what a reader of it must give
+pi()         # the bytes of the file; `stories` has those of all agents by format
+steps("pi")  # what a reader of it must give
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -44,7 +43,7 @@ _WHOLE: tuple[RecordedStep, ...] = (
         output=30,
     ),
     RecordedCompaction(BEGAN + 4),
-    RecordedWords(SUMMARY, BEGAN + 4),
+    RecordedWords(SUMMARY, BEGAN + 4, is_summary=True),
     RecordedWords(MORE, BEGAN + 5),
     RecordedReply(
         "",
@@ -55,14 +54,23 @@ _WHOLE: tuple[RecordedStep, ...] = (
     ),
     RecordedReply("Done.", (), BEGAN + 7, prompt=950, output=5),
 )
-_LACKS = {  # what a format has no place for
-    "codex": {"errors"},
+_LACKS = {  # what a format has no place for, and what it does of its own
+    "codex": {"errors", "keeps words"},
     "gemini-cli": {"compaction", "summary"},
     "copilot": {"prompt"},
     "swe-agent": {"times", "prompt", "output", "errors", "compaction", "summary"},
     "ctxagent": {"summary"},
+    "kimi": {"summary"},
+    "vibe": {"times", "prompt", "output", "compaction", "summary"},
+    "cursor": {"times", "prompt", "output", "compaction", "summary"},
+    "grok": {"times", "prompt", "output", "errors", "compaction", "summary"},
+    "hermes": {"prompt", "output", "errors", "compaction", "summary"},
+    "droid": {"prompt", "output"},
 }
-SYSTEMS = dict.fromkeys(("codex", "copilot", "swe-agent", "ctxagent"), SYSTEM)
+SYSTEMS = dict.fromkeys(
+    ("codex", "copilot", "swe-agent", "ctxagent", "cursor", "grok", "hermes"), SYSTEM
+)
+NO_MODELS = ("kimi", "droid")  # formats that do not name the model
 
 
 def steps(format: str) -> tuple[RecordedStep, ...]:
@@ -89,6 +97,8 @@ def _lacking(step: RecordedStep, lacks: set[str]) -> RecordedStep:
         prompt = None if "prompt" in lacks else step.prompt
         output = None if "output" in lacks else step.output
         step = replace(step, calls=calls, prompt=prompt, output=output)
+    if isinstance(step, RecordedCompaction):
+        step = replace(step, keeps_words="keeps words" in lacks)
     return replace(step, at=None) if "times" in lacks else step
 
 
@@ -454,15 +464,3 @@ def own() -> bytes:
         own_reply(6, 900, 10, claude_call("c3", "shell", {"command": "make"})),
         own_reply(7, 950, 5, text("Done.")),
     )  # fmt: skip
-
-
-STORY: dict[str, Callable[[], bytes]] = {
-    "claude-code": claude,
-    "codex": codex,
-    "pi": pi,
-    "opencode": opencode,
-    "gemini-cli": gemini,
-    "copilot": copilot,
-    "swe-agent": sweagent,
-    "ctxagent": own,
-}

@@ -1,0 +1,105 @@
+"""Makes a session that continues a session of another agent."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import RecordError, UsageError
+from ..lazy import dataclass
+
+if TYPE_CHECKING:
+    from ..launch import LaunchOptions
+    from ..replay.formats.places import FoundRecording
+
+HEAD_ROWS = 200  # of a recording, in which the first words are looked for
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSession:
+    """A session that was made of a recording."""
+
+    id: str
+    line: str  # origin and size, for the user
+
+
+def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
+    """Write the session that another agent recorded in a file as a new session of this project.
+
+    Raises UsageError for a file that is no recorded session, RecordError when the session cannot be
+    written.
+    """
+    from ...tools.system.plural import count_of
+    from ..compaction.policy import policy_of
+    from ..context import tokens
+    from ..features.from_outside import extensions_of, model_of
+    from ..replay.formats import load_recording
+    from ..replay.recorded_entries import EntryTerms
+    from ..replay.session_log import write_session_log
+    from ..security.redaction import redaction_for
+    from ..session.entries import Session
+    from ..session.store import Project
+    from ..version import __version__
+
+    extensions_of(launch)  # they may add formats
+    tokens.use_vocabulary()
+    recording, settings = load_recording(path), launch.settings
+    log = Project(launch.state, launch.cwd).new_log()
+    window = model_of(launch, settings).assumed_limits().window
+    opening = Session(
+        id=log.parent.name,
+        cwd=str(launch.cwd),
+        version=__version__,
+        model="",
+        own_prompt=launch.own_prompt or None,
+    )
+    redaction = redaction_for(launch.environ, settings.model.base_url, shapes=settings.state.redact)
+    terms = EntryTerms(log.parent, window, policy_of(settings), redaction.clean_text)
+    try:
+        write_session_log(recording, log, opening, terms, redaction.clean_entry)
+    except OSError as error:
+        shutil.rmtree(log.parent, ignore_errors=True)
+        raise RecordError(
+            f"the session cannot be written: {error.strerror}",
+            hint="Free the disk, then try again; the recording itself is as it was.",
+        ) from error
+    parts = [
+        f"continues a session of {recording.format}",
+        count_of(recording.replies, "reply", "replies"),
+        count_of(recording.calls, "call"),
+    ]
+    if recording.skipped:
+        bad = count_of(recording.skipped, "unreadable line or item", "unreadable lines or items")
+        parts.append(f"{bad}, first line {recording.bad_line}" if recording.bad_line else bad)
+    return ImportedSession(log.parent.name, " · ".join([*parts, *recording.notes]))
+
+
+class Recordings:
+    """The sessions of other agents on this machine; all methods are blocking."""
+
+    def __init__(self, launch: "LaunchOptions") -> None:
+        self._launch = launch
+
+    def find(self, *, everywhere: bool) -> "list[FoundRecording]":
+        """Return those of this project, or of all projects, newest first."""
+        from ..replay.formats.places import find_recordings
+
+        launch = self._launch
+        return find_recordings(launch.home, launch.environ, None if everywhere else launch.cwd)
+
+    def words(self, path: str) -> list[str]:
+        """Return the first messages of the user in a recording, none if it cannot be read."""
+        from ..replay.formats import load_recording
+        from ..replay.recording import RecordedWords
+
+        try:
+            steps = load_recording(Path(path), HEAD_ROWS).steps
+        except UsageError:
+            return []
+        said = (step for step in steps if isinstance(step, RecordedWords))
+        return [step.text for step in said if not (step.by_client or step.is_summary)]
+
+    def take(self, path: str) -> ImportedSession:
+        """Make a session of a recording, as `import_recording` does; `~` may begin the path."""
+        place = Path(os.path.expanduser(path))  # noqa: PTH111 - `~who` that is nobody stays
+        return import_recording(self._launch, self._launch.cwd / place)

@@ -1,0 +1,66 @@
+"""A session made of a recording: no secret of this machine goes into it, and one that cannot be
+written leaves nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from ctxagent.agent.errors import RecordError
+from ctxagent.agent.launch import LaunchOptions
+from ctxagent.agent.library import launching
+from ctxagent.agent.library.from_recording import Recordings, import_recording
+from ctxagent.agent.session.store import Project
+
+from ..replay.test_places import fill
+from ..support.command import Place
+from ..support.sessions.recorded import claude_call, claude_line, claude_result, lines
+
+SECRET = "s3cret-of-this-machine-0123456789"
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> LaunchOptions:
+    place = Place(tmp_path)
+    env = place.environ({"ANTHROPIC_API_KEY": SECRET})
+    loaded = launching.load(place.project, env, [])
+    return launching.launch_options(loaded, place.project, env)
+
+
+def test_known_secrets_are_taken_out(launch: LaunchOptions, tmp_path: Path) -> None:
+    """They are in no file either, to which a long result goes."""
+    path = tmp_path / "recording"
+    rows = [
+        claude_line("user", 0, f"The key is {SECRET}."),
+        claude_line("assistant", 1, [claude_call("c", "Bash", {"command": f"echo {SECRET}"})]),
+        claude_line("user", 2, [claude_result("c", f"{SECRET}\n" * 9_000)]),
+        {"type": "user", "message": 1},
+    ]
+    path.write_bytes(lines(rows) + b"torn\n")
+    made = import_recording(launch, path)
+    log = Project(launch.state, launch.cwd).find_log(made.id)
+    assert "The key is" in log.read_text()
+    kept = [each for each in log.parent.rglob("*") if each.is_file()]
+    assert len(kept) == 2
+    assert not [each for each in kept if SECRET in each.read_text()]
+    assert made.line.endswith("1 reply · 1 call · 2 unreadable lines or items, first line 5")
+
+
+def test_what_cannot_be_written_leaves_nothing(launch: LaunchOptions, tmp_path: Path) -> None:
+    path = tmp_path / "recording"
+    path.write_bytes(lines([claude_line("user", 0, "Hello.")]))
+    folder = Project(launch.state, launch.cwd).folder
+    folder.mkdir(parents=True)
+    (folder / "sessions").write_text("no folder")
+    with pytest.raises(RecordError, match="cannot be written"):
+        import_recording(launch, path)
+    assert [each.name for each in folder.iterdir()] == ["sessions"]
+
+
+def test_what_is_on_this_machine(launch: LaunchOptions) -> None:
+    recordings = Recordings(launch)
+    fill(launch.home, str(launch.cwd))
+    found = recordings.find(everywhere=False)
+    assert len(found) == len(recordings.find(everywhere=True)) == 13
+    qwen = next(each.path for each in found if each.agent == "qwen-code")
+    assert recordings.words(qwen) == ["Find the fault.", "Go on, please."]
+    assert recordings.words("/no/such/file") == []
