@@ -102,7 +102,7 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """The address of the page. Whoever has it can read the page."""
+        """The address of the page. Who has it can read the page."""
         return f"http://{ADDRESS}:{self.port}{self.path}"
 
     def serve(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run says of itself for whoever looks at it from another process: when it began, and which
+"""What a run says of itself for those who look at it from another process: when it began, and which
 outages it waits for. The file is a note; the ledger is the truth."""
 
 import json
