@@ -158,7 +158,7 @@ class LiveFleet:
         is_running: Callable[[], bool] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`is_running` returns True while a run is on. By default the lock of its process says so."""
+        """`is_running` returns True while a run is on, by default by its lock."""
         self._ids, self._folder, self._clock = list(manifest.lines), folder, clock
         self._is_running = is_running or (lambda: is_in_use(folder.lock))
         self._ledger = LedgerReader(folder)
