@@ -21,13 +21,17 @@ def record_commit(tree: Path) -> None:
 
 
 class BuildWithCommit(build_py):
-    """Copies the modules into the wheel, and the commit."""
+    """Copies the modules into the wheel, and the commit. The wheel of an editable install gets a
+    path file instead: type checkers do not see the import hook of setuptools."""
 
     def run(self) -> None:
         package = Path(self.build_lib, "ctxagent")
         shutil.rmtree(package, ignore_errors=True)  # modules of an earlier build
         super().run()
-        if not self.editable_mode:
+        if self.editable_mode:
+            wheel = Path(self.get_finalized_command("install").install_lib)
+            (wheel / "ctxagent.pth").write_text(f"{ROOT / '.typing'}\n")
+        else:
             record_commit(package)
 
 

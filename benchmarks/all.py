@@ -22,10 +22,10 @@ import targets
 from measure import LEVELS, Rows
 
 NAMES = (
-    "startup", "calls", "commands", "wire", "memory", "pause", "subagents", "long_run", "windows",
-    "nothing_lost", "need_chances", "questions", "loops", "echo", "interrupts", "completion",
-    "long_reply", "recall", "sessions", "resume", "limits", "sandbox", "planted", "mcp_tools",
-    "fleets", "evaluations", "whole_output", "undo", "proxy",
+    "startup", "calls", "commands", "wire", "memory", "pause", "subagents", "agents", "long_run",
+    "windows", "nothing_lost", "need_chances", "questions", "loops", "echo", "interrupts",
+    "completion", "long_reply", "recall", "sessions", "resume", "limits", "sandbox", "planted",
+    "mcp_tools", "fleets", "evaluations", "whole_output", "undo", "proxy",
 )  # fmt: skip
 
 

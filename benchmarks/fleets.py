@@ -10,6 +10,7 @@ and the sum of the logs in dollars, `cut` counts whole replies of the server tha
 The overhead is against `xargs -P 4 ctxagent -p` over the same repositories, with a worktree for
 each task and in the repositories themselves, on a server that answers at once: `x_wall` and `x_cpu`
 are ratios of time. `start_cpu_s` is what the command has used when the first task is in its ledger,
+`page_cpu_s` the CPU time of the first live page, `next_page_cpu_ms` of a later one;
 `stat_calls` how often `status` asks for the state of a file; 200 tasks of the long manifest run.
 """
 
@@ -204,6 +205,7 @@ def started(fleet: support.Fleet) -> dict[str, float]:
     look = [measure.COMMAND, "fleet", "status", "tasks.jsonl"]
     status = measure.whole(look, env=env, cwd=fleet.place.project)
     counts = stat_calls(look, env, fleet.place.project)
+    pages = page_costs(fleet)
     process.terminate()
     support.tail(process)
     return {
@@ -212,8 +214,28 @@ def started(fleet: support.Fleet) -> dict[str, float]:
         "status_cpu_s": status["cpu_s"],
         "status_s": status["wall_s"],
         "peak_MB": peak,
+        **pages,
         **counts,
     }
+
+
+def page_costs(fleet: support.Fleet) -> dict[str, float]:
+    """The CPU time of the first live page, and of one after each running log has gained a call."""
+    from ctxagent.agent.fleet import live, live_page
+
+    manifest, entry = fleet.place.project / "tasks.jsonl", ToolResult(tool_use_id="c", content="w")
+    line, seconds = encode_line(replace(entry, seq=99, at=AT)), list[float]()
+    began = time.process_time()
+    seen = live.LiveFleet(Manifest(manifest), fleet.folder)
+    for _ in range(6):
+        live_page.page(seen.look(), manifest.name)
+        seconds.append(time.process_time() - began)
+        for record in seen.running:
+            if record.log and Path(record.log).exists():
+                with Path(record.log).open("ab") as log:
+                    log.write(line)
+        began = time.process_time()
+    return {"page_cpu_s": seconds[0], "next_page_cpu_ms": 1_000 * sorted(seconds[1:])[2]}
 
 
 if __name__ == "__main__":

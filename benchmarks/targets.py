@@ -37,6 +37,7 @@ class Verdict:
 COMMAND = "a command"
 CONTEXT = "one call, by size of the context"
 SIDE = "side by side"
+TOGETHER = "agents in one process"
 FACT = "the fact, the index gone or behind"
 PROBES = "probes of useless summaries"
 LONG = "going on with a long session"
@@ -80,6 +81,8 @@ TARGETS = (
     Target("messages that changed, wire", "a request from a view", "", "changed", 0, count=True),
     Target("a prepared summary, CPU ms", "a summary is due", "written ahead", "apply_cpu_ms", 20),
     Target("requests rejected, summaries", "a summary is due", "", "rejected", 0, count=True),
+    Target("50 agents, longest turn of the loop, CPU ms", TOGETHER, "", "cpu_ms", 100),
+    Target("agents that failed, one process", TOGETHER, "", "failed", 0, count=True),
     Target("4 subagents, times one by one", "four subagents", SIDE, "x_wall", 0.4),
     Target("requests rejected, subagents", "four subagents", "", "rejected", 0, count=True),
     Target("answers lost, subagents", "four subagents", "", "lost", 0, count=True),
@@ -117,6 +120,7 @@ TARGETS = (
     Target("10,000 tasks, start, CPU s", MANIFEST, "", "start_cpu_s", 2.0),
     Target("10,000 tasks, status, CPU s", MANIFEST, "", "status_cpu_s", 1.0),
     Target("10,000 tasks, status, stat calls", MANIFEST, "", "stat_calls", 2_000, count=True),
+    Target("10,000 tasks, live page, CPU s", MANIFEST, "", "page_cpu_s", 1.0),
     Target("10,000 tasks, memory, MB", MANIFEST, "", "peak_MB", 150),
 )
 

@@ -5,7 +5,6 @@ import os
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,26 +15,24 @@ import click
 from ...tools.system.descriptors import raise_limit
 from ...tools.system.files import replace_file
 from ...tools.system.plural import count_of
-from ...tools.system.shorten import as_sentences, cut_at_word
+from ...tools.system.shorten import as_sentences
 from ..errors import ModelError, NoCredentials, UsageError
 from .answers import read_answers
 from .fleet_collect import collect
+from .fleet_progress import FleetProgress, facts_of, observing, serve_page
 from .fleet_results import compare, results
 from .fleet_standing import json_option, manifest_argument, standing
 from .options import check_finite, cwd_of, ends_process, say, setting_flags
-from .progress import Progress, in_words
 
 if TYPE_CHECKING:
-    from ..fleet.ledger import AttemptOutcome, FleetFolder
+    from ..config.settings import Settings
+    from ..fleet.ledger import FleetFolder
     from ..fleet.manifest import Manifest
-    from ..fleet.orders import AttemptOrder
-    from ..fleet.outages import Breaker
-    from ..fleet.runner import FleetRun, RunObserver
+    from ..fleet.runner import FleetRun
     from ..fleet.summary import FleetSummary, TaskStanding
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
 MAX_LISTED = 20  # tasks of one state in a summary
-MAX_REASON_CHARS = 160  # of why a task has failed, in a list
 MAX_ANSWER_CHARS = 4_000  # that `show` prints
 LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
 
@@ -97,7 +94,7 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     retries = _retries(given["retries"])
     options = {**options, "settings": (*options["settings"], *given["settings"])}
     dollars = options["max_budget_usd"] if given["dollars"] is None else given["dollars"]
-    tasks, words = _checked(options, manifest, dollars, given["attempts"])
+    tasks, words, settings = _checked(options, manifest, dollars, given["attempts"])
     is_local = given["config"] is None
     jobs = given["jobs"] or (DEFAULT_JOBS if is_local else DEFAULT_JOBS_ELSEWHERE)
     ledger = FleetLedger(FleetFolder.of(manifest))
@@ -106,15 +103,17 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
             say(f"warning: {warning}", err=True)
         if given["attempts"]:
             replace_file(ledger.folder.attempts_file, b"%d\n" % given["attempts"])
-        with _engine(given["config"], jobs, ledger.folder) as engine, _Watcher(tasks) as watcher:
+        with (
+            _engine(given["config"], jobs, ledger.folder) as engine,
+            FleetProgress(tasks, ledger.folder) as progress,
+            observing(progress, settings.telemetry, len(tasks.lines), jobs) as observer,
+        ):
             limits = RunLimits(
                 jobs, dollars, given["max_failures"], is_local, retries,
                 OutageRules(longest=given["max_outage"]),
             )  # fmt: skip
-            fleet_run = FleetRun(
-                tasks, ledger, engine, limits, options=words, observer=watcher.observer
-            )
-            watcher.watch(fleet_run)
+            fleet_run = FleetRun(tasks, ledger, engine, limits, options=words, observer=observer)
+            progress.watch(fleet_run)
             with _interrupting(fleet_run):
                 fleet_run.run()
         return _conclude(tasks, ledger.folder, fleet_run, given["as_json"])
@@ -159,7 +158,7 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
     else:
         from ..fleet.parsl_engine import ParslEngine
 
-        engine = ParslEngine(config, folder.path / "parsl")
+        engine = ParslEngine(config, folder)
     try:
         yield engine
     finally:
@@ -168,9 +167,9 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
 
 def _checked(
     options: dict[str, Any], path: Path, dollars: float | None, attempts: int | None
-) -> "tuple[Manifest, list[str]]":
-    """Return the tasks of a manifest, and the options of all of them. Raises what would keep them
-    from being run, before anything starts."""
+) -> "tuple[Manifest, list[str], Settings]":
+    """Return the tasks of a manifest, and the options and settings of all of them. Raises what
+    would keep them from being run, before anything starts."""
     from ..fleet.checks import StartCheck
     from ..fleet.ledger import FleetFolder, read_records
     from ..fleet.manifest import Manifest
@@ -181,7 +180,7 @@ def _checked(
         read_answers(options["answers"])
     tasks = Manifest(path, check.check_task, attempts)
     check.check_agents()
-    return tasks, _task_options(options, check.settings.model.id)
+    return tasks, _task_options(options, check.settings.model.id), check.settings
 
 
 def _task_options(options: dict[str, Any], model: str) -> list[str]:
@@ -224,100 +223,6 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class _Watcher:
-    """Shows how far a run is: a line that changes on a terminal, a line for each end in a pipe."""
-
-    def __init__(self, manifest: "Manifest") -> None:
-        self._all = len(manifest.lines)
-        self._progress = Progress("fleet")
-        self._run: FleetRun | None = None
-        self._began = time.monotonic()
-        self._ended = self._failed = self._to_do = 0
-        self._why = ""  # of the outage that was told last
-
-    def __enter__(self) -> "_Watcher":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.clear()
-
-    def watch(self, fleet_run: "FleetRun") -> None:
-        """Begin to show a run."""
-        self._run, self._to_do = fleet_run, fleet_run.waiting
-        for id in fleet_run.changed[:MAX_LISTED]:
-            then = (
-                "now it begins anew"
-                if fleet_run.is_waiting(id)
-                else ("`fleet retry` has it begun anew")
-            )
-            say(f"note: {id} was changed after it was begun; {then}", err=True)
-        if self._to_do < self._all:
-            say(f"note: {self._all - self._to_do:,} of {self._all:,} have ended before", err=True)
-
-    @property
-    def observer(self) -> "RunObserver":
-        """What a run calls."""
-        from ..fleet.runner import RunObserver
-
-        return RunObserver(lambda order: self._show(), self._tell_end, self._tell_outage)
-
-    def _tell_end(self, order: "AttemptOrder", outcome: "AttemptOutcome", again: bool) -> None:
-        """Print how an attempt ended; one that goes on has not failed."""
-        self._ended += not again and outcome.state in ("done", "failed")
-        self._failed += not again and outcome.state == "failed"
-        if outcome.kind or not sys.stderr.isatty():
-            facts = _facts(outcome, outcome.calls, outcome.cost_usd)
-            self._say(f"{'retry' if again else outcome.state:<8}{order.task.id}  {facts}")
-        self._show()
-
-    def _tell_outage(self, breaker: "Breaker") -> None:
-        """Print that an outage has begun, goes on or is over."""
-        from ..fleet.outages import WORDS
-
-        if breaker.is_open:
-            why = cut_at_word(f": {as_sentences(breaker.why)}", MAX_REASON_CHARS)
-            why, self._why = "" if why == self._why else why, why
-            left = in_words(breaker.pause)
-            self._say(f"outage: {WORDS[breaker.cause]}{why} · tasks wait, next try in {left}")
-        else:
-            self._say(f"outage: over, {breaker.cause} works again")
-        self._show()
-
-    def _say(self, line: str) -> None:
-        self._progress.clear()
-        say(line, err=True)
-
-    def _show(self) -> None:
-        fleet_run = self._run
-        assert fleet_run is not None
-        parts = [
-            f"{self._ended:,} of {self._to_do:,}",
-            f"{fleet_run.running:,} running",
-            *([f"{self._failed:,} failed"] if self._failed else []),
-            f"${fleet_run.dollars:.2f}",
-        ]
-        if fleet_run.outages.open:
-            parts.append("waiting for the " + ", ".join(b.cause for b in fleet_run.outages.open))
-        elif self._ended and not fleet_run.ended:
-            each = (time.monotonic() - self._began) / self._ended
-            parts.append(f"about {in_words(each * (self._to_do - self._ended))} left")
-        self._progress.show(" · ".join(parts))
-
-
-def _facts(outcome: "AttemptOutcome | None", calls: int, dollars: float | None) -> str:
-    """Return what is worth knowing of a task, in one line: how its attempt ended, if it did, and
-    what was used."""
-    facts = [count_of(calls, "call"), "price unknown" if dollars is None else f"${dollars:.4f}"]
-    if outcome is None:
-        return " · ".join(facts)
-    if outcome.kind:
-        why = f"{outcome.kind}: {as_sentences(outcome.message)}".strip(": ")
-        facts.insert(0, cut_at_word(why, MAX_REASON_CHARS))
-    changed = ["changed files"] if outcome.patch_bytes else []
-    score = [outcome.verdict] if outcome.verdict else []
-    return " · ".join([*facts, f"{outcome.seconds:.1f} s", *changed, *score])
 
 
 def _conclude(
@@ -394,7 +299,7 @@ def _told(task: "TaskStanding") -> str:
     if record is None:
         return ""
     dollars = record.cost_usd if record.is_priced else None
-    return _facts(task.outcome, record.total("calls"), dollars)
+    return facts_of(task.outcome, record.total("calls"), dollars)
 
 
 @fleet.command()
@@ -410,11 +315,20 @@ def status(manifest: Path, as_json: bool) -> int:
 
 @fleet.command()
 @manifest_argument
-@click.argument("id")
+@click.argument("id", required=False)
+@click.option("--serve", is_flag=True, help="A page of all tasks for a browser, as they run.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N",
+              help="Of the page, on 127.0.0.1; by default one that is free.")  # fmt: skip
 @json_option
 @ends_process
-def show(manifest: Path, id: str, as_json: bool) -> int:
+def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) -> int:
     """Tell all of one task: its answer, its place, its patch, its session."""
+    if serve and id is None:
+        serve_page(manifest, port)
+        return 0
+    if id is None or serve:
+        raise UsageError("give the id of a task or --serve", hint=f"{_again('status', manifest)}"
+                         " lists the tasks.")  # fmt: skip
     from ...tools.system.git_head import current_branch
     from ..fleet.summary import find_place
 

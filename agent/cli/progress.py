@@ -31,6 +31,11 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         self.clear()
 
+    @property
+    def is_visible(self) -> bool:
+        """Whether there is a terminal for the line."""
+        return self._visible
+
     def clear(self) -> None:
         """Take the line away, so that another can stand there."""
         self._show("")

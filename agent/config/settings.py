@@ -34,6 +34,7 @@ from .keys import (
 from .memory import MemorySettings
 from .preservation import ALWAYS, COMPACTABLE
 from .presets import PresetName
+from .telemetry_settings import TelemetrySettings
 from .value_types import (
     ADDRESS,
     COMMAND,
@@ -73,7 +74,7 @@ LspMode = Literal["off", "auto", "on"]  # from the strictest on
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
-    "result-schema", "diagnostics", "hooks",
+    "result-schema", "diagnostics", "hooks", "telemetry",
 ]  # fmt: skip
 Theme = Literal["auto", "dark", "light", "high-contrast", "ansi", "none"]
 EditingMode = Literal["emacs", "vi"]
@@ -558,6 +559,7 @@ class Settings:
     ui: UiSettings = field(default_factory=UiSettings)
     keys: KeyboardSettings = field(default_factory=KeyboardSettings)
     statusline: StatuslineSettings = field(default_factory=StatuslineSettings)
+    telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     # Of extensions, by their names; what they are is declared by the extensions.
     extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

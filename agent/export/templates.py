@@ -7,6 +7,7 @@ This module loads jinja2: only modules that make a page may import it.
 
 import base64
 import hashlib
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,20 @@ def content_policy(style: str, script: str, connect: str = "'none'") -> Markup:
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         f"connect-src {connect}; img-src data:; base-uri 'none'; form-action 'none'"
     )
+
+
+def page_headers(styles: Sequence[str], scripts: Sequence[str], connect: str) -> Mapping[str, str]:
+    """Return the headers that keep a served page to itself."""
+    policy = content_policy(
+        source("export/base.css", *styles), source("export/base.js", *scripts), connect
+    )
+    return {
+        "content-security-policy": f"{policy}; frame-ancestors 'none'",
+        "cross-origin-resource-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cache-control": "no-store",
+    }
 
 
 def _digest(text: str) -> str:

@@ -128,6 +128,28 @@ def _hooks(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -
     )
 
 
+def _telemetry(
+    handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
+) -> Feature | None:
+    launch, settings = sources.launch, sources.launch.settings.telemetry
+    if not settings.on:
+        return None
+    from .telemetry import TelemetryFeature, telemetry_or_warning
+
+    if (telemetry := telemetry_or_warning(handle)) is None:
+        return None
+    parent = sources.parent.find(TelemetryFeature) if sources.parent else None
+    return TelemetryFeature(
+        handle,
+        telemetry,
+        agent=sources.kind,
+        parent=parent,
+        provider="custom" if launch.model else "scripted" if launch.is_scripted else "",
+        environ=launch.environ,
+        has_contents=settings.contents,
+    )
+
+
 # The order of all calls of features, and of their tools.
 BUILT_IN: dict[str, MakeFeature] = {
     "environment": lambda handle, _, sources: EnvironmentFeature(handle, sources.surroundings),
@@ -154,6 +176,7 @@ BUILT_IN: dict[str, MakeFeature] = {
     "result-schema": lambda handle, *_: ResultSchemaFeature(handle),
     "diagnostics": _diagnostics,
     "hooks": _hooks,
+    "telemetry": _telemetry,
 }
 
 

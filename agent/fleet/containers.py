@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from ..models.factory import is_of_provider
@@ -11,6 +12,7 @@ from .orders import AttemptOrder
 from .places import PlaceError
 
 ENGINES = ("docker", "podman")
+MAX_ANSWER_S = 10.0  # that an engine takes to say whether it works
 
 
 def in_container(
@@ -23,11 +25,8 @@ def in_container(
     home.mkdir(mode=0o700, exist_ok=True)
     order.fleet.wait_file.touch(mode=0o600)
     given = [name for name in env if is_of_provider(name)]
-    user = (
-        "--userns=keep-id"
-        if Path(engine).name == "podman"
-        else f"--user={os.getuid()}:{os.getgid()}"
-    )
+    is_mapped = Path(engine).name == "podman" and os.getuid() != 0  # by a namespace of users
+    user = "--userns=keep-id" if is_mapped else f"--user={os.getuid()}:{os.getgid()}"
     seen = dict.fromkeys([order.folder.path, place, order.fleet.wait_file])
     return [
         engine, "run", "--rm", "--init", "--name", _container_name(order), user,
@@ -48,10 +47,28 @@ def _container_name(order: AttemptOrder) -> str:
 def remove_container(order: AttemptOrder) -> str:
     """End and remove the container of a session, if there is one, and return the program that runs
     containers. Raises PlaceError without one."""
-    engine = next(filter(None, map(shutil.which, ENGINES)), None)
-    if engine is None:
-        hint = f"Install one of {', '.join(ENGINES)}, or leave image out."
-        raise PlaceError("there is no container engine", hint=hint)
+    engine = _engine()
     command = [engine, "rm", "--force", _container_name(order)]
     subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
     return engine
+
+
+@cache
+def _engine() -> str:
+    """Return the first program for containers that works, or else the first one. Raises
+    PlaceError without one."""
+    found = [*filter(None, map(shutil.which, ENGINES))]
+    if not found:
+        hint = f"Install one of {', '.join(ENGINES)}, or leave image out."
+        raise PlaceError("there is no container engine", hint=hint)
+    if len(found) == 1:
+        return found[0]
+    return next(filter(_works, found), found[0])
+
+
+def _works(engine: str) -> bool:
+    try:
+        asked = subprocess.run([engine, "info"], capture_output=True, timeout=MAX_ANSWER_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0

@@ -8,6 +8,7 @@ middle of a write, is cut off when the ledger is opened to be written.
 import errno
 import json
 import os
+from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, field, fields
@@ -24,6 +25,7 @@ from ..session.totals import Totals
 
 TaskState = Literal["waiting", "running", "done", "failed", "stopped"]
 PATCH_NAME = "patch.diff"
+MAX_NEWEST = 20  # tasks that ended last, as a reader of the ledger keeps them
 FLEET_BUDGET = "fleet budget"  # the task's share of what is left for all was spent
 REFUSED = "refused"  # the key or its account, by the server: the same for every task
 # Failures of the commands that are run when an agent has ended, and these commands.
@@ -367,19 +369,43 @@ class FleetLedger:
 def read_records(folder: FleetFolder) -> dict[str, TaskRecord]:
     """Return what the ledger says of each task that was begun, in the order of their beginnings. A
     line that is none is passed over. Raises RecordError where the ledger cannot be read."""
-    records: dict[str, TaskRecord] = {}
-    try:
-        with open_kept(folder.ledger) as file:
-            for line in file:
-                try:
-                    _fold(records, json.loads(line))
-                except (ValueError, TypeError, LookupError):
-                    continue
-    except FileNotFoundError:
-        return {}
-    except OSError as error:
-        raise RecordError(f"cannot read {folder.ledger}: {error.strerror}") from error
-    return records
+    reader = LedgerReader(folder)
+    reader.catch_up()
+    return reader.records
+
+
+class LedgerReader:
+    """Follows a ledger that another process writes."""
+
+    def __init__(self, folder: FleetFolder) -> None:
+        self._path = folder.ledger
+        self._end = 0  # of the lines that were read
+        self.records: dict[str, TaskRecord] = {}
+        self.ended: deque[tuple[str, str]] = deque(maxlen=MAX_NEWEST)  # tasks, with the time
+
+    def catch_up(self) -> bool:
+        """Read the lines that are new; return whether there are any. A line that is none is passed
+        over. Raises RecordError where the ledger cannot be read."""
+        start = self._end
+        try:
+            with open_kept(self._path) as file:
+                file.seek(start)
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break
+                    self._end += len(line)
+                    with suppress(ValueError, TypeError, LookupError):
+                        self._add(json.loads(line))
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise RecordError(f"cannot read {self._path}: {error.strerror}") from error
+        return self._end > start
+
+    def _add(self, line: Mapping[str, Any]) -> None:
+        _fold(self.records, line)
+        if line["event"] == "ended":
+            self.ended.append((line["task"], line["at"]))
 
 
 def _fold(records: dict[str, TaskRecord], line: Mapping[str, Any]) -> None:

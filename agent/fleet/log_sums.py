@@ -5,7 +5,7 @@ file is a cache: it may be deleted, and where it cannot be written all logs are 
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
@@ -13,6 +13,7 @@ from pathlib import Path
 from ...tools.system.files import open_kept, replace_file
 from ..lazy import dataclass
 from ..session.codec import from_json, signature, to_json
+from ..session.entries import Entry
 from ..session.log import try_parse_entry
 from ..session.totals import Totals
 from .ledger import FleetFolder, SessionSums, TaskRecord, find_logs
@@ -21,7 +22,7 @@ CACHE_NAME = "sums.json"
 
 
 @dataclass(slots=True)
-class _LogSums:
+class LogSums:
     """The sums of a log up to an offset."""
 
     inode: int = 0
@@ -33,13 +34,13 @@ def count_from_logs(records: Iterable[TaskRecord], folder: FleetFolder) -> None:
     """Count what the sessions of tasks that run, or were cut, have used: their ends are not in the
     ledger."""
     running = [record for record in records if record.state == "running"]
-    known, kept = _read_cache(folder), dict[str, _LogSums]()
+    known, kept = kept_sums(folder), dict[str, LogSums]()
     logs, has_read = find_logs(folder, running), False
     for record in running:
-        sums = known.get(record.session, _LogSums())
+        sums = known.get(record.session, LogSums())
         if log := logs.get(record.session):
             with suppress(OSError):
-                sums, is_new = _caught_up(sums, log)
+                sums, is_new = catch_up(sums, log)
                 has_read = has_read or is_new
             kept[record.session] = sums
         record.sums[record.session] = SessionSums.of(sums.totals)
@@ -47,12 +48,14 @@ def count_from_logs(records: Iterable[TaskRecord], folder: FleetFolder) -> None:
         _write_cache(folder, kept)
 
 
-def _caught_up(sums: _LogSums, log: Path) -> tuple[_LogSums, bool]:
+def catch_up(
+    sums: LogSums, log: Path, hear: Callable[[Entry], None] | None = None
+) -> tuple[LogSums, bool]:
     """Add the whole lines that a log has gained, and return the sums and whether there were some;
-    of a log that was replaced all lines. Raises OSError."""
+    of a log that was replaced all lines. `hear` gets their entries. Raises OSError."""
     stat = log.stat()
     if stat.st_ino != sums.inode or stat.st_size < sums.end:
-        sums = _LogSums(stat.st_ino)
+        sums = LogSums(stat.st_ino)
     if stat.st_size == sums.end:
         return sums, False
     with open_kept(log) as file:
@@ -63,21 +66,24 @@ def _caught_up(sums: _LogSums, log: Path) -> tuple[_LogSums, bool]:
             sums.end += len(line)
             if entry := try_parse_entry(line):
                 sums.totals.add(entry)
+                if hear is not None:
+                    hear(entry)
     return sums, True
 
 
-def _read_cache(folder: FleetFolder) -> dict[str, _LogSums]:
+def kept_sums(folder: FleetFolder) -> dict[str, LogSums]:
+    """Return the sums that the newest look has kept, by session."""
     try:
         kept = json.loads((folder.path / CACHE_NAME).read_bytes())
-        if kept["of"] == signature(_LogSums):
-            found: dict[str, _LogSums] = from_json(dict[str, _LogSums], kept["logs"])
+        if kept["of"] == signature(LogSums):
+            found: dict[str, LogSums] = from_json(dict[str, LogSums], kept["logs"])
             return found
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         pass
     return {}
 
 
-def _write_cache(folder: FleetFolder, kept: dict[str, _LogSums]) -> None:
-    data = {"of": signature(_LogSums), "logs": to_json(dict[str, _LogSums], kept)}
+def _write_cache(folder: FleetFolder, kept: dict[str, LogSums]) -> None:
+    data = {"of": signature(LogSums), "logs": to_json(dict[str, LogSums], kept)}
     with suppress(OSError):
         replace_file(folder.path / CACHE_NAME, json.dumps(data).encode(), durable=False)

@@ -134,7 +134,7 @@ class Outages:
     @property
     def open(self) -> list[Breaker]:
         """The breakers that are open."""
-        return [breaker for breaker in self._breakers.values() if breaker.is_open]
+        return [breaker for breaker in [*self._breakers.values()] if breaker.is_open]
 
     def allow_start(self, server: str) -> bool:
         """Return True if an attempt may start."""

@@ -3,6 +3,7 @@ knows Parsl, which is an extra (`ctxagent[fleet]`)."""
 
 import os
 import runpy
+import shlex
 import sys
 from concurrent.futures import Future
 from contextlib import suppress
@@ -11,8 +12,9 @@ from typing import Any
 
 from ...tools.system.programs import isolated_python
 from ..errors import UsageError
+from . import pool_leash
 from .attempt import run_attempt
-from .ledger import AttemptOutcome
+from .ledger import AttemptOutcome, FleetFolder
 from .orders import AttemptOrder
 
 # Ends a process with the one that started it, and keeps the terminal's Ctrl-C from it. Parsl's own
@@ -35,19 +37,19 @@ _FAULTS = (
 class ParslEngine:
     """Makes attempts by way of Parsl."""
 
-    def __init__(self, path: Path, run_dir: Path) -> None:
-        """Load the configuration that a Python file calls `config`; what Parsl writes goes to
-        `run_dir` unless it names another folder. Raises UsageError."""
+    def __init__(self, path: Path, folder: FleetFolder) -> None:
+        """Load the configuration that a Python file calls `config`; what Parsl writes goes to the
+        folder of the fleet unless it names another one. Raises UsageError."""
         try:
             import parsl
         except ImportError:
             hint = "Install it: pip install 'ctxagent[fleet]'"
             raise UsageError("--config needs Parsl", hint=hint) from None
-        self._path, self._renewals = path, 0
-        config = _read_config(path)
+        self._path, self._lock, self._renewals = path, folder.lock, 0
+        config = _read_config(path, folder.lock)
         config.retries = 0  # a task that is tried again goes on, and that is decided here
         if config.run_dir == "runinfo":
-            config.run_dir = str(run_dir)
+            config.run_dir = str(folder.path / "parsl")
         # Parsl starts its programs by their names.
         os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}"
         self._kernel: Any = parsl.load(config)
@@ -74,7 +76,9 @@ class ParslEngine:
             return
         self._renewals += 1
         lost = {executor.label.partition(_RENEWAL)[0] for executor in bad}
-        new = [each for each in _read_config(self._path).executors if each.label in lost]
+        new = [
+            each for each in _read_config(self._path, self._lock).executors if each.label in lost
+        ]
         for executor in bad:
             with suppress(ValueError):
                 kernel.job_status_poller._executors.remove(executor)
@@ -92,8 +96,9 @@ class ParslEngine:
         parsl.clear()
 
 
-def _read_config(path: Path) -> Any:
-    """Return the configuration in a file, with its programs on a leash. Raises UsageError."""
+def _read_config(path: Path, lock: Path) -> Any:
+    """Return the configuration in a file, with its programs on a leash: they end with the fleet
+    that has a lock. Raises UsageError."""
     hint = "A Python file with `config = parsl.config.Config(…)`: `ctxagent guide fleet` says more."
     try:
         found: Any = runpy.run_path(str(path)).get("config")
@@ -104,4 +109,7 @@ def _read_config(path: Path) -> Any:
     for executor in found.executors:
         if command := getattr(executor, "interchange_launch_cmd", None):
             executor.interchange_launch_cmd = [*isolated_python(), "-c", _LEASH, *command]
+            words = [sys.executable, "-I", "-S", pool_leash.__file__, str(lock), str(os.getpid())]
+            leash = shlex.join(words).replace("{", "{{{{").replace("}", "}}}}")  # formatted twice
+            executor.launch_cmd = f"{leash} {executor.launch_cmd}"
     return found

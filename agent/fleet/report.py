@@ -4,7 +4,7 @@
 page of its session. This module makes pages, so jinja2 is loaded with it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ...tools.system.files import copy_private, make_private_folder, write_private
@@ -115,7 +115,7 @@ class Collection:
             headline=_headline(summary),
             facts=list(_facts(summary)),
             counts=[(state, summary.counts[state]) for state in STATES if summary.counts[state]],
-            bars=list(_bars(summary)),
+            bars=list(bars(summary.counts)),
             kinds=summary.kinds,
             results=_results(summary),
             rows=rows,
@@ -198,11 +198,11 @@ def _facts(summary: FleetSummary) -> Iterator[tuple[str, str]]:
     yield "starts", f"{sum(record.starts for record in summary.records):,}"
 
 
-def _bars(summary: FleetSummary) -> Iterator[tuple[str, str, str]]:
+def bars(counts: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
     """Yield the parts of a bar: a state, where it begins, and how wide it is."""
-    begin = 0.0
-    for state, count in summary.counts.items():
-        share = 100 * count / len(summary.tasks)
+    begin, all = 0.0, sum(counts.values())
+    for state, count in counts.items():
+        share = 100 * count / all
         if count:
             yield state, f"{begin:.3f}%", f"{share:.3f}%"
         begin += share

@@ -4,7 +4,7 @@ import os
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import field, replace
@@ -31,6 +31,7 @@ from .manifest import Manifest, TaskLine
 from .orders import AttemptOrder
 from .outages import DISK, EXECUTOR, WORDS, Breaker, OutageRules, Outages
 from .places import ExpectedPlaces
+from .run_notes import OutageNote, RunNotes
 
 LOOK_EVERY_S = 0.25  # whether a run was interrupted while it waits
 LOOK_AT_PROBE_EVERY_S = 1.0
@@ -100,6 +101,8 @@ class RunObserver:
     # With whether the task goes on in this run.
     ended: Callable[[AttemptOrder, AttemptOutcome, bool], None] = lambda order, outcome, again: None
     outage: Callable[[Breaker], None] = lambda breaker: None  # it opened, closed or has to wait
+    # Before an attempt starts: more variables for its agent. Gets task, session and number.
+    env: Callable[[str, str, int], Mapping[str, str]] = lambda id, session, attempt: {}
 
 
 class FleetRun:
@@ -138,6 +141,7 @@ class FleetRun:
         self._waiting = deque([*begun, *(id for id in lines if id not in known)])
         count_from_logs((known[id] for id in begun), ledger.folder)
         self.dollars = bill(known.values())  # of all sessions so far
+        self._notes = RunNotes(time.time(), self.dollars, len(lines) - self.waiting)
         self._priced = sum(record.has_ended for record in known.values())
 
     @property
@@ -158,6 +162,7 @@ class FleetRun:
         """Run all that is not done, until nothing more may start and all has ended. Raises what
         kept tasks from being started or recorded, when those that ran have ended."""
         self._ledger.folder.stop_file.unlink(missing_ok=True)
+        self._notes.write(self._ledger.folder)
         while True:
             try:
                 self._start_all()
@@ -207,7 +212,19 @@ class FleetRun:
         """Record that all that an attempt needs has worked."""
         for breaker in self.outages.needed(line.server):
             if breaker.work(line.id):
-                self._observer.outage(breaker)
+                self._tell_outage(breaker)
+
+    def _tell_outage(self, breaker: Breaker) -> None:
+        """Tell that an outage opened, closed or has to wait."""
+        self._notes = replace(self._notes, outages=tuple(self._outage_notes()))
+        self._notes.write(self._ledger.folder)
+        self._observer.outage(breaker)
+
+    def _outage_notes(self) -> Iterator[OutageNote]:
+        shift = time.time() - self._clock()
+        for each in self.outages.open:
+            if each.since is not None:
+                yield OutageNote(each.cause, each.why, shift + each.since, shift + each.probe_at)
 
     def interrupt(self) -> None:
         """Start no more tasks; the second time, end those that run."""
@@ -270,7 +287,7 @@ class FleetRun:
         was_open, pause = breaker.is_open, breaker.probe_at
         own = breaker.fail(line.id, why, progress)
         if breaker.is_open and (not was_open or breaker.probe_at != pause):
-            self._observer.outage(breaker)
+            self._tell_outage(breaker)
         return own
 
     def _go_on_later(self, id: str, seconds: float) -> None:
@@ -334,7 +351,10 @@ class FleetRun:
             options=self._options,
             dollars=share,
             is_share=share != line.budget_usd,
-            env={name: os.environ[name] for name in names},
+            env={
+                **{name: os.environ[name] for name in names},
+                **self._observer.env(line.id, session, attempt),
+            },
             log=str(self._places.log(task, folder) or ""),
             tries=dict(record.tries) if record and record.session == session else {},
         )
@@ -350,13 +370,13 @@ class FleetRun:
                 if not is_full or self.ended or breaker.lasts_too_long:
                     raise
                 breaker.stay_open(error.message)
-                self._observer.outage(breaker)
+                self._tell_outage(breaker)
                 has_waited = True
                 while self._clock() < breaker.probe_at and not self.ended:
                     self._sleep(LOOK_EVERY_S)
             else:
                 if has_waited and breaker.work(""):
-                    self._observer.outage(breaker)
+                    self._tell_outage(breaker)
                 return
 
     def _hear(self, future: "Future[AttemptOutcome]") -> None:

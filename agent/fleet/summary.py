@@ -61,6 +61,13 @@ class TaskStanding:
         }
 
 
+def bill_words(dollars: float, *, is_priced: bool) -> str:
+    """Return what sessions have cost, in words."""
+    if is_priced:
+        return f"${dollars:,.4f}"
+    return f"${dollars:,.4f} and calls without a price" if dollars else "no known price"
+
+
 def find_place(log: Path | None) -> Path | None:
     """Return the folder that a session was begun in by its log, None where that is not known."""
     with suppress(CtxagentError):
@@ -140,11 +147,7 @@ class FleetSummary:
     @property
     def bill(self) -> str:
         """What all sessions have cost, in words."""
-        if self.is_priced:
-            return f"${self.dollars:,.4f}"
-        return (
-            f"${self.dollars:,.4f} and calls without a price" if self.dollars else "no known price"
-        )
+        return bill_words(self.dollars, is_priced=self.is_priced)
 
     def total(self, name: str) -> int:
         """Return the sum of a count over all sessions."""

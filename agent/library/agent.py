@@ -16,12 +16,14 @@ import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from ...tools.system.hardening import close_memory
+from ...tools.system.take_turn import take_turn
 from ...tools.system.tasks import finish_despite_cancel
 from ..errors import CtxagentError, RecordError, ToolError, UsageError
 from ..events import Answer, Ask, Emit, Event, Notice, Question, TurnFinished
@@ -55,7 +57,7 @@ class Agent:
         approve: Answers calls that rules and mode neither allow nor deny, and the agent's own
             questions and plans. It may be a coroutine. What it raises, the run raises. Without
             it such calls are denied.
-        on_event: Gets each event as it happens, also between runs.
+        on_event: Gets each event as it happens, also between runs. What it raises, the run raises.
         settings: Values by name, such as {"permissions.mode": "accept-edits"}. They override
             files and the environment.
         resume: The ID of a session, or True for the newest one of the directory.
@@ -288,8 +290,7 @@ class Agent:
         if not isinstance(answer, BaseException):
             return cast("Answer | None", answer)
         if self._run is not None:
-            self._run.fault = answer
-            self._run.interrupt()
+            self._run.take_fault(type(answer), answer, answer.__traceback__)
         return None
 
     def _emit(self, event: Event) -> None:
@@ -297,7 +298,10 @@ class Agent:
             self._early.append(event)
             return
         if self._on_event is not None:
-            self._on_event(event)
+            with ExitStack() as stack:
+                if self._run is not None and self._run.is_on:
+                    stack.push(self._run.take_fault)
+                self._on_event(event)
         if self._run is not None:
             self._run.hear(event)
 
@@ -350,7 +354,7 @@ class AgentRun:
         self._events: asyncio.Queue[Event | None] | None = None
         self._is_unwanted = False  # interrupted before it began
         self.finished = TurnFinished("interrupted", "")
-        self.fault: BaseException | None = None  # of the program's, that ended it
+        self._fault: BaseException | None = None  # of the program's, that ended it
 
     @property
     def is_on(self) -> bool:
@@ -379,6 +383,16 @@ class AgentRun:
             self._is_unwanted = True
             return True
         return not self._task.done() and not self._task.cancelling() and self._task.cancel()
+
+    def take_fault(
+        self, kind: object, fault: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """End the run by an exception of the program's, which the run raises."""
+        if fault is None or isinstance(fault, KeyboardInterrupt) or self._task is None:
+            return False
+        self._fault = self._fault or fault
+        self._task.get_loop().call_soon_threadsafe(self.interrupt)
+        return True
 
     async def end(self) -> None:
         """Interrupt the run if it is on, and wait for its end."""
@@ -432,8 +446,8 @@ class AgentRun:
             self._agent.check_feature("attachments", "piped input")
         began, schema = time.monotonic(), as_schema(self._schema)
         self.finished = await self._turn(schema)
-        if self.fault is not None:
-            raise self.fault
+        if self._fault is not None:
+            raise self._fault
         answered = schema is not None and self.finished.status in ANSWERED
         output = schema.read(self.finished.text).value if schema and answered else None
         return result_of(self._agent.state, self.finished, time.monotonic() - began, output)
@@ -446,6 +460,7 @@ class AgentRun:
         if self._is_unwanted:
             return TurnFinished("interrupted", "")
         try:
+            await take_turn()
             if self._agent.is_for_task and (done := await self._done_before(schema)):
                 return done
             words: Content | Shown | None

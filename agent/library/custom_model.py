@@ -6,16 +6,39 @@ from collections.abc import AsyncGenerator
 from ..context.request import Request
 from ..events import Delta
 from ..models.base import Abilities, Reply, abilities_of
-from ..models.catalog import Limits
+from ..models.catalog import Limits, add_prices
+from ..models.price_data import Price
 
 
 class CustomModel(ABC):
     """A model of a program's own: subclasses write `stream`. `id` is shown and recorded; `window`
-    and `output` are the tokens that it takes and gives in one call."""
+    and `output` are the tokens that it takes and gives in one call.
 
-    def __init__(self, id: str, *, window: int = 200_000, output: int = 32_000) -> None:
+    The prices are in dollars per million tokens. Without `input_price` and `output_price` the cost
+    is not known, and no budget in dollars can be kept. What the server's prompt cache reads and
+    writes costs as much as other input if no price is given."""
+
+    def __init__(
+        self,
+        id: str,
+        *,
+        window: int = 200_000,
+        output: int = 32_000,
+        input_price: float | None = None,
+        output_price: float | None = None,
+        cache_read_price: float | None = None,
+        cache_write_price: float | None = None,
+    ) -> None:
+        """Raises ValueError for prices of which some are missing or impossible."""
         self.id = id
         self._limits = Limits(window, output, "setting")
+        given = (input_price, output_price, cache_read_price, cache_write_price)
+        if input_price is not None and output_price is not None:
+            read = input_price if cache_read_price is None else cache_read_price
+            write = input_price if cache_write_price is None else cache_write_price
+            add_prices(id, Price(input_price, output_price, read, write))
+        elif given != (None,) * len(given):
+            raise ValueError("input_price and output_price go together")
 
     @abstractmethod
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:

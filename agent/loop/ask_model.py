@@ -1,5 +1,6 @@
 """Ask the model for the next reply of a turn."""
 
+from ...tools.system.take_turn import take_turn
 from ..context.request import build_request
 from ..context.window import learn_from_refusal
 from ..errors import LimitReached, ModelUnavailable, PromptTooLong, RequestRejected
@@ -15,6 +16,7 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
     engine makes it smaller, once. Then the model is asked again. If it stays overloaded, the
     fallback is asked.
     """
+    await take_turn()
     _let_due_model_answer(agent)
     await _fit_window(agent, turn_start=turn_start)
     first_size = 0  # tokens of the request that was refused as too long

@@ -16,6 +16,7 @@ from ...tools.base import Context, Interrupted, Output, Params, Tool
 from ...tools.system import orphans
 from ...tools.system.foreign_code import foreign_code
 from ...tools.system.process import named
+from ...tools.system.take_turn import take_turn
 from ..errors import ToolError
 from ..events import Notice, ToolFinished, ToolOutput, ToolStarted
 from ..lazy import dataclass
@@ -80,6 +81,7 @@ class ToolRunner:
         waiting = list(calls)
         try:
             while waiting:
+                await take_turn()
                 group = self._group(waiting)
                 async with asyncio.TaskGroup() as tasks:
                     for call in group:

@@ -53,6 +53,7 @@ FILE_NAME = "models.toml"
 MAX_FILE_BYTES = 1 << 20
 
 _added: dict[str, KnownModel] = {}  # that the user's file has
+_of_programs: dict[str, KnownModel] = {}  # that a program brings itself
 
 
 @cache
@@ -78,6 +79,13 @@ def add_models(path: Path) -> None:
         raise ConfigError(f"{error}", where=str(path), hint=hint) from None
     _added.clear()
     _added.update(found)
+
+
+def add_prices(id: str, price: Price) -> None:
+    """Know from now on what a model of a program costs. Raises ValueError for what is no price."""
+    for dollars in (price.input, price.output, price.cache_read, price.cache_write):
+        _dollars(dollars)
+    _of_programs[canonical_id(id)] = KnownModel(None, price)
 
 
 def _read(data: bytes) -> dict[str, KnownModel]:
@@ -141,8 +149,9 @@ def known_model(model: str) -> KnownModel | None:
     base, _, date = id.rpartition("-")
     names = (id, base) if len(date) == 8 and date.isdigit() else (id,)
     for name in names:
-        if row := _added.get(name) or _built_in().get(name):
-            return row
+        for rows in (_of_programs, _added, _built_in()):
+            if row := rows.get(name):
+                return row
     provider, name = served(id)
     if provider.local and not provider.prices:
         return KnownModel(None, FREE)

@@ -1,65 +1,9 @@
 (() => {
-  const EVERY_MS = 3000;
-  const root = document.documentElement;
-  const state = document.getElementById("state");
-  const main = document.querySelector("main");
-  const served = new Map(); // the HTML of each section as it came, by ID
-  for (const section of main.children) served.set(section.id, section.outerHTML);
+  const follow = followPage({
+    status: "/.ctxagent/status.json", page: "/", everyMs: 3000, lost: "the proxy does not answer",
+  });
 
-  // Replace what has changed. What is open stays open, and what is read stays where it is.
-  const redraw = (page) => {
-    const seen = [...main.children].find((each) => each.getBoundingClientRect().bottom > 0);
-    const top = seen?.getBoundingClientRect().top;
-    const focused = document.activeElement?.id;
-    const wanted = [...page.querySelectorAll("main > section")];
-    const ids = new Set(wanted.map((each) => each.id));
-    for (const each of [...main.children]) if (!ids.has(each.id)) each.remove();
-    wanted.forEach((each, place) => {
-      const old = document.getElementById(each.id);
-      let now = old;
-      if (!old || served.get(each.id) !== each.outerHTML) {
-        served.set(each.id, each.outerHTML);
-        now = document.importNode(each, true);
-        for (const open of old?.querySelectorAll("details[open]") ?? []) {
-          const again = now.querySelector("#" + CSS.escape(open.id));
-          if (again) again.open = true;
-        }
-        old?.replaceWith(now);
-      }
-      if (main.children[place] !== now) main.insertBefore(now, main.children[place] ?? null);
-    });
-    if (focused && document.activeElement?.id !== focused) {
-      document.getElementById(focused)?.focus({ preventScroll: true });
-    }
-    const after = seen && document.getElementById(seen.id);
-    if (after) scrollBy(0, after.getBoundingClientRect().top - top);
-  };
-
-  let tag = "";
-  let timer = 0;
-  const follow = async () => {
-    clearTimeout(timer);
-    if (document.hidden) return;
-    try {
-      const headers = tag ? { "If-None-Match": tag } : {};
-      const answer = await fetch("/.ctxagent/status.json", {
-        method: "HEAD", headers, cache: "no-store",
-      });
-      if (answer.ok) {
-        const page = await fetch("/", { cache: "no-store" });
-        redraw(new DOMParser().parseFromString(await page.text(), "text/html"));
-        tag = answer.headers.get("ETag") ?? "";
-      }
-      state.value = "live";
-    } catch {
-      state.value = "the proxy does not answer";
-    }
-    clearTimeout(timer);
-    timer = setTimeout(follow, EVERY_MS);
-  };
-  addEventListener("visibilitychange", follow);
-
-  main.addEventListener("click", async (event) => {
+  document.querySelector("main").addEventListener("click", async (event) => {
     const button = event.target.closest(".undo");
     if (!button) return;
     button.disabled = true;
@@ -77,8 +21,4 @@
       button.title = button.textContent = String(error.message);
     }
   });
-
-  root.classList.add("live");
-  document.querySelector(".tools").hidden = false;
-  follow();
 })();

@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...tools.system.plural import count_of
+from ..export import templates
 from ..export.chart import short_tokens
-from ..export.templates import content_policy, render, source
+from ..export.templates import render
 from ..replay.report import charts
 from ..replay.report.measures import format_dollars, format_percent, format_tokens
 from ..session.layer_words import LAYER_NAMES
 from .status import ProxyEdit, ProxyNote, ProxyStatus, SessionStatus, share_saved
 
 STYLES = ("replay/report/charts.css", "replay/report/page.css", "proxy/page.css")
-SCRIPTS = ("proxy/page.js",)
+SCRIPTS = ("export/follow.js", "proxy/page.js")
 CONNECT = "'self'"  # what the script may ask
 MAX_LISTED = 100  # edits of one session, newest first
 WITHOUT, WITH = 0, 1  # the places of the two lines in a chart
@@ -49,16 +50,7 @@ def page(status: ProxyStatus, faults: Sequence[ProxyNote], place: str) -> str:
 
 def page_headers() -> Mapping[str, str]:
     """Return the headers that keep the page to itself."""
-    policy = content_policy(
-        source("export/base.css", *STYLES), source("export/base.js", *SCRIPTS), CONNECT
-    )
-    return {
-        "content-security-policy": f"{policy}; frame-ancestors 'none'",
-        "cross-origin-resource-policy": "same-origin",
-        "x-content-type-options": "nosniff",
-        "referrer-policy": "no-referrer",
-        "cache-control": "no-store",
-    }
+    return templates.page_headers(STYLES, SCRIPTS, CONNECT)
 
 
 def facts(session: SessionStatus) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from ...tools.redaction_marks import mark
-from ...tools.system.environment import is_secret
+from ...tools.system.environment import secrets_in
 from ..context.compaction_block import COMPACTION
 from ..lazy import dataclass, regex
 from ..models.providers import providers, variables
@@ -126,9 +126,9 @@ def _known_secrets(
     keys = {*variables()}
     for name, value in environ.items():
         min_chars = _MIN_KEY_CHARS if name in keys else _MIN_SECRET_CHARS
-        is_place = _PATH_OR_URL.match(value)
-        if is_secret(name) and not is_place and _is_distinctive(value.strip(), min_chars):
-            yield value.strip(), name
+        for secret in secrets_in(name, value):
+            if not _PATH_OR_URL.match(value) and _is_distinctive(secret, min_chars):
+                yield secret, name
     in_headers = (key for provider in providers().values() for key in provider.written_keys())
     for name, value in in_headers:
         if _is_distinctive(value.strip(), _MIN_KEY_CHARS):

@@ -99,6 +99,7 @@ def test_every_key_can_be_set_by_its_variable(place: Place) -> None:
         "state.redact": "true", "ui.title": "false", "tools.max_output_bytes": "1_000_000",
         "ui.notify": "osc9", "ui.notify_after": "0",
         "ui.notify_command": "a", "statusline.command": "b",
+        "telemetry.on": "1", "telemetry.contents": "1",
             "keys.send": "alt-enter", "keys.send_other": "f2", "keys.newline": "enter",
             "keys.interrupt": "ctrl-g", "keys.background": "f3", "keys.unfold": "f4",
             "keys.cycle_mode": "f5", "keys.editor": "f6", "keys.history_search": "f7",

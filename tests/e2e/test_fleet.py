@@ -5,7 +5,9 @@ import os
 import shlex
 import signal
 import stat
+import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,31 @@ def test_a_second_run_is_told_and_ctrl_c_twice_keeps_the_session(fleet: Fleet) -
         assert done.returncode == 0, done.stderr
         assert list(paid_twice(fleet, server)) == []
         assert len(server.requests) == 4
+
+
+def test_a_page_shows_a_fleet_as_it_runs(fleet: Fleet) -> None:
+    fleet.tasks(2)
+    steps: list[Step] = [Say("", tools=[("Bash", {"command": "sleep 600"})])]
+    with Server(steps) as server:
+        process = fleet.start("--jobs", "1", env=fleet.place.server(server.url))
+        shown = fleet.place.start(
+            "fleet", "show", "tasks.jsonl", "--serve",
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        assert shown.stdout is not None
+        url = shown.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:")
+
+        def page() -> str:
+            return str(urllib.request.urlopen(url, timeout=PATIENCE).read().decode())
+
+        assert comes(lambda: "Bash sleep 600" in page(), PATIENCE)
+        assert "0 of 2 tasks" in page()
+        shown.send_signal(signal.SIGINT)
+        assert (shown.wait(PATIENCE), shown.stdout.read()) == (0, "")
+        process.terminate()
+        tail(process)
+    assert fleet.call("show").returncode == 2
 
 
 def test_an_agent_that_a_killed_run_left_is_waited_for(fleet: Fleet) -> None:
@@ -314,7 +341,8 @@ def test_a_container_sees_its_task_and_gets_what_is_named(fleet: Fleet, tmp_path
     engine.parent.mkdir()
     agent = f"exec {sys.executable} -P -m ctxagent"
     engine.write_text(
-        f'#!/bin/bash\nprintf "%s\\n" "$@" >> {tmp_path}/said\n[ "$1" = rm ] && exit 1\n'
+        f'#!/bin/bash\n[ "$1" = info ] && exit 0\nprintf "%s\\n" "$@" >> {tmp_path}/said\n'
+        f'[ "$1" = rm ] && exit 1\n'
         f'while [ "$1" != ctxagent ]; do shift; done; shift; {agent} "$@"\n'
     )
     engine.chmod(engine.stat().st_mode | stat.S_IXUSR)

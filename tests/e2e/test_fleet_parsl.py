@@ -1,11 +1,14 @@
 """`ctxagent fleet run --config`: the same by Parsl's workers, one of which is killed."""
 
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from ..support.command import PATIENCE, comes
 from ..support.fleet import (
     CALLS,
     PARSL_CONFIG,
@@ -13,9 +16,10 @@ from ..support.fleet import (
     logged_dollars,
     paid_twice,
     run_with_kills,
+    tail,
     work,
 )
-from ..support.server.loopback import Server
+from ..support.server.loopback import Say, Server
 
 pytestmark = pytest.mark.skipif(
     not find_spec("parsl"), reason="the extra ctxagent[fleet] is not installed"
@@ -61,6 +65,41 @@ def test_the_only_block_may_be_lost_again_and_again(fleet: Fleet) -> None:
         assert list(paid_twice(fleet, server)) == []
     status = fleet.status()
     assert (status["done"], {task["attempt"] for task in status["each"]}) == (6, {1})
+
+
+def programs(fleet: Fleet, name: str) -> list[int]:
+    """The processes of a program of Parsl, or of ours around it, that belong to a fleet."""
+    mark, found = str(fleet.place.root).encode(), list[int]()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            is_it = any(word.endswith(name.encode()) for word in words[:5])
+            if is_it and any(mark in word for word in words):
+                found.append(int(process.name))
+    return found
+
+
+def test_the_workers_end_with_their_fleet_and_agents_go_on(fleet: Fleet) -> None:
+    fleet.tasks(2)
+    steps = [Say(tools=[("Bash", {"command": "until test -e ../go; do sleep 0.1; done"})])] * 2
+    with Server([*steps, *[Say("Done.")] * 2]) as server:
+        env = fleet.place.server(server.url)
+        process = fleet.start("--config", "parsl.py", "--jobs", "2", env=env)
+        assert comes(lambda: len(server.requests) == 2, PATIENCE)
+        assert programs(fleet, "process_worker_pool.py")
+        process.kill()
+        tail(process)
+        assert comes(lambda: not programs(fleet, "process_worker_pool.py"), PATIENCE)
+        assert len(programs(fleet, "pool_leash.py")) == 1
+        assert len(fleet.agents()) == 2
+        for log in fleet.logs():
+            (Path(json.loads(log.read_text().splitlines()[0])["cwd"]).parent / "go").touch()
+        assert comes(lambda: not fleet.agents(), PATIENCE)
+        assert comes(lambda: not programs(fleet, "pool_leash.py"), PATIENCE)
+        done = fleet.call("run", "--config", "parsl.py", env=env)
+        assert done.returncode == 0, done.stderr
+        assert len(server.requests) == 4
+        assert list(paid_twice(fleet, server)) == []
 
 
 def test_a_configuration_that_is_none_is_named(fleet: Fleet) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ctxagent.agent.fleet.ledger import FleetFolder
 from ctxagent.agent.fleet.parsl_engine import ParslEngine
 
 CONFIG = """\
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[ParslEngine]:
     (tmp_path / "parsl.py").write_text(CONFIG)
-    engine = ParslEngine(tmp_path / "parsl.py", tmp_path / "run")
+    engine = ParslEngine(tmp_path / "parsl.py", FleetFolder(tmp_path / "tasks.fleet"))
     yield engine
     engine.close()
 

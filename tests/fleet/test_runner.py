@@ -22,7 +22,8 @@ from ctxagent.agent.fleet.ledger import (
 )
 from ctxagent.agent.fleet.manifest import Manifest
 from ctxagent.agent.fleet.orders import AttemptOrder
-from ctxagent.agent.fleet.outages import DISK, SERVER, OutageRules
+from ctxagent.agent.fleet.outages import DISK, SERVER, Breaker, OutageRules
+from ctxagent.agent.fleet.run_notes import RunNotes
 from ctxagent.agent.fleet.runner import RETRIES, FleetRun, RunLimits, RunObserver
 
 End = Callable[[AttemptOrder], AttemptOutcome | Exception]
@@ -261,8 +262,17 @@ def test_an_outage_in_the_middle_costs_no_task_an_attempt(tmp_path: Path, cause:
         )
     )
     fleet_run = made(tmp_path, engine, RunLimits(4), *[{}] * 30)
-    fleet_run._observer = RunObserver(outage=lambda breaker: seen.append(breaker.is_open))
+    notes = list[tuple[str, ...]]()
+
+    def see(breaker: Breaker) -> None:
+        seen.append(breaker.is_open)
+        found = RunNotes.read(fleet_run._ledger.folder)
+        assert found is not None
+        notes.append(tuple(outage.cause for outage in found.outages))
+
+    fleet_run._observer = RunObserver(outage=see)
     fleet_run.run()
+    assert notes == [(cause,)] * (len(seen) - 1) + [()]
     assert set(states(fleet_run).values()) == {"done"}
     assert len(states(fleet_run)) == 30
     assert 180 < engine.clock.now < 400

@@ -362,6 +362,61 @@ def test_what_approve_raises_the_run_raises(place: Place) -> None:
     assert [*place.project.iterdir()] == []
 
 
+@pytest.mark.parametrize("kind", [events.TextDelta, events.ToolStarted, events.TurnFinished])
+def test_what_on_event_raises_the_run_raises(place: Place, kind: type[events.Event]) -> None:
+    told: list[events.Event] = []
+
+    def on_event(event: events.Event) -> None:
+        if isinstance(event, kind) and not any(isinstance(each, kind) for each in told):
+            told.append(event)
+            raise LookupError("no such column")
+        told.append(event)
+
+    async def play(server: Server) -> None:
+        async with agent_of(place, server, on_event=on_event) as agent:
+            with pytest.raises(LookupError, match="no such column"):
+                await agent.run("go")
+            assert (await agent.run("again")).status == "ok"
+
+    with Server([calling("Glob", pattern="*"), *[Say("Well.")] * 2]) as server:
+        asyncio.run(play(server))
+    assert server.rejected == []
+    assert [type(event) for event in told].count(events.TurnFinished) == 2
+
+
+# A model of the program's own
+
+
+class Priced(CustomModel):
+    async def stream(self, request: Request) -> AsyncGenerator[events.Delta | Reply, None]:
+        usage = Usage(input=1_000, output=100, cache_read=10_000)
+        yield Reply([{"type": "text", "text": "Well."}], "end_turn", usage, self.id)
+
+
+def test_a_custom_model_has_its_prices(place: Place) -> None:
+    async def cost(model: CustomModel, **more: Any) -> float | None:
+        async with agent_of(place, model=model, **more) as agent:
+            await agent.run("go")
+            result = await agent.run("again")
+        assert result.calls == (2 if result.status == "ok" else 1)
+        return result.cost_usd
+
+    priced = Priced("mine", input_price=2, output_price=10)
+    assert asyncio.run(cost(priced)) == pytest.approx(2 * 0.023)
+    cached = Priced("mine-cached", input_price=2, output_price=10, cache_read_price=0.2)
+    assert asyncio.run(cost(cached)) == pytest.approx(2 * 0.005)
+    assert asyncio.run(cost(cached, max_cost_usd=0.004)) == pytest.approx(0.005)
+    assert asyncio.run(cost(Priced("unknown"))) is None
+    with pytest.raises(UsageError, match="the price of unknown is not known"):
+        asyncio.run(cost(Priced("unknown"), max_cost_usd=1.0))
+
+
+@pytest.mark.parametrize("given", [{"input_price": 2}, {"input_price": -1, "output_price": 2}])
+def test_prices_that_are_none(given: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="price"):
+        Priced("mine", **given)
+
+
 # Runs
 
 

@@ -20,7 +20,16 @@ def declared() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "name", ["OPENAI_API_KEY", "HF_TOKEN", "CORP_PASS", "ANTHROPIC_BASE_URL", "db_password"]
+    "name",
+    [
+        "OPENAI_API_KEY",
+        "HF_TOKEN",
+        "CORP_PASS",
+        "ANTHROPIC_BASE_URL",
+        "db_password",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+    ],
 )
 def test_names_of_keys_are_secret(name: str) -> None:
     assert is_secret(name)

@@ -32,6 +32,8 @@ _LIMITS = frozenset({"COUNT", "LIMIT", "MAX", "MIN", "NUM"})  # words of numbers
 _INDEX = regex(r"(?:PIP|UV|POETRY|PDM|NPM|YARN|CARGO|TWINE|CONDA)_\w*(?:INDEX|URL|REGISTRY)\w*")
 _WITH_PASSWORD = regex(r"//[^/@\s]+@")
 _PLACES = frozenset({"DIR", "FILE", "PATH", "SOCK"})  # last words of names that say where
+# Headers for a collector of telemetry, often with a key.
+_HEADERS = regex(r"OTEL_EXPORTER_OTLP_(?:\w+_)?HEADERS")
 _HARMLESS = frozenset({"GOOGLE_APPLICATION_CREDENTIALS"})
 _declared: frozenset[str] = frozenset()  # secrets, whatever their names look like
 
@@ -102,8 +104,17 @@ def is_secret(name: str) -> bool:
     return (
         name.startswith("ANTHROPIC_")
         or name in _NAMES
+        or bool(_HEADERS.fullmatch(name))
         or not _WORDS.isdisjoint(words)
         or not _LAST_WORDS.isdisjoint(words[-1:])
         or (len(words) > 1 and words[-1] == "PWD")
         or any(part in squashed for part in _PARTS)
     )
+
+
+def secrets_in(name: str, value: str) -> list[str]:
+    """Return the secrets in a variable, [] for none: its value, or those of the headers in it."""
+    if not is_secret(name):
+        return []
+    headers = value.split(",") if _HEADERS.fullmatch(name.upper()) else []
+    return [value.strip(), *(header.partition("=")[2].strip() for header in headers)]

@@ -23,6 +23,7 @@ from .capture import Sink
 from .process_table import all_processes, birth
 from .programs import program
 from .spawn import Beside, Enclosed, Spawned, spawn
+from .take_turn import take_turn
 
 MISSING_CWD = (
     "The working directory does not exist any more: {cwd}. Nothing can be done in it. Tell \
@@ -101,6 +102,7 @@ class Process:
         enclose: Callable[[list[str]], Enclosed] | None,
         stderr: int,
     ) -> "Process":
+        await take_turn()
         mark = secrets.token_hex(8)
         marked = named(env, mark)
         argv = [program("bash", env.get("PATH")) or "/bin/sh", "-c", "--", command]

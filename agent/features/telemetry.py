@@ -1,0 +1,221 @@
+"""Traces and metrics of a conversation, by the semantic conventions of OpenTelemetry for generative
+AI: a span for each turn (`invoke_agent`), call of the model (`chat`) and call of a tool
+(`execute_tool`). They have names, counts and times, and texts only if a setting says so.
+"""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ...tools.base import Output
+from ..errors import UsageError
+from ..events import TurnFinished
+from ..loop.feature import Feature, ToolCall, Turn
+from ..loop.session_handle import SessionHandle
+from ..models.base import text_of
+from ..session.entries import Assistant, Entry, Mask, Session, Summary, Usage, User
+from . import otel
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Span
+
+AGENT = "ctxagent"
+TOOL_ERROR = "tool_error"
+PROTOCOLS = ("", "http/protobuf")  # of OTEL_EXPORTER_OTLP_PROTOCOL
+
+
+def telemetry_or_warning(handle: SessionHandle) -> otel.Telemetry | None:
+    """Return the telemetry of this process; warn where there is none."""
+    protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
+    if protocol not in PROTOCOLS:
+        handle.warn_once(f"telemetry is sent by http/protobuf only, not by {protocol}")
+    try:
+        return otel.open_telemetry()
+    except UsageError as error:
+        handle.warn_once(f"there is no telemetry: {error.message}. {error.hint}")
+        return None
+
+
+class TelemetryFeature(Feature):
+    """Makes spans and metrics of what a conversation records."""
+
+    name = "telemetry"
+
+    def __init__(
+        self,
+        handle: SessionHandle,
+        telemetry: otel.Telemetry,
+        *,
+        agent: str,
+        parent: "TelemetryFeature | None",
+        provider: str,
+        environ: Mapping[str, str],
+        has_contents: bool,
+    ) -> None:
+        """`agent` is the type of a subagent, whose turns are part of the turn of its `parent`.
+        `provider` is that of a model that no server has, "" for all others."""
+        super().__init__(handle)
+        self._telemetry, self._agent, self._parent = telemetry, agent or AGENT, parent
+        self._environ, self._has_contents = environ, has_contents
+        self._provider = provider
+        self.turn: Span | None = None
+        self._usage = Usage()  # of the turn
+        self._dollars: float | None = 0.0  # of the turn, None where a price is not known
+        self._began = 0.0  # the turn
+        self._free_at = time.time()  # when the model could be asked at the earliest
+        self._words = ""  # of the user, for the next turn
+
+    @property
+    def _model(self) -> dict[str, Any]:
+        model = self.handle.model.id
+        provider = self._provider or otel.provider_of(model)
+        return {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
+
+    async def turn_started(self, turn: Turn) -> None:
+        """Begin the span of the turn."""
+        self._usage, self._dollars, self._began = Usage(), 0.0, time.time()
+        parent = self._parent.turn if self._parent else None
+        self.turn = self._telemetry.begin(
+            f"invoke_agent {self._agent}",
+            otel.within(parent) if parent else otel.parent_of(self._environ),
+            {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": self._agent,
+                "gen_ai.conversation.id": self.handle.folder.name,
+                "gen_ai.input.messages": self._content("user", self._words),
+                **self._model,
+            },
+        )
+        self._free_at = self._began
+
+    async def turn_ended(self, finished: TurnFinished) -> None:
+        """End the span of the turn."""
+        span, self.turn = self.turn, None
+        if span is None:
+            return
+        error = (finished.error or {}).get("type") if finished.status != "ok" else None
+        span.set_attributes(
+            otel.known(
+                {
+                    **_tokens(self._usage),
+                    "gen_ai.output.messages": self._content("assistant", finished.text),
+                    "ctxagent.cost_usd": self._dollars,
+                    "ctxagent.status": finished.status,
+                    "error.type": error,
+                }
+            )
+        )
+        otel.end(span, is_error=error is not None)
+        more = {"gen_ai.operation.name": "invoke_agent", "error.type": error, **self._model}
+        self._telemetry.seconds.record(time.time() - self._began, otel.known(more))
+
+    async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
+        """Make the span of a call that has ended."""
+        error = TOOL_ERROR if output.is_error else None
+        result = self.handle.context.redact(output).text if self._has_contents else None
+        span = self._telemetry.begin(
+            f"execute_tool {call.tool}",
+            self._turn_context(),
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": call.tool,
+                "gen_ai.tool.type": "function",
+                "gen_ai.tool.call.id": call.id,
+                "gen_ai.tool.call.arguments": self._arguments(call),
+                "gen_ai.tool.call.result": result,
+                "error.type": error,
+            },
+            began=time.time() - seconds,
+        )
+        otel.end(span, is_error=error is not None)
+        more = {"gen_ai.tool.name": call.tool, "error.type": error}
+        self._telemetry.tool_seconds.record(seconds, otel.known(more))
+
+    def recorded(self, entry: Entry) -> None:
+        """Make the span of a call of the model when its reply is recorded, and count what made the
+        context smaller."""
+        if isinstance(entry, Assistant):
+            self._add_call(entry)
+        elif isinstance(entry, Mask):
+            self._add_compaction(entry.layer, entry.tokens_before, entry.tokens_after)
+        elif isinstance(entry, Summary):
+            self._add_compaction("summary", entry.tokens_before, entry.tokens_after)
+        elif isinstance(entry, User) and entry.begins_turn and self._has_contents:
+            content = entry.content
+            self._words = content if isinstance(content, str) else text_of(content)
+        if not isinstance(entry, Session):
+            self._free_at = time.time()
+
+    async def before_call(self) -> None:
+        """Note when the model is asked."""
+        self._free_at = time.time()
+
+    def _add_call(self, reply: Assistant) -> None:
+        usage, now = Usage.from_json(reply.usage), time.time()
+        self._usage += usage
+        if self._dollars is not None:
+            self._dollars = None if reply.cost_usd is None else self._dollars + reply.cost_usd
+        same = {"gen_ai.operation.name": "chat", "gen_ai.response.model": reply.model}
+        same |= self._model
+        self._telemetry.begin(
+            f"chat {self.handle.model.id}",
+            self._turn_context(),
+            {
+                **same,
+                **_tokens(usage),
+                "gen_ai.conversation.id": self.handle.folder.name,
+                "gen_ai.response.id": reply.message_id,
+                "gen_ai.response.finish_reasons": [reply.stop_reason or ""],
+                "gen_ai.output.messages": self._content("assistant", text_of(reply.content)),
+                "ctxagent.purpose": reply.purpose,
+                "ctxagent.cost_usd": reply.cost_usd,
+            },
+            began=self._free_at,
+            calls_out=True,
+        ).end()
+        telemetry, shared = self._telemetry, otel.known(same)
+        telemetry.seconds.record(now - self._free_at, shared)
+        for kind, count in (("input", usage.prompt), ("output", usage.output)):
+            telemetry.tokens.record(count, {**shared, "gen_ai.token.type": kind})
+        if reply.cost_usd is not None:
+            telemetry.cost.add(reply.cost_usd, shared)
+
+    def _add_compaction(self, layer: str, before: int, after: int) -> None:
+        self._telemetry.compactions.add(1, {"ctxagent.layer": layer})
+        self._telemetry.saved.add(max(0, before - after), {"ctxagent.layer": layer})
+        if self.turn is not None:
+            sizes = {"ctxagent.tokens_before": before, "ctxagent.tokens_after": after}
+            self.turn.add_event("ctxagent.compaction", {"ctxagent.layer": layer, **sizes})
+
+    def _turn_context(self) -> "Context | None":
+        return otel.within(self.turn) if self.turn else None
+
+    def _content(self, role: str, text: str) -> str | None:
+        """Return a message as the conventions have it, None where texts are not to leave."""
+        if not self._has_contents or not text:
+            return None
+        return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
+
+    def _arguments(self, call: ToolCall) -> str | None:
+        if not self._has_contents:
+            return None
+        given = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
+        return self.handle.context.redact(Output(given)).text
+
+    async def session_ended(self) -> None:
+        """Send what is not sent yet."""
+        if self._parent is None:
+            await asyncio.to_thread(self._telemetry.flush)
+
+
+def _tokens(usage: Usage) -> dict[str, int]:
+    return {
+        "gen_ai.usage.input_tokens": usage.prompt,
+        "gen_ai.usage.output_tokens": usage.output,
+        "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_creation,
+    }

@@ -1,0 +1,244 @@
+"""A fleet as it runs: progress, what each agent does, what is spent, and when it ends. A look reads
+only what the ledger and the logs of running tasks have gained since the look before."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import field
+from datetime import datetime
+from pathlib import Path
+
+from ...tools.system.files import open_kept
+from ...tools.system.shorten import as_sentences, cut_at_word
+from ..lazy import dataclass
+from ..session.entries import Assistant, Entry, ToolResult
+from ..session.listing import is_in_use
+from ..session.log import try_parse_entry
+from .ledger import FleetFolder, LedgerReader, SessionSums, TaskRecord, TaskState, find_logs
+from .log_sums import LogSums, catch_up, kept_sums
+from .manifest import Manifest
+from .run_notes import OutageNote, RunNotes
+from .summary import STATES
+
+WINDOW_S = 600.0  # over which the pace of a run is measured
+MIN_SAMPLED_S = 10.0  # before anything is said of the pace
+MAX_CALL_CHARS = 120  # of what an agent does
+TAIL_BYTES = 1 << 17  # of a log, that say what its agent does
+ASKING = "asks the model"
+
+
+@dataclass(slots=True)
+class Activity:
+    """What an agent does by its log."""
+
+    sums: LogSums = field(default_factory=LogSums)
+    calls: dict[str, str] = field(default_factory=dict)  # that have no result yet
+    since: float = 0.0  # seconds since 1970
+
+    def read(self, log: Path) -> None:
+        """Read what a log has gained. Of a log whose sums were known before only the end is read.
+        Raises OSError."""
+        if self.sums.end and not self.since:
+            with open_kept(log) as file:
+                file.seek(max(0, self.sums.end - TAIL_BYTES))
+                for line in file.read(self.sums.end - file.tell()).splitlines():
+                    if entry := try_parse_entry(line):
+                        self.hear(entry)
+        self.sums, _ = catch_up(self.sums, log, self.hear)
+
+    def hear(self, entry: Entry) -> None:
+        """Add an entry."""
+        if isinstance(entry, Assistant) and entry.purpose == "turn":
+            uses = (block for block in entry.content if block.get("type") == "tool_use")
+            self.calls = {str(use.get("id")): _call_words(use) for use in uses}
+        elif isinstance(entry, ToolResult):
+            self.calls.pop(entry.tool_use_id, None)
+        with suppress(ValueError):
+            self.since = datetime.fromisoformat(entry.at).timestamp()
+
+    @property
+    def words(self) -> str:
+        """What it does, in words."""
+        if not self.calls:
+            return ASKING
+        first, *more = self.calls.values()
+        return f"{first} and {len(more)} more" if more else first
+
+
+def _call_words(use: dict[str, object]) -> str:
+    """Return the tool of a call, and the first text among its arguments."""
+    given = use.get("input")
+    values = given.values() if isinstance(given, dict) else ()
+    text = next((value for value in values if isinstance(value, str)), "")
+    return cut_at_word(f"{use.get('name')} {as_sentences(text)}".strip(), MAX_CALL_CHARS)
+
+
+class Pace:
+    """How fast a run spends and finishes tasks, over the last minutes."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float, int]] = deque()
+
+    def add(self, now: float, dollars: float, ended: int) -> None:
+        """Add what was spent and how many tasks had ended at a time."""
+        while len(self._samples) > 1 and now - self._samples[1][0] > WINDOW_S:
+            self._samples.popleft()
+        self._samples.append((now, dollars, ended))
+
+    @property
+    def dollars_per_hour(self) -> float | None:
+        """What is spent in an hour, None where that is not known yet."""
+        (began, before, _), (now, dollars, _) = self._samples[0], self._samples[-1]
+        if now - began < MIN_SAMPLED_S:
+            return None
+        return 3_600 * (dollars - before) / (now - began)
+
+    def seconds_left(self, tasks: int) -> float | None:
+        """Return how long so many tasks take, None where that is not known yet."""
+        (began, _, before), (now, _, ended) = self._samples[0], self._samples[-1]
+        if now - began < MIN_SAMPLED_S or ended <= before:
+            return None
+        return tasks * (now - began) / (ended - before)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """What an agent does now."""
+
+    id: str  # of its task
+    words: str
+    since: float  # seconds since 1970; 0 where that is not known
+    calls: int
+    cost_usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndView:
+    """A task that ended."""
+
+    id: str
+    state: TaskState
+    why: str
+    cost_usd: float | None
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveView:
+    """A fleet at one moment."""
+
+    tasks: int
+    is_running: bool
+    counts: dict[str, int]
+    dollars: float
+    is_priced: bool
+    calls: int
+    tokens: int
+    dollars_per_hour: float | None
+    seconds_left: float | None
+    outages: Sequence[OutageNote]
+    workers: Sequence[WorkerView]  # the longest at work first
+    ended: Sequence[EndView]  # the newest first
+
+    @property
+    def finished(self) -> int:
+        """How many tasks are done or have failed."""
+        return self.counts["done"] + self.counts["failed"]
+
+
+class LiveFleet:
+    """Looks at a fleet again and again."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        folder: FleetFolder,
+        *,
+        is_running: Callable[[], bool] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`is_running` returns True while a run is on, by default by its lock."""
+        self._ids, self._folder, self._clock = list(manifest.lines), folder, clock
+        self._is_running = is_running or (lambda: is_in_use(folder.lock))
+        self._ledger = LedgerReader(folder)
+        self._activities: dict[str, Activity] = {}  # by session
+        self._logs: dict[str, Path] = {}  # of sessions that run
+        self._kept_sums = kept_sums(folder)
+        self._pace, self._began = Pace(), 0.0
+
+    def look(self) -> LiveView:
+        """Return how the fleet stands now. Raises RecordError where its ledger cannot be read."""
+        is_running = self._is_running()
+        self._ledger.catch_up()
+        records, running = self._ledger.records, self.running
+        self._read_logs(running)
+        states = Counter(self._state(id, is_running) for id in self._ids)
+        counts: dict[str, int] = {state: states[state] for state in STATES}
+        sums = [each for record in records.values() for each in record.sums.values()]
+        dollars = sum(each.cost_usd or 0.0 for each in sums)
+        notes = RunNotes.read(self._folder) if is_running else None
+        to_do = len(self._ids) - counts["done"] - counts["failed"]
+        if notes is not None:
+            if notes.began != self._began:
+                self._pace, self._began = Pace(), notes.began
+                self._pace.add(notes.began, notes.dollars, notes.ended)
+            self._pace.add(self._clock(), dollars, len(self._ids) - to_do)
+        is_known = notes is not None and not notes.outages
+        return LiveView(
+            tasks=len(self._ids),
+            is_running=is_running,
+            counts=counts,
+            dollars=dollars,
+            is_priced=all(each.cost_usd is not None for each in sums),
+            calls=sum(each.calls for each in sums),
+            tokens=sum(each.tokens for each in sums),
+            dollars_per_hour=self._pace.dollars_per_hour if notes else None,
+            seconds_left=self._pace.seconds_left(to_do) if is_known else None,
+            outages=notes.outages if notes else (),
+            workers=self._workers(running) if is_running else (),
+            ended=list(self._ends()),
+        )
+
+    @property
+    def running(self) -> list[TaskRecord]:
+        """The tasks that were begun and have not ended, by the newest look."""
+        return [each for each in self._ledger.records.values() if each.state == "running"]
+
+    def _state(self, id: str, is_running: bool) -> TaskState:
+        record = self._ledger.records.get(id)
+        state: TaskState = record.state if record else "waiting"
+        return "stopped" if state == "running" and not is_running else state
+
+    def _read_logs(self, running: Sequence[TaskRecord]) -> None:
+        """Count what the sessions of tasks that run have used."""
+        unknown = [record for record in running if record.session not in self._logs]
+        self._logs |= find_logs(self._folder, unknown)
+        self._activities = {
+            record.session: self._activities.get(record.session)
+            or Activity(self._kept_sums.pop(record.session, LogSums()))
+            for record in running
+        }
+        for record in running:
+            activity = self._activities[record.session]
+            if log := self._logs.get(record.session):
+                with suppress(OSError):
+                    activity.read(log)
+            record.sums[record.session] = SessionSums.of(activity.sums.totals)
+
+    def _workers(self, running: Sequence[TaskRecord]) -> list[WorkerView]:
+        found = []
+        for record in running:
+            activity, sums = self._activities[record.session], record.sums[record.session]
+            cost = sums.cost_usd
+            found.append(WorkerView(record.id, activity.words, activity.since, sums.calls, cost))
+        return sorted(found, key=lambda each: each.since)
+
+    def _ends(self) -> Iterator[EndView]:
+        for id, at in reversed(self._ledger.ended):
+            record = self._ledger.records[id]
+            outcome = record.outcome
+            if outcome is not None:
+                why = as_sentences(f"{outcome.kind}: {outcome.message}").strip(": ")
+                cost = record.cost_usd if record.is_priced else None
+                yield EndView(id, record.state, why, cost, at)

@@ -1,0 +1,179 @@
+"""The page of a fleet that runs, served on the loopback address under a secret path.
+
+This module makes pages, so jinja2 is loaded with it.
+"""
+
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ...tools.system.plural import count_of
+from ..errors import CtxagentError, UsageError
+from ..export.templates import page_headers, render
+from .live import LiveFleet, LiveView
+from .outages import KEY, WORDS
+from .report import bars
+from .summary import bill_words
+
+STYLES, SCRIPTS = ("fleet/page.css", "fleet/live.css"), ("export/follow.js", "fleet/live.js")
+CONNECT = "'self'"  # what the script may ask
+MAX_LISTED = 200  # agents at work
+TIMEOUT_S = 10.0  # of a connection that says nothing
+ADDRESS = "127.0.0.1"
+
+
+def page(view: LiveView, name: str) -> str:
+    """Return the whole document for the fleet of a manifest."""
+    headline = f"{view.finished:,} of {count_of(view.tasks, 'task')}"
+    html = render(
+        "fleet/live.html.j2",
+        title=f"{headline} · {name}",
+        styles=STYLES,
+        scripts=SCRIPTS,
+        connect=CONNECT,
+        headline=headline,
+        name=name,
+        view=view,
+        facts=list(_facts(view)),
+        bars=list(bars(view.counts)),
+        words={**WORDS, KEY: "the key is refused"},
+        max_listed=MAX_LISTED,
+        dollars=_dollars,
+        ago=lambda since: ago(max(0.0, time.time() - since)),
+        count_of=count_of,
+    )
+    return str(html)
+
+
+def ago(seconds: float) -> str:
+    """Return a time in words, such as "40 s", "3 min" or "2 h"."""
+    if seconds < 90:
+        return f"{round(seconds)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5_400 else f"{round(seconds / 3_600)} h"
+
+
+def _dollars(amount: float | None) -> str:
+    return "" if amount is None else f"${amount:,.4f}"
+
+
+def _facts(view: LiveView) -> Iterator[tuple[str, str]]:
+    """Yield the sums, each with its name."""
+    yield "spent", bill_words(view.dollars, is_priced=view.is_priced)
+    if view.dollars_per_hour:
+        yield "pace", f"${view.dollars_per_hour:,.2f} an hour"
+    if view.outages:
+        yield "left", "waits"
+    elif view.seconds_left is not None:
+        end = time.strftime("%H:%M", time.localtime(time.time() + view.seconds_left))
+        yield "left", f"about {ago(view.seconds_left)}, until {end}"
+    yield "calls of the model", f"{view.calls:,}"
+    yield "tokens", f"{view.tokens:,}"
+
+
+class LivePage:
+    """Serves the page of a fleet."""
+
+    def __init__(self, fleet: LiveFleet, name: str, port: int = 0) -> None:
+        """Listen on a port, 0 for one that is free. Raises UsageError where it is taken."""
+        self._fleet, self._name, self._lock = fleet, name, threading.Lock()
+        self._view: LiveView | None = None
+        self._version = 0  # counts what is told
+        token = secrets.token_urlsafe(24)
+        self.path = f"/{token}/"
+
+        class Handler(_Handler):
+            page = self
+
+        try:
+            self._server = ThreadingHTTPServer((ADDRESS, port), Handler)
+        except OSError as error:
+            hint = "Give another port, or none for one that is free."
+            raise UsageError(f"port {port}: {error.strerror}", hint=hint) from error
+        self._server.daemon_threads = True
+
+    @property
+    def port(self) -> int:
+        return self._server.server_port
+
+    @property
+    def url(self) -> str:
+        """The address of the page. Who has it can read the page."""
+        return f"http://{ADDRESS}:{self.port}{self.path}"
+
+    def serve(self) -> None:
+        """Answer requests until `stop`."""
+        self._server.serve_forever()
+
+    def stop(self) -> None:
+        """Answer no more requests."""
+        self._server.shutdown()
+        self._server.server_close()
+
+    def look(self) -> tuple[LiveView, str]:
+        """Return how the fleet stands, and a tag that changes with it. Raises RecordError."""
+        with self._lock:
+            view = self._fleet.look()
+            if self._view is None or _lasting(view) != _lasting(self._view):
+                self._version += 1
+            self._view = view
+            return view, f'"{self._version}"'
+
+    def html(self, view: LiveView) -> bytes:
+        return page(view, self._name).encode("utf-8", "replace")
+
+
+def _lasting(view: LiveView) -> LiveView:
+    """Return a view without what changes although nothing happens."""
+    return replace(view, dollars_per_hour=None, seconds_left=None)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers requests that know the path and name the loopback address as their host: a page of
+    another site has neither."""
+
+    page: LivePage
+    timeout = TIMEOUT_S
+    server_version, sys_version = "ctxagent", ""
+
+    def do_GET(self) -> None:
+        hosts = (f"{ADDRESS}:{self.page.port}", f"localhost:{self.page.port}")
+        if self.headers.get("host", "").lower() not in hosts:
+            self._answer(HTTPStatus.FORBIDDEN)
+        elif not secrets.compare_digest(self.path.encode(), self.page.path.encode()):
+            self._answer(HTTPStatus.NOT_FOUND)
+        else:
+            self._give_page()
+
+    do_HEAD = do_GET
+
+    def _give_page(self) -> None:
+        try:
+            view, tag = self.page.look()
+        except CtxagentError:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE)
+            return
+        headers = {**page_headers(STYLES, SCRIPTS, CONNECT), "etag": tag}
+        if self.headers.get("if-none-match") == tag:
+            self._answer(HTTPStatus.NOT_MODIFIED, headers=headers)
+        elif self.command == "HEAD":
+            self._answer(HTTPStatus.OK, headers=headers)
+        else:
+            headers["content-type"] = "text/html; charset=utf-8"
+            self._answer(HTTPStatus.OK, self.page.html(view), headers)
+
+    def _answer(
+        self, status: HTTPStatus, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        for name, value in {**(headers or {}), "content-length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the address is a secret."""

@@ -1,0 +1,85 @@
+"""Run a pool of Parsl's workers that ends when its fleet is gone, however that one ended.
+
+A script of its own, started as `python pool_leash.py LOCK PID COMMAND…` where the workers are: LOCK
+is a file on a file system that all share, locked by the fleet as long as it runs, with its PID in
+it. When it is free, or another fleet has it, the pool is ended, and so are workers that do nothing.
+A worker whose agent still runs ends with its agent, and this process waits for it.
+"""
+
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+LOOK_EVERY_S = 10.0  # at the lock
+LOOKS = 2  # that find the fleet gone in a row, before it counts
+WAIT_S = 0.5  # between two looks at the processes
+SET_CHILD_SUBREAPER = 36  # of prctl: orphans become children of this process
+
+
+def is_gone(lock: str, pid: str) -> bool:
+    """Return True if a fleet has ended; False where that cannot be known."""
+    try:
+        fd = os.open(lock, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return os.read(fd, 32).decode(errors="replace").strip() != pid
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(fd)
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    found = list[int]()
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def end_idle() -> None:
+    """Wait for what is left; end workers that have no agent. Agents have sessions of their own."""
+    own = os.getsid(0)
+    with suppress(ChildProcessError):
+        while True:
+            for worker in children(os.getpid()):
+                with suppress(ProcessLookupError):
+                    if os.getsid(worker) == own and not children(worker):
+                        os.kill(worker, signal.SIGTERM)
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                time.sleep(WAIT_S)
+
+
+def main(lock: str, pid: str, command: list[str]) -> int:
+    """Run the pool to its end, or to that of its fleet; return its exit code."""
+    if hasattr(libc := ctypes.CDLL(None), "prctl"):
+        libc.prctl(SET_CHILD_SUBREAPER, 1)
+    pool, gone = subprocess.Popen(command), 0
+    signal.signal(signal.SIGTERM, lambda *_: pool.terminate())
+    next_look = time.monotonic() + LOOK_EVERY_S
+    while gone < LOOKS:
+        try:
+            return pool.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + LOOK_EVERY_S
+                gone = gone + 1 if is_gone(lock, pid) else 0
+    pool.kill()
+    pool.wait()
+    end_idle()
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))
