@@ -36,7 +36,7 @@ def _plain(name: str, data: bytes) -> bytes:
 
 
 def _gemini_command(name: str, data: bytes) -> bytes:
-    """Return a command of gemini-cli, in TOML, as one of ours. Raises ValueError."""
+    """Return a command of gemini-cli, in TOML, as a command file. Raises ValueError."""
     given = tomllib.loads(data.decode("utf-8-sig"))
     prompt = str(given["prompt"]) if "prompt" in given else ""
     prompt = _ARGUMENTS.sub("$ARGUMENTS", prompt)
@@ -51,7 +51,7 @@ def _opencode_command(name: str, data: bytes) -> bytes:
 
 
 def _opencode_agent(name: str, data: bytes) -> bytes:
-    """Return a subagent of opencode as one of ours. Raises ValueError."""
+    """Return a subagent of opencode as a subagent file. Raises ValueError."""
     values, prompt = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
     if values.get("mode") == "primary":
         raise ValueError("its mode is primary, which subagents do not have")

@@ -121,7 +121,7 @@ def other_settings(
     cwd: Path, *, config_home: Path, home: Path, user_file: Path, trust_dir: Path
 ) -> OtherSettings:
     """Return what the folders of other agents in the project and in the home have. Raises
-    ConfigError for a file of ours that cannot be read."""
+    ConfigError for a ctxagent file that cannot be read."""
     found = OtherSettings(home, config_home, user_file, trust_dir)
     way = [each for each in folders_within_project(cwd.resolve(), home.resolve()) if each != home]
     found.root = way[-1] if way else None
@@ -344,7 +344,7 @@ def _change(
 
 
 def _own_content(found: OtherSettings, scope: SettingsScope, path: Path) -> bytes:
-    """Return a file of ours as it would be. Raises ConfigError."""
+    """Return a ctxagent file as it would be. Raises ConfigError."""
     if scope.leaves(path):
         raise ConfigError(LINK_LEAVES_PROJECT, where=str(path))
     return found.content(path)
@@ -408,7 +408,7 @@ def _copy_hooks(
 
 
 def _copy_file(found: OtherSettings, scope: SettingsScope, path: Path, kind: CopiedKind) -> None:
-    """Copy a command, a subagent, or a skill with the files beside it."""
+    """Copy a command, a subagent, or a skill with the files next to it."""
     try:
         copies = dict(_copies(path, scope.parts, kind))
         if any(map(scope.leaves, (path, *copies))):

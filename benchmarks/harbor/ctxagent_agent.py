@@ -1,7 +1,7 @@
 """`ctxagent` as an agent of Harbor (https://harborframework.com), which brings the tasks, the
 containers and the verdicts. Only Harbor imports this module.
 
-    harbor run --agent ctxagent_agent:Ctxagent --agent-kwarg wheel=dist/ctxagent-0.1.0-….whl …
+    harbor run --agent ctxagent_agent:Ctxagent --agent-kwarg wheel=dist/ctxagent-0.2.0-….whl …
 
 The README beside it says how, and how far it was tried.
 """

@@ -23,8 +23,8 @@ def servers_of(
     plugin: Plugin, environ: Mapping[str, str] | None
 ) -> tuple[dict[str, ServerKind], list[str]]:
     """Return the servers of a plugin by name, and what is left out and why. A server for the files
-    of a built-in one gives way to that if it is not installed. Variables are those of `environ`;
-    with None they are left as they are."""
+    of a built-in one is left out if it is not installed. Variables are those of `environ`; with
+    None they are left as they are."""
     found, problems = dict[str, ServerKind](), list[str]()
     for path in places_of(plugin.folder, LSP_KEY):
         shown = path.relative_to(plugin.folder)

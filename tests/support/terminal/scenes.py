@@ -38,7 +38,7 @@ LATE = 20.0  # seconds for which one that differs is looked at again
 
 _TIME = r"(?:\d+ min )?\d+(?:\.\d)? s"
 SAME = (
-    (r"(?<=^ctxagent )\d+\.\d+\.\d+", "0.1.0"),
+    (r"(?<=^ctxagent )\d+\.\d+\.\d+", "0.2.0"),
     (rf"(?<=thought for ){_TIME}", "1.8 s"),
     (rf"{_TIME}(?= · Esc to stop)", "4.2 s"),
     (rf"(?<= · ){_TIME}(?= · \$)", "6.3 s"),  # of a turn
