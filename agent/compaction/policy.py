@@ -47,7 +47,7 @@ class Policy:
     clear_keep: int = 3  # newest results
     clear_above: int = 100
     clear_tools: tuple[str, ...] = (
-        "Bash", "Job", "Read", "Grep", "Glob", "Mcp", "WebFetch", "WebSearch",
+        "Bash", "Job", "Read", "Grep", "Glob", "Mcp", "WebFetch", "WebSearch", "Recall",
     )  # fmt: skip
     clear_silently: bool = False  # the log alone tells of it
     truncate_at: PolicyThreshold = 0.01  # from here on, with "pays" where that pays

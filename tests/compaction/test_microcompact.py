@@ -90,6 +90,16 @@ def test_only_large_results_of_the_four_tools() -> None:
     assert due(history, replace(DEFAULT, clear_tools=("Grep",), clear_keep=0)) == large[2:3]
 
 
+def test_what_was_recalled_is_cleared_like_a_search_and_names_its_query() -> None:
+    history = History()
+    recalled = history.call("Recall", {"query": "MAX_UPLOAD"}, BIG)
+    for number in range(3):
+        bash(history, f"make {number}")
+    history.reply({"type": "text", "text": "ok"})
+    assert due(history) == [recalled]
+    assert "MAX_UPLOAD" in stubbed(history, recalled)
+
+
 def test_the_threshold_is_the_policys() -> None:
     history = History()
     history.call("Bash", {"command": "x"}, words(992))  # with its frame of 8 tokens

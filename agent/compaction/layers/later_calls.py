@@ -24,7 +24,7 @@ from .need_chances import (
 )
 from .truncate import CHANGING_TOOLS
 
-_SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch")
+_SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch", "Recall")
 IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
 _OFTEN = 2  # changes of a file
 _SHOWS_FILE = regex(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|less|awk)\b")
