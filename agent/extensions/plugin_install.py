@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ...tools.system.files import make_private_folder
+from ...tools.system.files import make_private_folder, write_private
 from ...tools.system.plural import count_of
 from ..errors import CtxagentError, UsageError, conceal
 from ..lazy import dataclass
@@ -216,7 +216,8 @@ def _complete_manifest(content: Path, entry: Mapping[str, Any]) -> None:
         path = content / MANIFEST
         make_private_folder(path.parent)
         path.unlink(missing_ok=True)  # it may be a link
-        path.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        data = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+        write_private(path, data.encode())
 
 
 def _write(files: Iterator[SourceFile], target: Path) -> None:

@@ -102,7 +102,7 @@ _CLAUDE = (
 )
 # What counts as it is: the pattern, the noun, and whether trust is needed. By whether the folder is
 # a project's.
-TAKEN = {
+TAKEN_PLACES = {
     True: (
         *_CLAUDE,
         ("CLAUDE.md", "instruction file", False),

@@ -36,7 +36,7 @@ from ..extensions.mcp.others_servers import codex_server, gemini_server, opencod
 from ..lazy import dataclass, regex
 from ..models.providers import DEFAULT_PROVIDER, find_provider
 from ..permissions.others_rules import own_rule
-from .other_files import COPIED, NOT_TAKEN, TAKEN, CopiedKind
+from .other_files import COPIED, NOT_TAKEN, TAKEN_PLACES, CopiedKind
 
 Status = Literal["taken", "copy", "kept", "not"]
 Server = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -136,7 +136,7 @@ def other_settings(
 
 
 def _look(found: OtherSettings, scope: SettingsScope) -> None:
-    for pattern, noun, needs_trust in TAKEN[scope.in_project]:
+    for pattern, noun, needs_trust in TAKEN_PLACES[scope.in_project]:
         files = [each for each in sorted(scope.folder.glob(pattern)) if each.is_file()]
         if files:
             closed = needs_trust and not all(is_file_trusted(p, found.trust_dir) for p in files)

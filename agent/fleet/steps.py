@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from ...tools.base import CommandLimits
 from ...tools.system.environment import child_environment, git_variables
-from ...tools.system.files import private_opener, sync_file
+from ...tools.system.files import private_opener, sync_file, write_private
 from ...tools.system.programs import program
 from ...tools.system.shorten import cut_at_word
 from ...tools.system.spawn import Enclosed
@@ -313,7 +313,7 @@ class _StepRun:
                 _kill(pid)
             time.sleep(LOOK_EVERY_S)
         if late and not self.code():
-            self.file(CODE).write_text(f"{TOO_LATE}\n")
+            write_private(self.file(CODE), f"{TOO_LATE}\n".encode())
         elif stopped and not self.code():
             raise StepError("interrupted", f"during the {self._name}")
 

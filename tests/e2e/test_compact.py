@@ -142,7 +142,8 @@ def test_errors_stand_in_a_summary_while_they_are_open(tmp_path: Path) -> None:
     assert "grep foo" not in asked.partition("Counted as still failing")[2]
     assert "summary>" not in first["text"]
     assert "```" not in first["text"]
-    (error,) = first["document"]["errors"]
+    earlier, error = first["document"]["errors"]
+    assert earlier.startswith("Failed earlier: `seq 4000")
     assert "no rule for x" in error
     (row,) = first["resolved"]
     assert (row["by"], "tokens need no store" in row["why"], len(row["refs"])) == ("model", True, 1)

@@ -234,6 +234,7 @@ def test_the_score_of_a_task_in_a_container_is_run_in_one(fleet: Fleet, tmp_path
     engine.parent.mkdir()
     engine.write_text(
         f'#!/bin/bash\nprintf "%s\\n" "$*" >> {tmp_path}/said\n[ "$1" = rm ] && exit 1\n'
+        '[ "$1" = info ] && exit\n'
         'while [ "$1" != img:1 ]; do shift; done; shift\n'
         f'[ "$1" = ctxagent ] && shift && exec {sys.executable} -P -m ctxagent "$@"\nexec "$@"\n'
     )

@@ -26,6 +26,7 @@ OPEN = ("/bin/sh", "-c", 'umask 0; exec "$0" "$@"', COMMAND)  # the most careles
 # What makes a file as the umask says: all of it is the project's own.
 OF_THE_PROJECT = {
     "agent/cli/demo.py",
+    "agent/extensions/memory.py:_locked",  # a folder that the project shares
     "agent/worktree/repository_restore.py:_make_folder",  # in the project's own .git
     "tools/system/files.py:replacing",  # private unless it is told a mode or keeps one
     "tools/system/files.py:edit_file",

@@ -1,5 +1,6 @@
 """Parsl as an engine: which errors are losses of the executor, and how one is built again."""
 
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +23,8 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> Iterator[ParslEngine]:
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ParslEngine]:
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # which the engine changes
     (tmp_path / "parsl.py").write_text(CONFIG)
     engine = ParslEngine(tmp_path / "parsl.py", FleetFolder(tmp_path / "tasks.fleet"))
     yield engine

@@ -10,6 +10,7 @@ from ....tools.system.plural import count_of
 from ...errors import CtxagentError, UsageError
 from ..menu import Menu, Option
 from ..status import path_within, short_path
+from . import completions
 from .command_context import CommandContext
 from .registry import command
 
@@ -24,8 +25,9 @@ _Row = tuple[str, str, str, str]  # name, tokens, origin, state
 
 
 @command(
-    "the instruction files and facts that the model gets; edit one, or forget a fact",
+    "instruction files and kept facts: list, edit or forget",
     argument="[forget NAME]",
+    complete=completions.fixed(("forget",)),
     group="context",
 )
 async def _memory(repl: CommandContext, argument: str) -> None:

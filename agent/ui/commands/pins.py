@@ -37,7 +37,7 @@ async def _shell(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "keep an entry, or #WORDS, verbatim in every summary; --remember: for later sessions, too",
+    "keep text in every summary; --remember: for good",
     argument="[REF|WORDS]",
     complete=completions.refs,
     group="context",

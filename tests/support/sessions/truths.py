@@ -221,7 +221,8 @@ class Truths:
         if not 0 < first <= last < summary.seq:
             yield Fault("span", f"#{first} to #{last}")
         told = _ERROR.findall("\n".join(document["errors"]))
-        for mark in told:
+        still = [line for line in document["errors"] if not line.startswith("Failed earlier: ")]
+        for mark in _ERROR.findall("\n".join(still)):
             if mark in facts.resolved:
                 yield Fault("resolved", mark)
         newest, refs = facts.open_errors.values(), "\n".join(document["errors"])
