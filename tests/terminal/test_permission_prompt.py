@@ -115,6 +115,24 @@ def test_all_that_would_run_is_shown(tmp_path: Path, columns: int, rows: int) ->
     assert list(desk.cwd.iterdir()) == []
 
 
+def test_a_slash_command_is_never_a_reason(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, bash("touch made"), Step(text="Ran."))
+
+    async def answer(seat: Seat) -> None:
+        seat.say("/nosuch")
+        await seat.until("there is no command /nosuch")
+        seat.say("/rename")
+        await seat.until("/rename waits for the end of the turn; the question is still open")
+        await seat.keys()
+        seat.press("y")
+        await seat.until("Ran.")
+        await seat.until("a title needs words")
+
+    glass = asked(desk, answer)
+    assert "declined" not in flat(glass)
+    assert [note.data["answer"] for note in desk.noted()] == ["yes"]
+
+
 def test_a_change_is_shown_with_what_cannot_be_seen_in_it(tmp_path: Path) -> None:
     step = Step(tools=[("Write", {"path": "a.py", "content": "if admin:\u2067 # \u202e ok\n"})])
     desk = Desk(tmp_path, step, Step(text="Written."))

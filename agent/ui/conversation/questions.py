@@ -158,7 +158,7 @@ class Questions:
         screen: Screen,
         transcript: "Callable[[], Transcript]",
         set_mode: "Callable[[PermissionMode], None]",
-        at_once: Callable[[str], bool],  # starts a command that need not wait; False if it is none
+        take_command: Callable[[str], bool],  # takes a slash command; False for other words
         submit: Callable[[str], None],  # takes words that are for us
         files: "RuleFiles | None" = None,  # where rules can be kept besides the session
     ) -> None:
@@ -170,7 +170,7 @@ class Questions:
         self._screen = screen
         self._transcript = transcript
         self._set_mode = set_mode
-        self._at_once = at_once
+        self._take_command = take_command
         self._submit = submit
         self._files = files
         self._turn = asyncio.Lock()
@@ -292,7 +292,7 @@ class Questions:
         if line.strip()[:1] in PERSON_MARKS:  # never a refusal
             self._submit(line.strip())
             return None
-        if line.strip().startswith("/") and self._at_once(line):
+        if line.strip().startswith("/") and self._take_command(line.strip()):
             await asyncio.sleep(0)  # what it prints stands above the question
             return question.settled()
         mode = self.offered_mode if not word else None

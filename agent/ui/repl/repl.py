@@ -97,7 +97,7 @@ class Repl:
             self.screen,
             self._transcript,
             lambda mode: self.conversation.set_mode(mode),
-            self._at_once,
+            self._command_at_question,
             self.submit,
             services.rules,
         )
@@ -443,6 +443,22 @@ class Repl:
         if not (self._task.running or found[0].name == LEAVE_COMMAND):
             return False
         self._background.start(self._command(words, *found))
+        return True
+
+    def _command_at_question(self, words: str) -> bool:
+        """Start a command that was typed at a question, keep it for after the turn, or say what is
+        wrong with it; return False for words that are no command."""
+        try:
+            found = self._parse(words)
+        except UsageError as error:
+            self.tell(error)
+            return True
+        if not found:
+            return False
+        self.submit(words)
+        if self._waiting and not found[0].anytime:
+            told = f"/{found[0].name} waits for the end of the turn; the question is still open"
+            self._transcript().show(Notice("info", told))
         return True
 
     async def _command(self, words: str, command: Command, argument: str) -> None:
