@@ -61,13 +61,16 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
         from ..features.result_schema import read_schema
 
         front.schema = read_schema(options["json_schema"])
+    early = None  # without a task no session is made of a recording
+    if options["recording"] is not None and not isinstance(front, StreamHeadless):
+        early = task_of(options["task"], words, front.say)
     worktree = enter_worktree(options, loaded)
     if worktree is not None:
         front.worktree = {"path": str(worktree.path), "branch": worktree.branch}
     try:
         resume_recording(options, loaded)
         choice = choice_of(options)
-        return _run_in(front, options, words, launch_of(options, loaded), choice)
+        return _run_in(front, options, words, launch_of(options, loaded), choice, early)
     finally:
         if worktree is not None:
             front.say(ending(worktree))
@@ -79,7 +82,9 @@ def _run_in(
     words: str | None,
     launch: "LaunchOptions",
     choice: "SessionChoice",
+    early: tuple[str, bool] | None,
 ) -> int:
+    """Run the task of the command line, or that which was read `early`."""
     from ..library.agent import Agent
 
     given = words if options["task"] in (None, STDIN) else options["task"]
@@ -100,7 +105,7 @@ def _run_in(
 
         return _outcome(front, front.run_messages(agent, sys.stdin.fileno(), first, make_run))
     agent = Agent.launched(launch, choice, on_event=front.emit)
-    task, is_given = task_of(options["task"], words, front.say)
+    task, is_given = early or task_of(options["task"], words, front.say)
     beside = read_beside_task(front.say) if is_given else None
     run = agent.run(task, schema=front.schema, verbatim=not is_given, beside=beside)
     return _outcome(front, front.run(agent, run))

@@ -393,7 +393,7 @@ def config(options: dict[str, Any], explain: bool, trust: bool) -> int:
         trust_project(options)
     loaded = load(options)
     say_notices(loaded)
-    for row in rows_of(loaded):
+    for row in () if trust and not explain else rows_of(loaded):
         origin = f"  # {row.origin}; {row.help}" if explain else ""
         say(f"{row.key} = {row.value}{origin}")
     return 0

@@ -179,10 +179,10 @@ def check_price(model: str) -> None:
 
 def model_of_family(name: str, own: str) -> str:
     """Return the newest known model of a family (`haiku`), or the name as it is. The families are
-    those of the default provider: where the session has a model of another provider, there may be
-    no key for them, so a family is the session's `own` model."""
+    those of the default provider: where the session has a scripted model, or one of another
+    provider, there may be no key for them, so a family is the session's `own` model."""
     found = next((id for id in known_models() if f"-{name}-" in id), "")
-    if found and served(own).provider.name != DEFAULT_PROVIDER:
+    if found and (own.startswith("scripted") or served(own).provider.name != DEFAULT_PROVIDER):
         return own
     return found or name
 

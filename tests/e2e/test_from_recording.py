@@ -56,3 +56,12 @@ def test_nobody_can_pick_in_a_headless_run(tmp_path: Path) -> None:
     run = Place(tmp_path).run("-p", "go", "--from-recording")
     assert run.returncode == 2
     assert "--from-recording FILE" in run.stderr
+
+
+def test_without_a_task_no_session_is_made(tmp_path: Path) -> None:
+    place, file = Place(tmp_path), tmp_path / "recording"
+    file.write_bytes(STORY["codex"]())
+    run = place.run("--from-recording", str(file))
+    assert (run.returncode, run.stdout) == (2, "")
+    assert "there is no task" in run.stderr
+    assert not place.logs()

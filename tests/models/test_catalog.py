@@ -115,7 +115,7 @@ def test_a_budget_needs_a_price() -> None:
     ("own", "haiku"),
     [
         ("claude-sonnet-5-5", "claude-haiku-5-5"),
-        ("scripted", "claude-haiku-5-5"),
+        ("scripted", "scripted"),
         ("ollama/qwen3", "ollama/qwen3"),
         ("vertex/claude-sonnet-5", "vertex/claude-sonnet-5"),
     ],
