@@ -23,7 +23,6 @@ from .hooks import HooksFeature
 from .jobs import JobsFeature
 from .loops import LoopsFeature
 from .mcp import McpFeature
-from .mcp_respondent import McpRespondent
 from .memory import MemoryFeature, memory_of
 from .plan import PlanFeature
 from .questions import QuestionsFeature
@@ -91,6 +90,8 @@ def _memory(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) 
 def _mcp(handle: SessionHandle, runner: ToolRunner, sources: FeatureSources) -> Feature | None:
     if not sources.servers:
         return None
+    from .mcp_respondent import McpRespondent
+
     launch = sources.launch
     respondent = McpRespondent(handle, runner.gate, launch.answers, launch.environ)
     return McpFeature(handle, sources.servers, respondent)

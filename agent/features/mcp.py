@@ -12,10 +12,10 @@ from ..launch import LaunchOptions
 from ..loop.agent import AgentState
 from ..loop.feature import Feature
 from ..loop.session_handle import SessionHandle
-from .mcp_respondent import McpRespondent
 
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
+    from .mcp_respondent import McpRespondent
 
 
 def servers_of_session(
@@ -63,7 +63,7 @@ class McpFeature(Feature):
         self,
         handle: SessionHandle,
         servers: "McpServers",
-        respondent: McpRespondent | None = None,
+        respondent: "McpRespondent | None" = None,
     ) -> None:
         """`respondent` answers what servers ask for during calls."""
         super().__init__(handle)
