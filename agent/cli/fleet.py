@@ -20,7 +20,7 @@ from ..errors import ModelError, NoCredentials, UsageError
 from .answers import read_answers
 from .fleet_collect import collect
 from .fleet_progress import FleetProgress, facts_of, observing, serve_page
-from .fleet_results import compare, results
+from .fleet_results import compare, print_table, results
 from .fleet_standing import json_option, manifest_argument, standing
 from .options import check_finite, cwd_of, ends_process, say, setting_flags
 
@@ -333,6 +333,10 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
     from ..fleet.summary import find_place
 
     _, folder, summary = standing(manifest)
+    attempts = [task for task in summary.tasks if task.line.name == id != task.id]
+    if attempts:
+        _show_attempts(attempts, folder, as_json)
+        return 0
     task = _task(summary, manifest, id)
     told = task.to_json(folder)
     if task.record is not None:
@@ -349,15 +353,32 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
         return 0
     answer = (told.pop("result", None) or {}).get("result")
     for name, value in told.items():
-        if value not in (None, "", False):
-            say(f"{name}: {value}")
+        if value not in (None, "", {}, False):
+            say(f"{name}: {'yes' if value is True else value}")
     if told.get("log"):
         state, place = Path(told["log"]).parents[4], told["place"]
         words = ["ctxagent", "-c", f"state.dir={state}", *(["--cwd", place] if place else [])]
-        say(f"more words: {shlex.join([*words, '--resume', told['session']])}")
+        say(f"continue it: {shlex.join([*words, '--resume', told['session']])}")
     if answer:
         say(f"\n{answer[:MAX_ANSWER_CHARS]}")
     return 0
+
+
+def _show_attempts(
+    attempts: "Sequence[TaskStanding]", folder: "FleetFolder", as_json: bool
+) -> None:
+    """Print the attempts of a line that has `repeat` or `matrix`."""
+    found = [task.to_json(folder) for task in attempts]
+    if as_json:
+        say(json.dumps({"attempts": found}, ensure_ascii=False))
+        return
+    words = {True: "yes", False: "no"}
+    rows = [["attempt", "state", "passed", "dollars"]]
+    for each in found:
+        cost = each.get("cost_usd")
+        dollars = "-" if cost is None else f"{cost:,.4f}"
+        rows.append([each["id"], each["state"], words.get(each.get("passed"), "-"), dollars])
+    print_table(rows)
 
 
 def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...tools.system.files import write_private
+from ...tools.system.plural import count_of
 from ..errors import RecordError, UsageError
 from .fleet_standing import json_option, manifest_argument, standing
 from .options import ends_process, say
@@ -21,6 +22,9 @@ _page = click.option(
     "--page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.html",
     help="Also write a page for a browser, which needs no network.",
 )  # fmt: skip
+
+
+UNCOUNTED = {"score": "the score command failed"}  # by why an attempt has no verdict
 
 
 @click.command()
@@ -46,11 +50,14 @@ def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
     if as_json:
         say(json.dumps({"cells": [cell.to_json(ks) for cell in cells]}, ensure_ascii=False))
         return 0
-    _print_table(results_table(cells, ks))
+    print_table(results_table(cells, ks))
     for cell in cells:
         if cell.missing:
-            told = ", ".join(f"{count:,} {why}" for why, count in cell.missing.items())
-            say(f"without a verdict, in no number above: {_named(cell)}{told}")
+            told = ", ".join(
+                f"{count_of(count, 'attempt')} not counted: {UNCOUNTED.get(why, why)}"
+                for why, count in cell.missing.items()
+            )
+            say(f"{_named(cell)}{told}")
     return 0
 
 
@@ -90,7 +97,7 @@ def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
         told["results"] = [cell.to_json(ks) for cell in (first, second)]
         say(json.dumps(told, ensure_ascii=False))
         return 0
-    _print_table(rows)
+    print_table(rows)
     for line in ["", *lines]:
         say(line)
     return 0
@@ -129,7 +136,7 @@ def _named(cell: "CellResults") -> str:
     return f"{cell.name}: " if cell.name else ""
 
 
-def _print_table(rows: Sequence[Sequence[str]]) -> None:
+def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Print a table, its first column to the left and all others to the right. On a terminal that
     is too narrow for it each row is a block of lines."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

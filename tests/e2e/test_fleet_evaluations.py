@@ -248,3 +248,13 @@ def test_the_score_of_a_task_in_a_container_is_run_in_one(fleet: Fleet, tmp_path
     assert len(runs) == 2
     assert "--env=FLEET_TASK" in runs[1]
     assert "img:1 sh -c test -f made.txt" in runs[1]
+
+
+def test_show_lists_the_attempts_of_a_line(fleet: Fleet) -> None:
+    fleet.tasks(1, score="exit 3", repeat=2)
+    fleet.call("run", *scripted(fleet), env=fleet.place.environ())
+    done = fleet.call("show", "t0")
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines()[1].split()[:3] == ["t0@1", "failed", "-"]
+    done = fleet.call("results")
+    assert "2 attempts not counted: the score command failed" in done.stdout
