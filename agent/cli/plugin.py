@@ -92,7 +92,8 @@ def update(yes: bool, name: str | None) -> int:
             if len(chosen) == 1:
                 raise
             left += 1
-            say(f"{each.name}: {error.message}. {error.hint or ''}".rstrip(), err=True)
+            message = error.message.removeprefix(f"{each.name}: ")
+            say(f"{each.name}: {message}. {error.hint or ''}".rstrip(), err=True)
     if not chosen:
         say("no plugin is installed")
     return 1 if left else 0
@@ -227,9 +228,9 @@ def _is_wanted(name: str, verb: str) -> bool:
     """Ask whether the plugin is to be added or updated. Raises UsageError where nobody can be
     asked."""
     if not can_ask():
-        hint = f"Read above what it contains; `--yes` {verb}s it."
         raise UsageError(
-            f"{name} was not {verb.removesuffix('e')}ed: nobody can be asked here", hint=hint
+            f"{name}: not {verb.removesuffix('e')}ed, because there is no terminal to ask",
+            hint=f"`--yes` {verb}s it.",
         )
     return is_confirmed(f"Its hooks and servers run with your rights. {verb.capitalize()} it?")
 

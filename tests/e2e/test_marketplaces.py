@@ -125,7 +125,7 @@ def test_an_update_shows_what_differs_and_asks(place: Place) -> None:
         "changed: hooks/hooks.json",
         "new: .mcp.json",
         "gone: commands/more/bye.md",
-        "kit was not updated: nobody can be asked here",
+        "kit: not updated, because there is no terminal to ask",
     ):
         assert line in output
     assert listed(place) == [before]

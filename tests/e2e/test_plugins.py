@@ -426,7 +426,7 @@ def test_a_person_is_asked(place: Place) -> None:
     source = kit(place)
     done = place.run("plugin", "add", str(source))
     assert done.returncode == 2
-    assert "kit was not added: nobody can be asked here" in done.stderr
+    assert "kit: not added, because there is no terminal to ask" in done.stderr
     assert "hook PreToolUse of Bash, runs: cat >> heard" in done.stdout
     for answer, code, names in (("\r", 1, []), ("y\r", 0, ["kit"])):
         terminal = Terminal(
