@@ -26,13 +26,14 @@ from .options import check_finite, cwd_of, ends_process, say, setting_flags
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
-    from ..fleet.ledger import FleetFolder
+    from ..fleet.ledger import FleetFolder, TaskRecord
     from ..fleet.manifest import Manifest
     from ..fleet.runner import FleetRun
     from ..fleet.summary import FleetSummary, TaskStanding
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
 MAX_LISTED = 20  # tasks of one state in a summary
+MAX_SCORE_LINES = 10  # of each output of a failed score command
 MAX_ANSWER_CHARS = 4_000  # that `show` prints
 LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
 
@@ -330,6 +331,7 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
         raise UsageError("give the id of a task or --serve", hint=f"{_again('status', manifest)}"
                          " lists the tasks.")  # fmt: skip
     from ...tools.system.git_head import current_branch
+    from ..fleet.ledger import SCORE
     from ..fleet.summary import find_place
 
     _, folder, summary = standing(manifest)
@@ -359,9 +361,27 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
         state, place = Path(told["log"]).parents[4], told["place"]
         words = ["ctxagent", "-c", f"state.dir={state}", *(["--cwd", place] if place else [])]
         say(f"continue it: {shlex.join([*words, '--resume', told['session']])}")
+    if told.get("kind") == SCORE and task.record is not None:
+        _show_score(folder, task.record)
     if answer:
         say(f"\n{answer[:MAX_ANSWER_CHARS]}")
     return 0
+
+
+def _show_score(folder: "FleetFolder", record: "TaskRecord") -> None:
+    """Print the end of what a failed score command has printed, without secrets, and its files."""
+    from ..fleet.ledger import SCORE
+    from ..security.redaction import redaction_for
+
+    kept, tries = folder.task(record.id, record.session), record.tries.get(SCORE, 0)
+    clean = redaction_for(os.environ, shapes=True).clean_text
+    for suffix in ("out", "err"):
+        path = kept.step_file(SCORE, record.attempt, tries, suffix)
+        if path.exists() and path.stat().st_size:
+            say(f"output of the score command: {path}")
+            lines = clean(path.read_text("utf-8", "replace")).splitlines()
+            for line in lines[-MAX_SCORE_LINES:]:
+                say(f"  {line}")
 
 
 def _show_attempts(

@@ -251,10 +251,13 @@ def test_the_score_of_a_task_in_a_container_is_run_in_one(fleet: Fleet, tmp_path
 
 
 def test_show_lists_the_attempts_of_a_line(fleet: Fleet) -> None:
-    fleet.tasks(1, score="exit 3", repeat=2)
+    fleet.tasks(1, score="echo no compiler; exit 3", repeat=2)
     fleet.call("run", *scripted(fleet), env=fleet.place.environ())
     done = fleet.call("show", "t0")
     assert done.returncode == 0, done
     assert done.stdout.splitlines()[1].split()[:3] == ["t0@1", "failed", "-"]
     done = fleet.call("results")
     assert "2 attempts not counted: the score command failed" in done.stdout
+    told = fleet.call("show", "t0@1").stdout
+    assert "output of the score command: " in told
+    assert "\n  no compiler\n" in told
