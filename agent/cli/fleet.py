@@ -392,7 +392,7 @@ def _show_attempts(
     if as_json:
         say(json.dumps({"attempts": found}, ensure_ascii=False))
         return
-    words = {True: "yes", False: "no"}
+    words: dict[Any, str] = {True: "yes", False: "no"}
     rows = [["attempt", "state", "passed", "dollars"]]
     for each in found:
         cost = each.get("cost_usd")

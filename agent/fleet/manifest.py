@@ -274,6 +274,8 @@ class Manifest:
                     self._add(start, line, check)
                 except ValueError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error}"))
+                    if not self.lines and line.lstrip().startswith(b'{"defaults"'):
+                        break  # each line below would have the same error
                 except UsageError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error.message}", hint=error.hint))
         except OSError as error:
@@ -351,6 +353,7 @@ def _checked_defaults(found: Mapping[str, Any]) -> dict[str, Any]:
     if len(found) > 1 or not isinstance(defaults, dict) or "id" in defaults:
         raise ValueError('a line with "defaults" has an object there and no more, without id')
     _check_keys(defaults)
+    list(find_cells(defaults.get("matrix", {})))
     return defaults
 
 

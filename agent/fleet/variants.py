@@ -6,6 +6,7 @@ with settings. A list is short for values that are their own names.
 """
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
@@ -59,6 +60,9 @@ def _values(axis: str, values: Any) -> Iterator[Cell]:
     """Yield the values of an axis. Raises ValueError."""
     if isinstance(values, list) and all(isinstance(value, str) for value in values):
         names = [value.rpartition("/")[2] for value in values]
+        if wrong := next((name for name in names if not _NAME.fullmatch(name)), ""):
+            way = json.dumps({"good": wrong})
+            raise ValueError(f"matrix.{axis}: {wrong!r} is no name: write {way}")
         if len(set(names)) < len(names):
             raise ValueError(f"matrix.{axis} has a name twice: give an object with names")
         values = dict(zip(names, values, strict=True))

@@ -108,3 +108,12 @@ def test_what_makes_it_another_task() -> None:
     assert digest() == digest(budget_usd=3, settings={"a": 1}, time_limit=5, env=["A"], cores=2)
     others = [digest(prompt="x"), digest(dir="y"), digest(worktree=False), digest(image="i")]
     assert len({digest(), *others}) == 5
+
+
+def test_wrong_defaults_are_named_once(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text('{"defaults": {"matrix": {"model": ["scripted:good.json"]}}}\n{"id": "a"}\n')
+    with pytest.raises(UsageError) as raised:
+        Manifest(path)
+    assert raised.value.message.startswith(f"{path}:1: matrix.model: ")
+    assert raised.value.message.endswith('write {"good": "scripted:good.json"}')
