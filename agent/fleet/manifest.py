@@ -274,7 +274,7 @@ class Manifest:
                     self._add(start, line, check)
                 except ValueError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error}"))
-                    if not self.lines and line.lstrip().startswith(b'{"defaults"'):
+                    if not self.lines and b'"defaults"' in line:
                         break  # each line below would have the same error
                 except UsageError as error:
                     wrong.append(UsageError(f"{path}:{number}: {error.message}", hint=error.hint))
