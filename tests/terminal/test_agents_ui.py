@@ -402,7 +402,7 @@ def test_a_subagent_that_asks_can_be_stopped(tmp_path: Path) -> None:
     assert "interrupted · " in glass.all()
 
 
-@pytest.mark.parametrize("words", ["/etc is not yours", "/clear", "context status"])
+@pytest.mark.parametrize("words", ["/etc is not yours", "context status"])
 def test_other_words_refuse_as_ever(tmp_path: Path, words: str) -> None:
     desk = Office(tmp_path, {"the left": "touch left"}, mode="ask")
 

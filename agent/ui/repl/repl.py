@@ -451,6 +451,8 @@ class Repl:
         try:
             found = self._parse(words)
         except UsageError as error:
+            if " " in words.strip():  # a reason that begins with a path
+                return False
             self.tell(error)
             return True
         if not found:
