@@ -46,7 +46,7 @@ class SessionChoice:
     newest: bool = False
     id: str | None = None
     pick: bool = False  # the person picks it
-    pick_recording: bool = False  # the person picks another agent's, which a new one continues
+    pick_recording: bool = False  # the user picks a session of another agent
     fork: bool = False  # go on in a copy
     read_only: bool = False  # only look at it; it may be open elsewhere
     for_task: str | None = None  # the id of one that is made for a single task, or gone on with

@@ -58,9 +58,9 @@ class FleetProgress:
         all = len(self._manifest.lines)
         for id in fleet_run.changed[:MAX_CHANGED]:
             then = (
-                "now it begins anew"
+                "now it starts again"
                 if fleet_run.is_waiting(id)
-                else ("`fleet retry` has it begun anew")
+                else ("`fleet retry` starts it again")
             )
             say(f"note: {id} was changed after it was begun; {then}", err=True)
         if self._to_do < all:

@@ -32,7 +32,7 @@ _URL = regex(r"([A-Za-z][A-Za-z0-9+.-]*)://([!-~]+)")
 _SSH_PLACE = regex(r"(?:[\w.-]+@)?[A-Za-z0-9][\w.-]*:(?!//)[!-~]+", re.ASCII)  # host:path
 GITHUB_NAME = regex(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)  # as GitHub names repositories
 _REF = regex(r"[A-Za-z0-9_][\w./+@-]{0,200}", re.ASCII)
-# What leads git to another repository than the one that it is told of.
+# Variables that lead git to another repository than the one given.
 _OF_ANOTHER = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_NAMESPACE",
     "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_TEMPLATE_DIR",

@@ -14,7 +14,7 @@ MAX_SKILL_FILES = 200
 _ARGUMENTS = regex(r"\{\{\s*args\s*\}\}")  # in commands of gemini-cli
 _COMMAND = regex(r"!\{([^{}]+)\}")
 _FILE = regex(r"@\{([^{}]+)\}")
-# The switch of opencode for each tool of ours.
+# The switch of opencode for each of our tools.
 _SWITCHES = {
     "Write": "write", "Edit": "edit", "Bash": "bash", "Job": "bash", "Read": "read", "Grep": "grep",
     "Glob": "glob", "WebFetch": "webfetch",
@@ -26,7 +26,7 @@ class CopiedKind:
     """How files of one kind are copied."""
 
     noun: str
-    folder: str  # below the folder of ours
+    folder: str  # below our folder
     convert: Callable[[str, bytes], bytes] | None  # from a name and a content; None: as they are
     max_files: int = MAX_SKILL_FILES
 

@@ -224,12 +224,12 @@ def test_a_task_that_was_changed_is_told_and_begun_anew(fleet: Fleet) -> None:
     fleet.write([{"id": "t0", "prompt": "Another.", "dir": "r0"}])
     told = fleet.call("run", *options)
     assert (told.returncode, "t0 was changed after it was begun" in told.stderr) == (0, True)
-    assert "`fleet retry` has it begun anew" in told.stderr
+    assert "`fleet retry` starts it again" in told.stderr
     (before,) = fleet.status()["each"]
     assert fleet.call("retry", "t0").returncode == 0
     assert "  stopped t0  2 calls" in fleet.call("status").stdout
     again = fleet.call("run", *options)
-    assert "t0 was changed after it was begun; now it begins anew" in again.stderr
+    assert "t0 was changed after it was begun; now it starts again" in again.stderr
     assert again.returncode == 0
     assert len(fleet.logs()) == 2
     status = fleet.status()

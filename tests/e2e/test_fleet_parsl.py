@@ -68,7 +68,7 @@ def test_the_only_block_may_be_lost_again_and_again(fleet: Fleet) -> None:
 
 
 def programs(fleet: Fleet, name: str) -> list[int]:
-    """The processes of a program of Parsl, or of ours around it, that belong to a fleet."""
+    """The processes of Parsl, or of our program around it, that belong to a fleet."""
     mark, found = str(fleet.place.root).encode(), list[int]()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -163,7 +163,7 @@ class TranscriptBuilder:
         """
         taken: dict[str, int] = {}
         steps: list[RecordedStep] = []
-        sizes = [0]  # of `steps` before each of ours
+        sizes = [0]  # how many of `steps` come before each of our steps
         for step in self.steps:
             if isinstance(step, RecordedCompaction):
                 kept = len(steps) - sizes[max(0, len(sizes) - 1 - step.kept)]

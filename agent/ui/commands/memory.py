@@ -51,7 +51,7 @@ async def _memory(repl: CommandContext, argument: str) -> None:
         repl.say(f"{short_path(path)} is as it was")
         return
     states = {path: row[-1] for path, row in await asyncio.to_thread(_instructions, repl)}
-    told = "the model is told of it with your next message"
+    told = "the model gets it with your next message"
     states |= dict.fromkeys((each for each, _ in facts), told)
     now = states.get(path, "it is empty: the model gets nothing of it")
     repl.say(f"{short_path(path)} is saved · {now}")
