@@ -1,1 +1,1 @@
-"""The front ends. They read events; nothing below this package knows them."""
+"""The front ends. They read events; lower packages do not depend on them."""

@@ -1,5 +1,6 @@
-"""Capabilities of a terminal, found in the environment and the streams alone: nothing is sent to
-the terminal. Light, because the first paint waits for it."""
+"""Terminal capabilities, detected from the environment and the streams. Nothing is sent to the
+terminal. The module is light because the first paint waits for it.
+"""
 
 import os
 import sys
@@ -11,17 +12,17 @@ from ..lazy import dataclass
 if TYPE_CHECKING:
     from ..config.settings import UiSettings
 
-TerminalBackground = Literal["dark", "light", ""]  # "": not known
+TerminalBackground = Literal["dark", "light", ""]  # "" if not known
 Colours = Literal[0, 16, 256]  # more than 256 are not used
 
 _DUMB_TERMS = ("", "dumb", "unknown")
 _LINUX_CONSOLE = "linux"  # sixteen colours, a small font
-# Terminals of 16 colours, unless their name says more; and parts of the names of those with 256.
+# Terminals with 16 colours, unless their name contains a part for 256 colours.
 _TERMS_OF_16 = ("ansi", "cygwin", "eterm", "linux", "rxvt", "screen", "xterm")
 _TERMS_OF_256 = (
     "256color", "alacritty", "contour", "direct", "foot", "ghostty", "kitty", "wezterm",
 )  # fmt: skip
-# Whether the terminal wraps its lines anew when its width changes.
+# Whether the terminal rewraps its lines when its width changes.
 _REFLOWS_BY_TERM = {
     "alacritty": True, "contour": True, "foot": True, "kitty": True, "linux": False,
     "rxvt-unicode": True, "st": False, "tmux": True, "vt": False, "wezterm": True,
@@ -35,7 +36,7 @@ _REFLOWS_BY_VARIABLE = {
 _REFLOWING_PROGRAMS = (
     "Apple_Terminal", "Hyper", "WarpTerminal", "WezTerm", "ghostty", "iTerm.app", "rio", "vscode",
 )  # fmt: skip
-# Families of terminals of which none prints a query that it does not know.
+# Terminal families that never print an unknown query.
 _SAFE_TO_ASK = (
     "alacritty", "contour", "foot", "kitty", "rxvt-unicode", "tmux", "wezterm", "xterm",
 )  # fmt: skip
@@ -44,26 +45,27 @@ _WITHOUT_TITLE = (_LINUX_CONSOLE, "eterm", "vt")
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The capabilities of a terminal, and what told them."""
+    """The capabilities of a terminal, and the source of each."""
 
     term: str  # $TERM
     place: str  # such as " in tmux over ssh"
-    plain: str  # why lines alone are written; "" where the screen is painted
+    plain: str  # reason for plain line output; "" if the screen is painted
     colours: Colours
     colours_from: str
-    unicode: bool  # whether marks that are not ASCII can be shown
+    unicode: bool  # whether non-ASCII characters can be shown
     unicode_from: str
     background: TerminalBackground
-    safe_to_ask: bool  # whether it can be asked for its background
-    reflows: bool | None  # whether it wraps lines anew at another width; None: not known
-    window_title: bool  # whether it has a title that can be set, and prints no such wish
+    safe_to_ask: bool  # whether it can be queried for its background
+    reflows: bool | None  # whether it rewraps lines at a new width; None if not known
+    window_title: bool  # whether its title can be set without printing garbage
 
 
 def detect(
     environ: Mapping[str, str], *, plain: bool, reads: bool, writes: bool, encoding: str
 ) -> Capabilities:
-    """Return what the terminal can do. `plain` is the user's wish for lines alone; `reads` and
-    `writes` say whether input and output are a terminal; `encoding` is that of the output."""
+    """Return the capabilities of the terminal. `plain` is the user's setting for line output.
+    `reads` and `writes` are True if input and output are terminals. `encoding` is the output's.
+    """
     term = environ.get("TERM", "")
     why_plain = _why_plain(term, plain=plain, reads=reads, writes=writes)
     colours, colours_from = _colours(environ, term)
@@ -88,7 +90,7 @@ def detect(
 def detect_for_process(
     ui: "UiSettings", source: TextIO | None = None, target: TextIO | None = None
 ) -> Capabilities:
-    """Return what the terminal of this process can do, or that of other streams in its place."""
+    """Return the capabilities of the process's terminal, or of the streams given."""
     source, target = source or sys.stdin, target or sys.stdout
     return detect(
         os.environ,
@@ -100,7 +102,7 @@ def detect_for_process(
 
 
 def reflows(environ: Mapping[str, str]) -> bool | None:
-    """Return whether the terminal wraps its lines again when its width changes; None: not known."""
+    """Return whether the terminal rewraps its lines when its width changes; None if not known."""
     if environ.get("TMUX"):
         return True
     if environ.get("STY"):
@@ -109,17 +111,17 @@ def reflows(environ: Mapping[str, str]) -> bool | None:
     for name, verdict in _REFLOWS_BY_TERM.items():
         if term == name or term.startswith((f"{name}-", f"{name}1", f"{name}2")):
             return verdict
-    if term.startswith("screen"):  # of tmux or of screen, on the other side of a connection
+    if term.startswith("screen"):  # tmux or screen on a remote host
         return None
     verdicts = {verdict for name, verdict in _REFLOWS_BY_VARIABLE.items() if environ.get(name)}
     if environ.get("TERM_PROGRAM") in _REFLOWING_PROGRAMS:
         verdicts.add(True)
-    # A terminal that was started from another one has the variables of both.
+    # A terminal started from another terminal has the variables of both.
     return verdicts.pop() if len(verdicts) == 1 else None
 
 
 def report_rows(can: Capabilities, size: tuple[int, int], theme: str) -> list[tuple[str, str]]:
-    """Return rows for people, with the next step where something could be better."""
+    """Return (label, value) rows for the user. Where support could be better, name the fix."""
     columns, lines = size
     colours = f"{can.colours or 'none'} ({can.colours_from}), theme {theme}"
     if can.colours < 256 and can.colours_from != "NO_COLOR":
@@ -137,7 +139,7 @@ def report_rows(can: Capabilities, size: tuple[int, int], theme: str) -> list[tu
 
 def _why_plain(term: str, *, plain: bool, reads: bool, writes: bool) -> str:
     if plain:
-        return "--plain or ui.plain says so"
+        return "--plain or ui.plain is set"
     if not reads or not writes:
         return f"the {'output' if reads else 'input'} is not a terminal"
     if term in _DUMB_TERMS:
@@ -157,13 +159,13 @@ def _colours(environ: Mapping[str, str], term: str) -> tuple[Colours, str]:
 
 
 def _unicode(environ: Mapping[str, str], term: str, encoding: str) -> tuple[bool, str]:
-    """Return whether marks that are not ASCII can be shown, and what says so."""
+    """Return whether non-ASCII characters can be shown, and the source of that answer."""
     if encoding.replace("-", "").lower() != "utf8":
         return False, f"the output is {encoding}"
     if term == _LINUX_CONSOLE:
         return False, "the font of the console has few characters"
     names = [name for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)]
-    # Python itself sets this where the locale that LANG names is not installed.
+    # Python sets this itself if the locale in LANG is not installed.
     if names[:2] == ["LC_CTYPE", "LANG"] and environ["LC_CTYPE"] == "C.UTF-8":
         del names[0]
     if names and "UTF8" not in environ[names[0]].replace("-", "").upper():

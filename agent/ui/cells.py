@@ -6,14 +6,14 @@ from prompt_toolkit.utils import get_cwidth
 
 from ..lazy import regex
 
-MIN_HANGING_CELLS = 30  # for a text beside its label
-SHORT_INDENT_CELLS = 4  # of a text below its label
+MIN_HANGING_CELLS = 30  # minimum for a text next to its label
+SHORT_INDENT_CELLS = 4  # for a text below its label
 
-_LABEL = regex(r" *(?:\S+(?: \S+)* {2,})*")  # of a line: what its text stands beside
+_LABEL = regex(r" *(?:\S+(?: \S+)* {2,})*")  # the label before a line's text
 
 
 def first_cells(text: str, cells: int) -> str:
-    """Return as much of the beginning of a text as fits."""
+    """Return the longest beginning of `text` that fits into `cells`."""
     filled = 0
     for place, character in enumerate(text):
         filled += get_cwidth(character)
@@ -23,14 +23,14 @@ def first_cells(text: str, cells: int) -> str:
 
 
 def cut_to_cells(text: str, cells: int) -> str:
-    """Return the text in at most `cells` cells, with an ellipsis where something is cut off."""
+    """Return the text in at most `cells` cells, with an ellipsis if it was cut."""
     if get_cwidth(text) <= cells:
         return text
     return f"{first_cells(text, cells - 1)}…" if cells else ""
 
 
 def wrap_words(line: str, width: int, indent: str = "") -> str:
-    """Wrap a line between words; the terminal itself folds a word that is longer than a line."""
+    """Wrap a line between words. The terminal folds a word that is longer than a line."""
     return textwrap.fill(
         line,
         max(width, 8),
@@ -42,8 +42,9 @@ def wrap_words(line: str, width: int, indent: str = "") -> str:
 
 
 def hang_lines(text: str, width: int) -> str:
-    """Wrap each line of a text under its beginning, or under what stands next to its label; where
-    that leaves too little room the text goes below the label."""
+    """Wrap each line with a hanging indent: continuation lines start below the text after the
+    label. If too little room remains, put the text on the lines below the label.
+    """
     return "\n".join(_hang(line, width) for line in text.split("\n"))
 
 

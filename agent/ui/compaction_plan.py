@@ -1,5 +1,6 @@
-"""What the next compaction would do, and when it comes: in the same figures for `/context`,
-`/compact --dry-run` and `ctxagent compact --dry-run`."""
+"""The effect and the time of the next compaction, in the same figures for `/context`, `/compact
+--dry-run` and `ctxagent compact --dry-run`.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ ALL = "/compact --all"
 
 
 def usage_line(window: "Window") -> str:
-    """Describe in one line how full the window is."""
+    """Describe in one line how full the context window is."""
     return (
         f"{window.tokens:,} of {window.size:,} tokens · {window.share:.0%} {window.level} · "
         f"{window.free:,} free"
@@ -23,8 +24,9 @@ def usage_line(window: "Window") -> str:
 
 
 def next_lines(agent: "AgentState", planned: "SummaryPreview | None" = None) -> list[str]:
-    """Return lines on what the next compaction would do, and when it comes by itself. `planned` is
-    the engine's preview of a summary, if the caller has it."""
+    """Return lines on the effect of the next compaction and when it starts automatically. `planned`
+    is the engine's preview of a summary, if the caller has it.
+    """
     try:
         would = summary_line(planned or agent.engine.preview())
     except CompactionFailed as error:
@@ -41,16 +43,17 @@ def next_lines(agent: "AgentState", planned: "SummaryPreview | None" = None) -> 
 
 
 def in_calls(calls: int) -> str:
-    """Say after how many calls something comes."""
+    """Return a text for "after this many calls"."""
     return f"in about {count_of(calls, 'call')} like the last" if calls else "now"
 
 
 def dry_run(
     agent: "AgentState", *, limit: int | None = None, newest_only: bool = False, option: str = ALL
 ) -> str:
-    """Return the plan of a summary in full, with up to `limit` of the largest items of each kind.
+    """Return the full plan of a summary, with up to `limit` of the largest items of each kind.
     `newest_only` and `option` are as for `small_saving`. Raises CompactionFailed when it would do
-    nothing."""
+    nothing.
+    """
     planned = agent.engine.preview(newest_only=newest_only)
     head = [usage_line(agent.model.current_window())]
     head += [f"{option}: {summary_line(planned)}"] if newest_only else next_lines(agent, planned)
@@ -59,10 +62,9 @@ def dry_run(
 
 
 def small_saving(agent: "AgentState", *, newest_only: bool, option: str = ALL) -> str:
-    """Return what a manual summary would save if that is too little to pay a model for, else "".
-
-    With `newest_only` the summary leaves just the newest exchange; else the text also says what
-    that would save, and that `option` asks for it. No model is asked. Raises CompactionFailed when
+    """Return the saving of a manual summary if it is too small to pay for a model call, else "".
+    `newest_only` plans a summary that keeps just the newest exchange. Otherwise the text also names
+    that larger saving and the `option` for it. Makes no model call. Raises CompactionFailed when
     there is nothing to summarise.
     """
     planned = agent.engine.preview(newest_only=newest_only)
@@ -78,7 +80,7 @@ def small_saving(agent: "AgentState", *, newest_only: bool, option: str = ALL) -
 
 
 def _plan_of_all(agent: "AgentState") -> "SummaryPreview | None":
-    """Return the plan of a summary that leaves just the newest exchange, if one is possible."""
+    """Return the plan of a summary that keeps just the newest exchange, or None if impossible."""
     try:
         return agent.engine.preview(newest_only=True)
     except CompactionFailed:
@@ -131,15 +133,16 @@ def _call(planned: "SummaryPreview") -> str:
 
 
 def _when(agent: "AgentState", window: "Window", *, is_clearing: bool) -> str:
-    """Return at which size the next compaction, or a reminder of it, comes. If `is_clearing`, old
-    results are cleared then and no summary is begun."""
+    """Return at which size the next compaction, or its reminder, comes. With `is_clearing`, old
+    results are cleared at that size and no summary is made.
+    """
     from ..compaction.policy import summary_due_at, threshold_tokens
 
     policy = agent.handle.policy
     at, start = summary_due_at(policy, window), threshold_tokens(policy.prepare_at, window)
     if policy.mode == "off" or at is None:
-        return "only when you say /compact"
-    far = f"{at - window.tokens:,} from here" if at > window.tokens else "which has been reached"
+        return "only when you run /compact"
+    far = f"{at - window.tokens:,} from here" if at > window.tokens else "already reached"
     text = f"at {at:,} tokens ({at / window.size:.0%}), {far}"
     if at == window.full_at:
         text += (

@@ -1,6 +1,6 @@
-"""Reports on compaction, as plain text for people: the status, the event log, the preserved intent
-and the metrics. Made from entries of the log, so that a resumed session reports the
-same."""
+"""Reports on compaction as plain text: the status, the event log, the preserved intent and the
+metrics. They are made from log entries, so a resumed session reports the same.
+"""
 
 from collections.abc import Iterable, Iterator, Reversible, Sequence
 from datetime import UTC, datetime
@@ -32,23 +32,23 @@ if TYPE_CHECKING:
 MAX_INTENT_CHARS = 2_000
 MAX_MESSAGE_CHARS = 300
 MAX_ENTRY_CHARS = 160
-MAX_SHOWN_MESSAGES = 10  # the newest of the person
+MAX_SHOWN_MESSAGES = 10  # of the user's newest messages
 MAX_SHOWN_ACTS = 20  # in the log and the history
 MIN_CACHEABLE_TOKENS = 1_024  # a shorter prompt may never be cached
 _MET = {True: "met", False: "not met", None: "–"}
-ADVICE: "dict[Level, str]" = {  # with how to do it by hand
+ADVICE: "dict[Level, str]" = {  # with the manual command
     "GREEN": "Continue normally",
     "YELLOW": "Monitor, prepare compression (/compact --dry-run shows what it would do)",
-    "ORANGE": "Apply Tier 1 & 2 (done by itself, by default when it pays)",
+    "ORANGE": "Apply Tier 1 & 2 (automatic; by default when it pays)",
     "RED": "Apply Tier 3 summarisation (/compact)",
     "CRITICAL": "Checkpoint + fresh session (/clear), or summarise now (/compact)",
 }
 
 
 def last_cache_miss_reason(entries: Reversible[Entry]) -> str | None:
-    """Return why the newest turn call that missed the prompt cache did; None if none missed it. A
-    call missed when less than half of its prompt came from the cache, though the call before had it
-    there."""
+    """Return the reason of the newest prompt cache miss among turn calls, or None. A call missed if
+    less than half of its prompt came from the cache, although the previous call had cached it.
+    """
     missed, got = None, Usage()
     for entry in reversed(entries):
         if not isinstance(entry, Assistant) or entry.purpose != "turn":
@@ -79,7 +79,7 @@ def _why_missed(entries: Iterable[Entry], before: Assistant, missed: Assistant) 
 
 
 def _edit(entry: Entry, sent: int) -> str:
-    """Describe what an entry changed before entry `sent`; "" when it changed nothing there."""
+    """Describe the change an entry made before entry `sent`; "" if it changed nothing there."""
     if isinstance(entry, Revert):
         return f"#{entry.target} taken back"
     if isinstance(entry, Summary):
@@ -92,7 +92,7 @@ def _edit(entry: Entry, sent: int) -> str:
 
 
 def _prompt_head(entries: Iterable[Session]) -> tuple[object, object, object]:
-    """Return the system prompt, tools and model as the session entries leave them."""
+    """Return the system prompt, tools and model after these session entries."""
     system: object = None
     tools: object = None
     model: object = None
@@ -110,7 +110,7 @@ def status(
     counts: dict[str, int],
     now: datetime,
 ) -> str:
-    """Return the status report. `counts` are those of the session's totals."""
+    """Return the status report. `counts` are the counters of the session's totals."""
     saved = {layer: tokens for layer, _, tokens in savings(done)}
     phases = [mark.text for mark in others if mark.kind == "phase"]
     lines = [
@@ -141,7 +141,9 @@ def status(
 
 
 def event_log(done: Sequence[Act], others: Sequence[Mark] = (), *, limit: int | None = None) -> str:
-    """Return the event log: the newest `limit` acts and the marks that lie among them, in order."""
+    """Return the event log in order: the newest `limit` acts, and the marks since the first of
+    them.
+    """
     shown = done[-limit:] if limit else done
     first = shown[0].seq if len(shown) < len(done) else 0
     texts = [(act.seq, _event(act)) for act in shown]
@@ -175,7 +177,7 @@ def _remark(mark: Mark) -> str:
 
 
 def metrics(measured: CompactionMetrics) -> str:
-    """Return the metrics as a table, each with its target and whether that is met."""
+    """Return the metrics as a table, each with its target and whether it is met."""
     cost = measured.cost_usd
     rows = [*_sizes(measured), *_checks(measured)]
     rows += [
@@ -192,8 +194,9 @@ def metrics(measured: CompactionMetrics) -> str:
 
 
 def _sizes(measured: CompactionMetrics) -> list[tuple[str, str, str, str]]:
-    """Return rows on how small summaries made the context: each one of a single session, or a
-    share."""
+    """Return rows on the context size after summaries: a row per summary for one session, a share
+    for several.
+    """
     if measured.sessions > 1:
         below = measured.halved
         value = f"{_part(below.after, below.asked)} below"
@@ -210,7 +213,7 @@ def _sizes(measured: CompactionMetrics) -> list[tuple[str, str, str, str]]:
 
 
 def _checks(measured: CompactionMetrics) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the rows on what summaries still held, and what could be recovered."""
+    """Yield rows on facts that survived summaries, and on recovery."""
     for kind, rate in measured.probes:
         value = f"{rate.before:,} before, {_part(rate.after, rate.asked)} after"
         yield f"probes: {kind}", value, "100 %", _MET[rate.met]
@@ -227,8 +230,9 @@ def _part(part: int, whole: int) -> str:
 
 
 def intent(summary: Summary | None, words: Sequence[tuple[int, str]]) -> str:
-    """Return the preserved intent, from the summary or the user's first words, and their words
-    since."""
+    """Return the preserved intent (from the summary, or else the user's first message) and the
+    user's messages since.
+    """
     said = [(seq, text) for seq, text in words if text.strip()]
     document = summary.document if summary and isinstance(summary.document, dict) else {}
     kept = str(document.get("intent", "")).strip()
@@ -237,13 +241,13 @@ def intent(summary: Summary | None, words: Sequence[tuple[int, str]]) -> str:
         since = [row for row in said if row[0] >= summary.keep_from or row[0] in summary.keep]
     elif said:
         (seq, whole), *since = said
-        source = f"your first words, #{seq}"
+        source = f"your first message, #{seq}"
     else:
-        return "nothing has been said in this session yet"
+        return "you have not sent a message in this session yet"
     lines = [f"### Session Intent · from {source}", _start(whole, MAX_INTENT_CHARS)]
     if since:
         older = len(since) - MAX_SHOWN_MESSAGES
-        lines += ["", "Your words since:"]
+        lines += ["", "Your messages since:"]
         before = f"… {count_of(older, 'older message')} (/log #REF shows one)"
         lines += [before] if older > 0 else []
         lines += [
@@ -274,7 +278,7 @@ def entry_line(entry: Entry) -> str:
 
 
 def _in_words(value: object) -> str:
-    """Describe a value of JSON without its signs: each name before what it names."""
+    """Describe a JSON value without punctuation: each key before its value."""
     if isinstance(value, dict):
         said = ((str(name).replace("_", " "), _in_words(each)) for name, each in value.items())
         return ", ".join(f"{name} {text}" for name, text in said if text)
@@ -286,8 +290,9 @@ def _in_words(value: object) -> str:
 
 
 def receipt(event: "Compacted", *, spends: bool = True) -> str:
-    """Describe in one line what a compaction did: tokens before and after, money, seconds. Where a
-    scripted model only has prices, nothing `spends`."""
+    """Describe a compaction in one line: tokens before and after, cost, seconds. `spends` is False
+    if a scripted model only simulates prices.
+    """
     trigger = readable_trigger(event.trigger)
     sizes = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
     is_summary = event.layer == "summary"
@@ -301,7 +306,7 @@ def receipt(event: "Compacted", *, spends: bool = True) -> str:
 
 
 def _parse_time(at: str) -> datetime | None:
-    """Return an entry's time; None where it has none, or an odd one."""
+    """Return an entry's time, or None if it is missing or invalid."""
     try:
         return datetime.fromisoformat(at).astimezone(UTC)
     except (ValueError, OverflowError):

@@ -1,6 +1,6 @@
-"""Names that users of other agents type, and the right way here, from `habits.toml`.
+"""Names from other agents and their equivalents in ctxagent, read from `habits.toml`.
 
-The file is read when a name is typed that does not exist here, or completed.
+The file is read only when an unknown name is typed or completed.
 """
 
 from collections.abc import Mapping
@@ -19,5 +19,7 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def habits(kind: HabitKind) -> Mapping[str, str]:
-    """Return what names of one kind mean here: a command for aliases, else a text."""
+    """Return the known foreign names of one kind with their meaning: a command for aliases, else a
+    text.
+    """
     return _table()[kind]

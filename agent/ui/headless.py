@@ -1,6 +1,6 @@
-"""The headless front end: one task, one result on standard output, a telling exit code.
+"""The headless front end: one task, one result on standard output, a meaningful exit code.
 
-`text` prints the final answer alone, `json` one document, `stream-json` every event as one line and
+`text` prints only the final answer, `json` one document, `stream-json` every event as one line and
 the result last. Everything else goes to standard error.
 """
 
@@ -31,8 +31,10 @@ STATUSES: "dict[int, Literal['interrupted', 'limit']]" = {INTERRUPTED: "interrup
 
 
 class Headless:
-    """Writes events and the result to the two standard streams. Is interrupted when the reader of
-    `out` goes away; with `wait` it waits for a session that another process has open."""
+    """A writer of events and the result to standard output and standard error. It interrupts the
+    run when the reader of `out` goes away. With `wait` it waits for a session that another process
+    has open.
+    """
 
     def __init__(
         self,
@@ -49,16 +51,16 @@ class Headless:
         self.verbose = verbose
         self.wait = wait
         self.started = time.monotonic()
-        self.schema: ResultSchema | None = None  # that results have to fit
-        self.worktree: Mapping[str, str] | None = None  # path and branch, of a run in one
+        self.schema: ResultSchema | None = None  # schema that results must match
+        self.worktree: Mapping[str, str] | None = None  # path and branch of its worktree
         self._agent: AgentState | None = None
         self._run: AgentRun | None = None  # the newest
         self._running: asyncio.Task[int] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._out_is_read = True
         self._subagents = Subagents()
-        self._has_result = False  # the result is written; nothing may follow it
-        self.ended: int | None = None  # the exit code of the result
+        self._has_result = False  # the result is written, so no more output is allowed
+        self.ended: int | None = None  # exit code of the result
 
     def emit(self, event: events.Event) -> None:
         if self.format == "stream-json" and not self._has_result:
@@ -73,7 +75,7 @@ class Headless:
             self._say_verbose(event)
 
     def _write_if_read(self, line: dict[str, Any]) -> None:
-        """Write a line, and be interrupted where nobody reads it."""
+        """Write a line. Interrupt the run if nobody reads `out`."""
         if self._out_is_read:
             try:
                 self._line(line)
@@ -105,9 +107,9 @@ class Headless:
             self._say(self._prefix(event.agent) + compaction_report.receipt(event))
 
     async def run(self, agent: "Agent", run: "AgentRun") -> int:
-        """Make a run of an agent that is not open yet, to its end, or to a SIGINT, SIGTERM or
-        SIGHUP; return the exit code. Raises BrokenPipeError when nobody is there to read the
-        result."""
+        """Make one run of an agent that is not open yet, and return the exit code. SIGINT, SIGTERM
+        and SIGHUP interrupt it. Raises BrokenPipeError if nobody reads the result.
+        """
         return await self._run_interruptibly(self._run_once(agent, run))
 
     async def _run_interruptibly(self, run: Coroutine[Any, Any, int]) -> int:
@@ -115,12 +117,12 @@ class Headless:
         with signals.call_on_signals(self._interrupt, signal.SIGINT, *signals.END_SIGNALS):
             try:
                 return await self._running
-            except asyncio.CancelledError:  # before the turn began
+            except asyncio.CancelledError:  # cancelled before the turn began
                 self.fail(CtxagentError("interrupted"), INTERRUPTED)
                 return INTERRUPTED
 
     def _interrupt(self) -> None:
-        """Stop the turn; once its result is written, the closing of the session, jobs and hooks."""
+        """Stop the turn. After its result is written, stop closing the session, jobs and hooks."""
         if self._has_result and self._closing is not None:
             self._closing.cancel()
         elif self._run is not None and self._run.is_on:
@@ -142,10 +144,10 @@ class Headless:
         await agent.state.end_subagents()
         if is_ok:
             await agent.finish()
-        await agent.state.engine.close()  # what a summary in preparation cost counts too
+        await agent.state.engine.close()  # so that the cost of a summary in preparation counts
 
     def _renewed(self, result: Result) -> Result:
-        """Return a result with what the session has used by now, and the time of all of it."""
+        """Return a result with the session's current usage and the total time."""
         ended = events.TurnFinished(result.status, result.text, result.error)
         return result_of(self._agent, ended, time.monotonic() - self.started, result.output)
 
@@ -162,7 +164,7 @@ class Headless:
             if not self.wait:
                 raise
             self._say(f"{busy.message}; waiting for it")
-            from .conversation.open_session import when_free  # which imports what a screen needs
+            from .conversation.open_session import when_free  # imports the screen modules
 
             await when_free(agent.open)
         self._agent = agent.state
@@ -187,7 +189,7 @@ class Headless:
         return code
 
     def fail(self, error: CtxagentError, code: int) -> None:
-        """Report an error that kept the run from starting, or from recording."""
+        """Report an error that prevented the run from starting or from recording."""
         if self.format == "text" or self._has_result:
             self._say(f"ctxagent: {error}")
             return
@@ -205,12 +207,12 @@ class Headless:
         print(json.dumps(document, default=str), file=self.out, flush=True)
 
     def say(self, text: str) -> None:
-        """Tell the user something on standard error."""
+        """Print a message for the user on standard error."""
         self._say(f"ctxagent: {text}")
 
     def _say(self, text: str) -> None:
         with suppress(BrokenPipeError), signals.ignore_lost_terminal():
-            print(clean(text), file=self.err)  # a log of it is read on a terminal too
+            print(clean(text), file=self.err)  # a log file may be read on a terminal too
 
 
 def as_json(event: events.Event) -> dict[str, Any]:

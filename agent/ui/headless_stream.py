@@ -1,5 +1,6 @@
-"""The headless front end for a program that talks over many turns: a message a turn, a result a
-turn, questions to the program, and interrupts."""
+"""The headless front end for a program that sends many messages. Each message gets a result; the
+program also answers questions and can interrupt.
+"""
 
 import time
 from collections.abc import Callable
@@ -15,28 +16,27 @@ if TYPE_CHECKING:
     from ..library.agent import Agent, AgentRun
 
     NextWords = Callable[[], Content | None]
-    MakeRun = Callable[
-        [Content, NextWords], AgentRun
-    ]  # for a message, with those that come mid-turn
+    MakeRun = Callable[[Content, NextWords], AgentRun]  # (message, source of mid-turn messages)
 
 
 class StreamHeadless(Headless):
-    """Makes a run for each message until the input ends or nobody reads `out` any more."""
+    """A headless front end with one run per message, until the input ends or nobody reads `out`."""
 
     _input: StreamInput
-    _is_next_interrupted = False  # the interrupt came before its run began
-    _is_ending = False  # a signal came, or nobody reads any more
+    _is_next_interrupted = False  # an interrupt arrived before the next run began
+    _is_ending = False  # a signal arrived, or nobody reads `out`
 
     async def ask(self, question: Question) -> Answer | None:
-        """Put a question to the program; None once it can answer no more."""
+        """Ask the program a question. Returns None if it can no longer answer."""
         return await self._input.ask(question)
 
     async def run_messages(
         self, agent: "Agent", number: int, first: str | None, make_run: "MakeRun"
     ) -> int:
-        """Make a run for `first`, if there is one, and for each message from the descriptor
-        `number`, to the end of the input or a signal; return the exit code of the last one. Raises
-        UsageError where there was no message, BrokenPipeError when nobody reads a result."""
+        """Make a run for `first`, if given, and for each message from file descriptor `number`,
+        until the input ends or a signal arrives. Return the exit code of the last run. Raises
+        UsageError if there was no message, BrokenPipeError if nobody reads a result.
+        """
         self._input = StreamInput(number, self._write_if_read, self._interrupt_turn)
         if first is not None:
             self._input.add(first)
@@ -70,7 +70,7 @@ class StreamHeadless(Headless):
             await self._close(agent)
 
     def _interrupt_turn(self) -> bool:
-        """End the run that is on or is about to begin; return whether there is one."""
+        """Interrupt the current or the next run; return True if there is one."""
         if self._run is not None and self._run.is_on:
             self._run.interrupt()
             return True
@@ -78,7 +78,7 @@ class StreamHeadless(Headless):
         return self._is_next_interrupted
 
     def _interrupt(self) -> None:
-        """End the run that is on, and then the session; between runs the session."""
+        """Interrupt the current run, after which the session ends. End the session between runs."""
         self._is_ending = True
         if self._run is not None and self._run.is_on:
             self._run.interrupt()

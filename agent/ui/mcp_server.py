@@ -1,4 +1,4 @@
-"""The MCP server of a project's sessions, for any client that speaks the Model Context Protocol."""
+"""The MCP server for a project's sessions, for any Model Context Protocol client."""
 
 import os
 from collections.abc import Callable
@@ -49,8 +49,8 @@ async def serve_sessions(
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
     except* BrokenPipeError:
-        pass  # the client ended before an answer
-    os._exit(0)  # without waiting for threads that read for calls of a client that is gone
+        pass  # the client closed before it read an answer
+    os._exit(0)  # does not wait for threads that still serve the closed client
 
 
 def _result(output: Output) -> types.CallToolResult:

@@ -1,4 +1,4 @@
-"""A menu of many options, of which one is chosen, and how words find them. Screens show it."""
+"""A searchable menu from which the user chooses one option. Screens show it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -6,53 +6,53 @@ from prompt_toolkit.utils import get_cwidth
 
 from ..lazy import dataclass
 
-MIN_KEY_PART_CHARS = 5  # characters of a key by which an option is found
+MIN_KEY_PART_CHARS = 5  # shortest key part that finds an option
 Styled = tuple[str, str]  # a role of the theme, and text
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Something to choose, found by its title, detail and words, and by part of its key."""
+    """A menu option, found by its title, detail and words, and by a part of its key."""
 
     key: str
     title: str
-    facts: tuple[str, ...] = ()  # short, in columns; the first is the last to go for lack of room
+    facts: tuple[str, ...] = ()  # columns, least important last
     detail: str = ""
     words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Menu:
-    """Options by scope. `load` and `preview` run in threads."""
+    """A menu with options in scopes. `load` and `preview` run in threads."""
 
     title: str
-    load: Callable[[int], Iterator[Sequence[Option]]]  # the options of a scope, in parts
-    action: str  # what choosing does
-    empty_text: str  # said where there is no option
-    leaving: str = "back"  # what Esc does
-    takes_other: bool = False  # whether a single word that finds no option is itself the choice
-    scopes: Sequence[str] = ("",)  # names, for people, of where options come from
-    searches_all: bool = False  # a search is for the options of the scope after the last one
-    preview: Callable[[str], Sequence[Styled]] | None = None  # lines about an option, by its key
-    preview_rows: int = 10  # at most, with the line above
-    moved: Callable[[str], None] = lambda key: None  # called with the key of the chosen option
+    load: Callable[[int], Iterator[Sequence[Option]]]  # yields the options of a scope in batches
+    action: str  # name of the action on the selected option
+    empty_text: str  # shown when there is no option
+    leaving: str = "back"  # name of the action on Esc
+    takes_other: bool = False  # whether an unknown single word can be chosen
+    scopes: Sequence[str] = ("",)  # display names of the option sources
+    searches_all: bool = False  # a search uses one more scope, after the last
+    preview: Callable[[str], Sequence[Styled]] | None = None  # lines about the option with this key
+    preview_rows: int = 10  # maximum, including the separator line
+    moved: Callable[[str], None] = lambda key: None  # called with the key of the selected option
 
     def other(self, typed: str) -> Option | None:
-        """Return what is typed as an option of its own, if that may be chosen."""
+        """Return the typed word as an option if the menu accepts words outside its list."""
         word = typed.strip()
         return Option(word, word) if self.takes_other and len(word.split()) == 1 else None
 
 
 class OptionList:
-    """The options of one scope, those among them that match the search, and the chosen one."""
+    """The options of one scope, the search matches among them, and the selected option."""
 
     def __init__(self) -> None:
         self.complete = False  # whether all options have been added
         self.total = 0
-        self.has_details = False  # whether any option has more to say than fits in one row
+        self.has_details = False  # whether any option has a detail text
         self.columns: list[int] = []  # cells of the widest fact in each column
         self.matches: list[Option] = []
-        self.index = 0  # of the chosen one in `matches`
+        self.index = 0  # index of the selected option in `matches`
         self._all: list[tuple[str, Option]] = []
         self._words: list[str] = []
 
@@ -72,8 +72,9 @@ class OptionList:
                 self.columns[place] = max(self.columns[place], get_cwidth(fact))
 
     def search(self, text: str) -> None:
-        """Keep the options that match these words. Choose the one with these words as its key,
-        else the first."""
+        """Keep the options that match these words. Select the option whose key equals them, else
+        the first.
+        """
         words = text.casefold().split()
         if words != self._words:
             self._words = words

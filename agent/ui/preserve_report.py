@@ -1,5 +1,6 @@
-"""Reports on what a compaction keeps and may remove, and on whether what it keeps is there: as
-plain text for people, as JSON for programs."""
+"""Reports on the content that a compaction keeps or may remove, and on missing sections: plain text
+for users, JSON for programs.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ CREATE_COMMAND = "ctxagent preserve {} --create"
 
 
 def rules(rules: PreserveRules, origins: Mapping[str, str]) -> str:
-    """Return the rules in force: what each means here, and where it is from (`origins`, by key)."""
+    """Return the rules in force, with their effect and their source (`origins`, by key)."""
     lines = [f"always kept{_from(origins, 'always')}"]
     for name, category in KEPT_CATEGORIES.items():
         off = "" if name in rules.always else "off: "
@@ -67,9 +68,10 @@ def check(
     *,
     create: bool = False,
 ) -> list[PreservedSection]:
-    """Return the section of one category, by any of its names, or those of all that are kept. With
-    `create` write the missing ones first. A category that is named, or to be written, is expected
-    to be there. Raises UsageError for an unknown category."""
+    """Return the section of one category, by any of its names, or the sections of all kept
+    categories. `create` writes missing sections first. A named category, or one to be created,
+    counts as expected. Raises UsageError for an unknown category.
+    """
     name = preservation.canonical_category(name)
     if name and name not in KEPT_CATEGORIES:
         import difflib
@@ -93,7 +95,7 @@ def check(
 
 
 def sections(found: Sequence[PreservedSection]) -> str:
-    """Describe each category: whether it is there, where, how it begins, and what creates it."""
+    """Describe each category: whether it was found, where, its beginning, how to create it."""
     lines = [*_how_to_start(found)]
     for section in found:
         state = "ok" if section.found else "MISSING" if section.critical else "none"
@@ -111,14 +113,14 @@ def sections(found: Sequence[PreservedSection]) -> str:
 
 
 def _how_to_start(found: Sequence[PreservedSection]) -> list[str]:
-    """Return lines on what a notes file is for, where there is none and nothing asks for one."""
+    """Return lines that explain the notes file, if there is none and none is required."""
     free = [s for s in found if KEPT_CATEGORIES[s.name].heading and not (s.found or s.critical)]
     if not free:
         return []
     names = " and ".join(f'"{KEPT_CATEGORIES[section.name].heading}"' for section in free)
     return [
-        f"What stands under {names} in {free[0].where} is kept word for word in every "
-        "compaction. This project has no such file, and needs none.",
+        f"Text under {names} in {free[0].where} is kept word for word in every "
+        "compaction. This project has no such file; it is optional.",
         "Start one: /preserve --create, or `ctxagent preserve --create`",
         "",
     ]

@@ -1,4 +1,4 @@
-"""A question to the user: what may be answered, and the text that the answer begins with."""
+"""A question to the user: the possible answers, and the suggested texts to edit."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
@@ -9,35 +9,35 @@ from ..lazy import dataclass
 from .cells import cut_to_cells, wrap_words
 from .menu import Styled
 
-BACK = "\x1b"  # Esc, as an answer: go back to the question before
-INSTANT_KEYS = "yaencfbspurwl123456789"  # keys that a question may take for an answer
-ROW_KEYS = "↑↓ and Enter, a number or a letter"  # that take a row
-MIN_WIDE_COLUMNS = 60  # of the terminal, for the whole label of a row
+BACK = "\x1b"  # the answer for Esc: go back to the previous question
+INSTANT_KEYS = "yaencfbspurwl123456789"  # keys that may answer a question at once
+ROW_KEYS = "↑↓ and Enter, a number or a letter"  # keys that select a row
+MIN_WIDE_COLUMNS = 60  # minimum terminal width for full row labels
 
-Choices = Callable[[str], str]  # what may be answered, for what is typed so far
+Choices = Callable[[str], str]  # returns the possible answers for the typed text
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceRow:
-    """A choice on a line of its own, taken by the arrows and Enter, its number or its letter."""
+    """A choice on its own line, selected with the arrows and Enter, its number or its letter."""
 
-    key: str  # the letter or number that is the answer
+    key: str  # the answer: a letter or number
     label: str
-    short: str = ""  # the label for a narrow terminal, if it is another
-    begins: str = ""  # what the reply begins with, where the choice needs a text
+    short: str = ""  # the label for narrow terminals, if different
+    begins: str = ""  # the beginning of the reply, if the choice needs a text
 
 
 @dataclass
 class OpenQuestion:
-    """A question on a real terminal, with the texts that its answer may begin with."""
+    """An open question on a real terminal, with its suggested texts."""
 
     choices: Choices = lambda typed: ""
-    keys: str = ""  # that answer at once; BACK among them lets Esc go back, whatever is typed
+    keys: str = ""  # answer at once; with BACK, Esc always goes back
     texts: Sequence[str] = ()
     rows: Sequence[ChoiceRow] = ()
-    hidden: bool = False  # whether the reply is not shown while it is typed
-    row: int | None = field(default=None, init=False)  # that the arrows have moved to
-    _edited: list[str] = field(init=False)  # the texts as typed by now, at least one
+    hidden: bool = False  # whether typed text is not shown
+    row: int | None = field(default=None, init=False)  # index of the selected row
+    _edited: list[str] = field(init=False)  # the texts as edited so far, at least one
     _index: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -62,17 +62,19 @@ class OpenQuestion:
 
     @property
     def number(self) -> str:
-        """The number of the row that the arrows have moved to, "" for none."""
+        """The number of the selected row, "" if none is selected."""
         return "" if self.row is None else str(self.row + 1)
 
     def switch_text(self, typed: str, step: int) -> str:
-        """Keep what is typed, and return the text `step` places on, as far as there is one."""
+        """Store the typed text and return the suggested text `step` positions on, or
+        the last one.
+        """
         self._edited[self._index] = typed
         self._index = min(max(self._index + step, 0), len(self._edited) - 1)
         return self.text
 
     def move(self, step: int) -> None:
-        """Move to the next row or the one before; at first to the first row or the last."""
+        """Select the next or previous row. The first move selects the first or the last row."""
         start = -1 if step > 0 else len(self.rows)
         moved = (start if self.row is None else self.row) + step
         self.row = min(max(moved, 0), len(self.rows) - 1)
@@ -80,9 +82,10 @@ class OpenQuestion:
     def shown(
         self, typed: str, width: int, height: int, style: str = "", *, drafting: bool = False
     ) -> list[Styled]:
-        """Return the choices and the keys for them, in lines of `width`. With rows that fill more
-        than `height` lines, what stands above is cut and the keys are left out. With `drafting`
-        the user still types other words, so that the keys are not the question's yet."""
+        """Return the choices and their keys as lines of `width`. If this takes more than `height`
+        lines, cut the text above the rows and omit the keys. With `drafting` the user is still
+        typing a message, so the keys do not answer the question yet.
+        """
         rows = self.rows if not typed or typed in self.instant else ()
         accepts = self.texts or (typed and typed in self.instant)
         keys = ["Enter: use this rule"] if self.texts else ["Enter: answer"] if accepts else []
@@ -112,7 +115,7 @@ class OpenQuestion:
 
 
 def row_of(text: str, rows: Sequence[ChoiceRow]) -> ChoiceRow | None:
-    """Return the row whose number a text is."""
+    """Return the row with the number in `text`, or None."""
     number = int(text) if text.strip().isdecimal() else 0
     return rows[number - 1] if 0 < number <= len(rows) else None
 
@@ -120,7 +123,7 @@ def row_of(text: str, rows: Sequence[ChoiceRow]) -> ChoiceRow | None:
 def as_lines(
     choices: Choices, texts: Sequence[str], rows: Sequence[ChoiceRow], *, back: bool
 ) -> str:
-    """Return the question for a screen of lines: rows and the texts to begin with are numbered."""
+    """Return the question for the plain line screen, with numbered rows and suggested texts."""
     notes = ["Enter alone uses the first; or type another"] if texts else []
     notes += ["a number uses that one"] if len(texts) > 1 else []
     notes += ["back goes back"] if back else []
@@ -132,7 +135,9 @@ def as_lines(
 
 
 def answer_from_line(line: str, texts: Sequence[str]) -> str:
-    """Return the answer that a line means, where the question was put in lines."""
+    """Return the answer for a line typed on the plain line screen. A number selects a suggested
+    text.
+    """
     number = int(line) if line.strip().isdecimal() else 0
     if texts and (not line.strip() or 0 < number <= len(texts)):
         return texts[max(number - 1, 0)]
@@ -149,8 +154,9 @@ def _wrapped(text: str, width: int) -> str:
 
 
 def _with_notes(choices: str, notes: Sequence[str], width: int = 0) -> str:
-    """Add notes to the choices: next to a single line and note where they fit into the `width` (0:
-    any), below anything longer."""
+    """Add notes to the choices: on the same line if both are single lines that fit into `width` (0:
+    unlimited), else below.
+    """
     if not (notes and choices):
         return choices or " · ".join(notes)
     beside = f"{choices} · {notes[0]}"

@@ -1,5 +1,8 @@
-"""The protocols of a screen and of its host. There are two screens: the inline application of a
-real terminal (terminal/terminal.py), and lines for all others (terminal/plain.py)."""
+"""The protocols of a screen and of its host.
+
+There are two screens: the inline application for a real terminal (terminal/terminal.py), and plain
+lines for everything else (terminal/plain.py).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -15,163 +18,172 @@ if TYPE_CHECKING:
     from ..config.settings import EditingMode, Theme
     from .menu import Menu, Option
 
-Offer = tuple[str, str]  # a completion: the text, and what it stands for
+Offer = tuple[str, str]  # a completion: (text, description)
 
-LEAVE_WINDOW_S = 2.0  # within which a second Ctrl-C leaves
+LEAVE_WINDOW_S = 2.0  # time in which a second Ctrl-C leaves
 
 
 class ScreenHost(Protocol):
-    """The REPL, as the screen that it shows on sees it."""
+    """The REPL as its screen sees it."""
 
     @property
     def working(self) -> bool:
-        """Whether a turn runs, so that Esc and Ctrl-C interrupt it."""
+        """Whether a turn runs, which Esc and Ctrl-C interrupt."""
 
     def submit(self, words: str, *, alt: bool = False) -> None:
-        """Serve words: now, or while a turn runs once its call is over or once all of it is, by the
-        settings; with `alt` the other of the two."""
+        """Submit a message. During a turn, send it after the current call or after the turn
+        (setting); `alt` swaps the two.
+        """
 
     def send_keys(self, words: str) -> str:
-        """Return which key sends the words when; "" where Enter sends them now."""
+        """Return a hint on which key sends the message when; "" if Enter sends it now."""
 
     def interrupt(self) -> None: ...
 
     @property
     def runs_command(self) -> bool:
-        """Whether a command or subagent is waited for that can be sent to the background."""
+        """Whether a foreground command or subagent can be sent to the background."""
 
     def send_to_background(self) -> None:
-        """Let the commands and subagents that are waited for go on in the background."""
+        """Send the foreground commands and subagents to the background."""
 
     @property
     def asks_to_leave(self) -> bool:
-        """Whether the user would be asked before leaving, since tasks run."""
+        """Whether the user will be asked before leaving, because background tasks run."""
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the user is asked that now."""
+        """Whether the user is being asked about leaving."""
 
     def leave(self) -> None:
-        """End now, and interrupt what runs; while tasks run the user is asked once."""
+        """Interrupt running work and end. If background tasks run, ask the user first, once."""
 
     def finish(self) -> None:
-        """End once everything submitted is done: there is no more input."""
+        """End after all submitted input is served; there is no more input."""
 
     def withdraw(self) -> bool:
-        """Withdraw what is offered within a question; return whether there was anything."""
+        """Withdraw the mode change offered in a question; return True if there was one."""
 
     def cycle_mode(self) -> None:
-        """Go on to the next permission mode, or offer it while a permission is asked for."""
+        """Switch to the next permission mode. During a permission question, only offer
+        the switch.
+        """
 
     def unfold(self) -> None:
-        """Print the newest folded output in full; called again, the one before it."""
+        """Print the newest folded output in full; a repeated call prints the previous one."""
 
     def earlier(self, words: str) -> str | None:
-        """Take out the newest waiting words for editing, or those before `words`; None if none
-        wait."""
+        """Take out the newest queued message for editing, or the one before the message that is
+        out, which is put back as `words`. None if the queue is empty.
+        """
 
     def later(self, words: str) -> str | None:
-        """Return waiting words after `words`, "" past the newest; None if none is taken out."""
+        """Return the queued message after the one that is out, "" after the newest; None if none is
+        out.
+        """
 
     def drop(self) -> None:
-        """Drop the words that are taken out: they are not to be sent."""
+        """Discard the message that is taken out of the queue."""
 
     async def offers(self, place: str) -> Sequence[Offer]:
-        """Return what fits in a place that is being typed, as `commands.completions_for` does."""
+        """Return completions for the word being typed (see `commands.completions_for`)."""
 
     def tell(self, error: CtxagentError) -> None:
-        """Print what went wrong, and the next step."""
+        """Print an error and its next step."""
 
     def live(self) -> "Sequence[RenderableType]":
-        """Return what is not finished, to be painted below everything printed."""
+        """Return unfinished output, to be painted below the printed text."""
 
     def status(self, width: int) -> list[Fragment]: ...
 
     def own_line(self, width: int) -> list[Fragment]:
-        """Return the line of the user's own command, which stands below the status line."""
+        """Return the line from the user's status command, shown below the status line."""
 
     def notice_given(self, title: str, text: str) -> None:
-        """Take note that the user was called, or would have been where `ui.notify` is off."""
+        """Run the user's notice command. Called for every notice, even if `ui.notify` is off."""
 
 
 class Screen(Protocol):
-    """A place to show and read. No method blocks; `run` ends after `exit`. What a screen has no way
-    to do, it leaves out: then nothing happens."""
+    """A place for output and input. No method blocks; `run` ends after `exit`. Unsupported methods
+    do nothing.
+    """
 
-    keys: KeyboardSettings = DEFAULT_KEYS  # which key does what, where keys are read
-    echoes: bool  # the terminal itself shows what the person types
-    paints: bool  # the person sees what the host shows live
-    speaks: bool  # what is printed may be read aloud
-    printed: int  # how much has been printed, in things that were put
+    keys: KeyboardSettings = DEFAULT_KEYS  # the key bindings
+    echoes: bool  # the terminal itself echoes typed text
+    paints: bool  # live output is visible
+    speaks: bool  # output may be read aloud by a screen reader
+    printed: int  # number of `put` calls so far
 
     @property
     def palette(self) -> str:
-        """The name of the palette in use; "" where there are no colours."""
+        """The name of the palette in use; "" if there are no colours."""
 
     @property
     def unfinished(self) -> bool:
-        """Whether something stands between what is printed and what is asked."""
+        """Whether there is unfinished output between the printed text and the prompt."""
 
     def greet(self, line: str) -> None:
-        """Print one line before or after `run`, without loading what rich needs."""
+        """Print one line before or after `run`, without importing rich."""
 
     async def run(self, ready: Callable[[], None]) -> None:
         """Show the prompt, call `ready` once it is painted, and serve until `exit`."""
 
     def put(self, renderable: "RenderableType") -> None:
-        """Print something finished."""
+        """Print finished output."""
 
     def touch(self) -> None:
-        """Paint again soon: what the host shows live has changed."""
+        """Request a repaint because the host's live output has changed."""
         return
 
     async def answer(
         self, choices: Choices, keys: str, texts: Sequence[str] = (),
         rows: Sequence[ChoiceRow] = (), *, hidden: bool = False,
     ) -> str:  # fmt: skip
-        """Read one line of answer, or return the key of one of the `rows`. A `hidden` line is not
-        shown while it is typed.
+        """Read one line, or return the key of one of the `rows`. A `hidden` line is not
+        shown.
 
-        It begins with the first of `texts`, which the user may edit or change for another one.
-        Where keys are read, a character of `keys` alone answers at once; BACK among them lets the
-        person go back whatever is typed.
+        The line starts with the first of `texts`, which the user may edit or switch. On screens
+        that read keys, a character of `keys` answers at once; BACK among them lets the user go back
+        at any time.
         """
 
     async def pick(self, menu: "Menu") -> "Option | None":
-        """Let the user choose from a menu; None if they chose nothing."""
+        """Let the user choose from a menu; None if the user chose nothing."""
 
     async def edit(self, text: str, name: str) -> str:
-        """Return a text as the user leaves it in their editor, which sees a file of this name.
+        """Let the user edit a text in their editor, in a file called `name`; return the
+        result.
 
-        Raises CtxagentError."""
+        Raises CtxagentError.
+        """
 
     async def type(self, words: str, pace: float) -> None:
-        """Show words being typed, at `pace` seconds a character."""
+        """Show a message being typed, at `pace` seconds per character."""
         return
 
     def restore(self, words: str) -> None:
-        """Give words back to the user for editing."""
+        """Put an unsent message back into the input line."""
         return
 
     def hint(self, text: str) -> None:
-        """Show a text for a moment in place of the status line; "" ends the moment."""
+        """Show a short hint briefly over the status line; "" removes it."""
 
     def copy(self, text: str) -> None:
-        """Put a text into the clipboard. Raises CtxagentError where that is impossible."""
+        """Copy a text to the clipboard. Raises CtxagentError if that is impossible."""
         raise CtxagentError(
             "there is no clipboard here", hint="/copy needs a terminal that paints; /export works."
         )
 
     def title(self, text: str) -> None:
-        """Name the terminal's window after the session; "" names it after the project."""
+        """Set the terminal's window title to the session's title; "" sets the project's name."""
         return
 
     def clean(self) -> None:
-        """Scroll all that is shown out of sight; it stays in the scrollback."""
+        """Scroll everything out of sight; it stays in the scrollback."""
         return
 
     def use_theme(self, theme: "Theme") -> None:
-        """Change the colours, where there are any."""
+        """Change the colours, if there are any."""
         return
 
     def use_editing_mode(self, mode: "EditingMode") -> None:
@@ -179,11 +191,11 @@ class Screen(Protocol):
         return
 
     def turn_ended(self, seconds: float) -> None:
-        """Call the user back after a turn that took so long, where that is wanted."""
+        """Notify the user of the end of a long turn, if enabled."""
         return
 
     def rest(self) -> None:
-        """Show the prompt again: everything submitted is done."""
+        """Show the prompt again after all submitted input is served."""
         return
 
     def exit(self, error: BaseException | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Tools for other agents that read what was recorded of a project. They change nothing."""
+"""Read-only tools that give other agents access to a project's recorded sessions."""
 
 import asyncio
 import contextlib
@@ -33,26 +33,26 @@ from ..session.store import Project, locate_log
 MAX_PASSAGES = 8
 MAX_MATCHES = 50
 SEARCH_TIMEOUT_S = 30.0
-IN_USE_S = 3_600.0  # since the newest entry, for which a session counts as in use
-MAX_NAMED = 5  # sessions, in an error
-MAX_SHOWN_CHARS = 80  # of an unknown ID or ref, in an error
+IN_USE_S = 3_600.0  # time since the newest entry in which a session counts as in use
+MAX_NAMED = 5  # sessions listed in an error
+MAX_SHOWN_CHARS = 80  # of an unknown ID or ref in an error
 
 SessionId = Annotated[str | None, Field(description="ID; without it the newest session here")]
 
 
 @dataclass(frozen=True, slots=True)
 class ServedSessions:
-    """The sessions of one project, and which of them is meant without an ID."""
+    """The sessions of one project, and the default session for calls without an ID."""
 
     project: Project
-    fixed: Path | None = None  # the log of that session; None for the newest one
+    fixed: Path | None = None  # log of the default session; None for the newest
 
     @property
     def folder(self) -> Path:
         return locate_log(self.fixed)[0] if self.fixed else self.project.folder
 
     def log(self, id: str | None) -> Path:
-        """Return the log of a session or subagent. Raises ToolError if there is none."""
+        """Return the log of a session or subagent. Raises ToolError if it does not exist."""
         if id is not None:
             if found := find_session(self.folder, id):
                 return found
@@ -69,8 +69,9 @@ class ServedSessions:
         return logs[0]
 
     def check_one_in_use(self, ref: str) -> None:
-        """Raise ToolError if a ref without an ID may be meant of several sessions: those that
-        something was recorded in lately."""
+        """Raise ToolError if a ref without an ID is ambiguous: several sessions were written to in
+        the last IN_USE_S seconds.
+        """
         if self.fixed:
             return
         since = time.time() - IN_USE_S
@@ -152,7 +153,7 @@ async def _matches(pattern: str, ref: str, text: KeptText) -> str:
             async for match in matches:
                 if more := len(lines) == MAX_MATCHES:
                     break
-                if match.start >= shown_to:  # else the line before shows it
+                if match.start >= shown_to:  # else the previous excerpt includes it
                     lines.append(f"{match.start}: {match.excerpt}")
                     shown_to = match.excerpt_end
     except Refused as refusal:
@@ -199,7 +200,7 @@ class SearchSessionsTool(Tool[SearchSessionsParams]):
         findings = search_sessions(folder, here, query, scope, limit=MAX_PASSAGES)
         if not findings.passages:
             return f"{nothing_found(query, findings)} Try other words."
-        # The newest session may be another one when a passage is read.
+        # Refs need the session ID, because the newest session may change before `recall`.
         passages = [replace(each, ref=full_ref(each.ref, here)) for each in findings.passages]
         return passages_text(replace(findings, passages=passages))
 
@@ -230,6 +231,6 @@ class SessionIntentTool(Tool[SessionIntentParams]):
 
 
 def session_tools(sessions: ServedSessions) -> dict[str, Tool[Any]]:
-    """Return all of these tools, by name."""
+    """Return all tools of this module by name."""
     made = (cls(sessions) for cls in (RecallEntryTool, SearchSessionsTool, SessionIntentTool))
     return {tool.name: tool for tool in made}

@@ -1,4 +1,4 @@
-"""Signals that a front end handles while it runs, and writing to a terminal that has gone."""
+"""Signal handling for front ends, and writes to a terminal that has gone."""
 
 import asyncio
 import errno
@@ -8,13 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # `kill`; the terminal or connection is gone
+END_SIGNALS = (signal.SIGTERM, signal.SIGHUP)  # from `kill`, or when the terminal closes
 
 
 @contextmanager
 def call_on_signals(act: Callable[[], object], *numbers: signal.Signals) -> Iterator[None]:
-    """Call `act` in the event loop for each of these signals while the block runs. A hang-up that
-    the user has chosen to outlive (nohup) stays ignored. Does nothing outside the main thread."""
+    """Call `act` in the event loop for each of these signals while the block runs. SIGHUP stays
+    ignored if the user ignores it (nohup). Does nothing outside the main thread.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -31,15 +32,16 @@ def call_on_signals(act: Callable[[], object], *numbers: signal.Signals) -> Iter
 
 
 def ignore_signals() -> None:
-    """Ignore interrupts from here on: the process has done its work and only ends."""
+    """Ignore interrupts from now on, because the process is about to end."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, *END_SIGNALS):
             signal.signal(number, signal.SIG_IGN)
 
 
 def stop_process_group() -> None:
-    """Stop the process group, as Ctrl-Z does in a shell, until the shell continues it. The kernel
-    does nothing where no shell could."""
+    """Stop the process group, as Ctrl-Z does in a shell, until the shell continues it. Has no
+    effect without a job-control shell.
+    """
     handled = {n: signal.signal(n, signal.SIG_DFL) for n in (signal.SIGTSTP, signal.SIGCONT)}
     os.kill(0, signal.SIGTSTP)
     for number, handler in handled.items():
@@ -48,7 +50,7 @@ def stop_process_group() -> None:
 
 @contextmanager
 def ignore_lost_terminal() -> Iterator[None]:
-    """Let writes to a terminal that has gone away fail in silence: there is still work to end."""
+    """Ignore failed writes to a terminal that has gone, so that the rest of the work still ends."""
     try:
         yield
     except OSError as error:

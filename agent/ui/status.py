@@ -1,5 +1,6 @@
-"""The status line: model and effort, mode, branch, how full the context is, cost and jobs.
-The least important parts go first where there is no room."""
+"""The status line: model and effort, mode, branch, context usage, cost and jobs. The least
+important parts are dropped first when the line is too long.
+"""
 
 from dataclasses import field
 from pathlib import Path
@@ -11,17 +12,17 @@ from ...tools.system.unicode import clean
 from ..lazy import dataclass
 from .cells import cut_to_cells
 
-Fragment = tuple[str, str]  # a style of prompt_toolkit, and text
+Fragment = tuple[str, str]  # (prompt_toolkit style, text)
 
 BAR_CELLS = 8  # cells of the context bar
 MAX_BRANCH_CELLS = 32  # cells of a branch
-MAX_EXTRA_CELLS = 40  # cells of the words of extensions
+MAX_EXTRA_CELLS = 40  # cells of the extensions' texts
 SEPARATOR = " · "
 BYPASS = "bypass"
 BYPASS_WORDS = "bypass: asks nothing"
 NO_SANDBOX, PARTIAL_SANDBOX = "no sandbox", "Landlock only"
-WOULD_COST = "would cost"  # before an amount that nobody pays
-# The part that stays longest first: that nothing is asked must never be cut off.
+WOULD_COST = "would cost"  # prefix of a simulated price
+# Most important first. The bypass warning must never be cut off.
 _PRIORITIES = (
     BYPASS, "sandbox", "model", "mode", "level", "jobs", "agents", "cost", "summary",
     "effort", "bar", "branch", "extra",
@@ -35,16 +36,16 @@ class StatusLine:
     model: str
     mode: str = ""
     branch: str = ""
-    share: float | None = None  # of the window that is used; None while no session is open
+    share: float | None = None  # used share of the context window; None if no session is open
     level: str = "GREEN"
     cost_usd: float | None = None
     agents: int = 0
     jobs: int = 0
     effort: str = ""
-    preparing: bool = False  # a summary is being written in the background
-    extra: str = ""  # words of extensions
-    overloaded: str = ""  # the ID of the model that `model` stands in for as its fallback
-    sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX where commands should run in one
+    preparing: bool = False  # whether a summary is being prepared in the background
+    extra: str = ""  # texts from extensions
+    overloaded: str = ""  # ID of the overloaded model that `model` replaces
+    sandbox: str = ""  # NO_SANDBOX or PARTIAL_SANDBOX as a warning, else ""
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ class _Part:
 
 
 def fit_line(status: StatusLine, width: int) -> list[Fragment]:
-    """Return the line in at most `width` columns."""
+    """Return the status line in at most `width` columns."""
     parts = _parts(status)
     if sum(get_cwidth(text) for _, text in _joined(parts)) > width:
         for part in parts:
@@ -113,12 +114,12 @@ def _joined(parts: list[_Part]) -> list[Fragment]:
 
 
 def sandbox_words(absent: str, partial: str) -> str:
-    """Return what is to be known of a sandbox at any time, by why it is absent or holds less."""
+    """Return the sandbox warning for the status line; "" if the sandbox is complete."""
     return NO_SANDBOX if absent else PARTIAL_SANDBOX if partial else ""
 
 
 def model_name(id: str) -> str:
-    """Return the name that people use for a model; a scripted one says so."""
+    """Return the short name of a model; "scripted model" for scripted ones."""
     return "scripted model" if is_scripted(id) else id.removeprefix("claude-")
 
 
@@ -132,7 +133,7 @@ def path_within(path: Path, cwd: Path) -> str:
 
 
 def short_path(path: Path) -> str:
-    """Return a path as people write it, with `~`."""
+    """Return a path with `~` for the home folder."""
     try:
         return f"~/{path.relative_to(Path.home())}".rstrip("/.")
     except (ValueError, RuntimeError):

@@ -1,8 +1,9 @@
-"""Standard input of a run that a program talks to: messages in order, answers, interrupts.
+"""Standard input from a program that controls a run: messages in order, answers,
+interrupts.
 
-A thread reads the lines, so that an interrupt is heard at any time; all else happens in the event
-loop. Lines and what waits are bounded: a line that is not taken is told about by an `error` line
-and changes nothing else.
+A thread reads the lines, so that an interrupt is handled at any time; the event loop does the rest.
+Line length and queue size are limited. A rejected line is answered with an `error` line and has no
+other effect.
 """
 
 import asyncio
@@ -33,8 +34,9 @@ READ_BYTES = 1 << 18  # at a time
 
 
 class StreamInput:
-    """What a program sends through the descriptor `number`. `write` sends a line back; `interrupt`
-    ends the turn that runs, and returns whether there was one."""
+    """The input from file descriptor `number`. `write` sends a line back. `interrupt` ends the
+    running turn and returns True if there was one.
+    """
 
     def __init__(
         self, number: int, write: Callable[[dict[str, Any]], None], interrupt: Callable[[], bool]
@@ -47,7 +49,7 @@ class StreamInput:
         self._changed = asyncio.Event()
 
     def start(self) -> None:
-        """Begin to read, in the event loop that runs."""
+        """Start reading; lines are handled in the running event loop."""
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, args=(loop,), daemon=True, name="stdin").start()
 
@@ -58,7 +60,7 @@ class StreamInput:
 
     @property
     def is_over(self) -> bool:
-        """Whether no more messages can come, and none waits."""
+        """Whether the input has ended and no message is queued."""
         return self._has_ended and not self._waiting
 
     @property
@@ -75,7 +77,7 @@ class StreamInput:
         return self._waiting.popleft().content
 
     def next_mid_turn(self) -> Content | None:
-        """Remove and return the next words for the turn that runs; None where there are none."""
+        """Remove and return the next message for the running turn, or None."""
         found = next((each for each in self._waiting if each.steers), None)
         if found is None:
             return None
@@ -83,7 +85,7 @@ class StreamInput:
         return found.content
 
     async def ask(self, question: Question) -> Answer | None:
-        """Put a question to the program and return its answer; None once its input has ended."""
+        """Ask the program a question and return its answer; None if its input has ended."""
         if (settled := question.settled()) is not None:
             return settled
         if self._has_ended:
@@ -115,7 +117,7 @@ class StreamInput:
             loop.call_soon_threadsafe(self._end)
 
     def _take(self, number: int, found: InputMessage | BadLine) -> None:
-        """Act on a line, or tell what is wrong with it."""
+        """Handle a line, or report what is wrong with it."""
         try:
             if isinstance(found, BadLine):
                 raise found
@@ -124,7 +126,7 @@ class StreamInput:
             elif isinstance(found, AnswerMessage):
                 self._answer(found)
             elif isinstance(found, InterruptMessage) and not self._interrupt():
-                raise BadLine("no turn runs that could be interrupted", "Send a message first.")
+                raise BadLine("no turn is running", "Send a message first.")
         except BadLine as error:
             told = {"message": str(error), "hint": error.hint}
             self._write({"type": "error", "line": number, **told})
@@ -132,7 +134,7 @@ class StreamInput:
     def _queue(self, message: UserMessage) -> None:
         size = message.size + sum(each.size for each in self._waiting)
         if len(self._waiting) >= MAX_WAITING or size > MAX_WAITING_BYTES:
-            raise BadLine("too much waits already", "Wait for a result, then send it again.")
+            raise BadLine("too many messages are queued", "Wait for a result, then send it again.")
         self._waiting.append(message)
         self._changed.set()
 
@@ -140,13 +142,13 @@ class StreamInput:
         if given.id not in self._questions:
             open_ids = ", ".join(self._questions) or "none"
             raise BadLine(
-                f"no question {given.id!r} waits for an answer",
+                f"no open question has the id {given.id!r}",
                 f"Give the id of a `question` line; open ones: {open_ids}.",
             )
         question, answer = self._questions[given.id]
         if not answer.done():
             answer.set_result(_checked(given, question))
-        for other, waiting in self._questions.values():  # which the rule may have settled
+        for other, waiting in self._questions.values():  # the new rule may settle other questions
             if not waiting.done() and (settled := other.settled()) is not None:
                 waiting.set_result(settled)
 
@@ -159,11 +161,11 @@ class StreamInput:
 
 
 def _checked(given: AnswerMessage, question: Question) -> Answer:
-    """Return an answer that fits the question. Raises BadLine."""
+    """Return the answer if it fits the question. Raises BadLine."""
     count = len(question.form)
     if given.allow and len(given.words) != count:
         raise BadLine(
-            f"the question needs {count} words, and {len(given.words)} came",
+            f"the question needs {count} words, but got {len(given.words)}",
             'Give "words" with a text for each question of the form.'
             if count
             else 'Give "allow" alone.',
@@ -175,12 +177,12 @@ def _checked(given: AnswerMessage, question: Question) -> Answer:
     try:
         question.check(given.rule)
     except UsageError as error:
-        raise BadLine(f"the rule cannot be kept: {error.message}", error.hint) from None
+        raise BadLine(f"the rule cannot be added: {error.message}", error.hint) from None
     return Answer(True, rule=given.rule, where="session")
 
 
 def _agreement(given: AnswerMessage, question: Question) -> Answer:
-    """Return the answer that agrees to a plan. Raises BadLine."""
+    """Return the answer that accepts a plan. Raises BadLine."""
     if given.mode and given.mode not in question.modes:
         modes = ", ".join(question.modes)
         raise BadLine(
@@ -220,8 +222,9 @@ def _question_line(id: str, question: Question) -> dict[str, Any]:
 
 
 def bounded_lines(number: int) -> Iterator[tuple[int, bytes | None]]:
-    """Yield the lines that are not blank, each with its number from 1; None for one that is too
-    long. Blocking."""
+    """Yield (line number from 1, line) for each line that is not blank; None as the line if it is
+    too long. Blocks.
+    """
     buffer, count, too_long = bytearray(), 1, False
     while True:
         part = read_next(number, READ_BYTES)
@@ -243,10 +246,9 @@ def bounded_lines(number: int) -> Iterator[tuple[int, bytes | None]]:
 
 
 def call_when_reader_goes(number: int, act: Callable[[], None]) -> None:
-    """Call `act` in the event loop that runs once nobody can read any more what is written to a
-    pipe or socket."""
+    """Call `act` in the running event loop once the reader of a pipe or socket is gone."""
     loop, poll = asyncio.get_running_loop(), select.poll()
-    poll.register(number, 0)  # errors and hang-ups are told of all the same
+    poll.register(number, 0)  # 0: errors and hang-ups are always reported
 
     def wait() -> None:
         poll.poll()

@@ -1,7 +1,7 @@
 """The lines that a program writes to a run with `--input-format stream-json`.
 
-Each line is a JSON object: a message, which is a turn; an answer to a question; or an interrupt. A
-message has the form `{"type": "user", "text": "…"}`, or that of the Messages API in `message`.
+Each line is a JSON object: a user message (one turn), an answer to a question, or an interrupt. A
+message has the form `{"type": "user", "text": "…"}`, or has a Messages API message in `message`.
 """
 
 import binascii
@@ -15,7 +15,7 @@ from ...tools.system.shorten import shorten
 from ..lazy import dataclass
 from ..session.entries import Content
 
-MAX_NAME_CHARS = 60  # of a wrong value in a message
+MAX_NAME_CHARS = 60  # of an invalid value shown in an error
 TYPES_HINT = 'Send {"type": "user", "text": "…"}, {"type": "answer", …} or {"type": "interrupt"}.'
 IMAGE_HINT = (
     'Give an image as {"type": "image", "source": {"type": "base64", "media_type": "image/png", '
@@ -27,7 +27,7 @@ _ANSWER_TEXTS = ("id", "reason", "rule", "plan", "mode")
 
 
 class BadLine(ValueError):
-    """A line that means nothing; `hint` is the next step."""
+    """An invalid line; `hint` is the next step."""
 
     def __init__(self, message: str, hint: str = TYPES_HINT) -> None:
         super().__init__(message)
@@ -36,7 +36,7 @@ class BadLine(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A turn, or with `steers` words for the turn that runs, if one does."""
+    """A user message: a new turn, or with `steers` an addition to the running turn, if any."""
 
     content: Content
     steers: bool = False
@@ -49,23 +49,23 @@ class AnswerMessage:
 
     id: str
     allow: bool
-    reason: str = ""  # goes to the model with a refusal
-    rule: str = ""  # is allowed for the session from now on
-    words: tuple[str, ...] = ()  # an answer to each question of a form
-    plan: str = ""  # the plan that is agreed to; "" for the one that was proposed
-    mode: str = ""  # the permission mode in which it is carried out; "" for that of now
+    reason: str = ""  # sent to the model with a refusal
+    rule: str = ""  # permission rule to allow for the rest of the session
+    words: tuple[str, ...] = ()  # one answer per question of a form
+    plan: str = ""  # the accepted plan; "" for the proposed one
+    mode: str = ""  # permission mode for the plan; "" for the current one
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptMessage:
-    """The turn that runs shall end."""
+    """A request to end the running turn."""
 
 
 InputMessage = UserMessage | AnswerMessage | InterruptMessage
 
 
 def read_message(line: bytes) -> InputMessage:
-    """Return what a line says. Raises BadLine."""
+    """Parse a line. Raises BadLine."""
     try:
         found = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -79,14 +79,14 @@ def read_message(line: bytes) -> InputMessage:
         return _answer(found)
     if kind == "interrupt":
         return InterruptMessage()
-    raise BadLine(f"there is no type {_shown(kind)}")
+    raise BadLine(f"unknown type {_shown(kind)}")
 
 
 def _answer(found: Mapping[str, Any]) -> AnswerMessage:
     words = found.get("words", [])
     if not isinstance(words, list) or not all(isinstance(each, str) for each in words):
         hint = 'For example {"type": "answer", "id": "q1", "words": ["red"]}.'
-        raise BadLine("words is not a list of texts", hint)
+        raise BadLine("words is not a list of strings", hint)
     allow = _flag(found, "allow", default=bool(words) or None)
     texts = {name: _text(found.get(name, ""), name) for name in _ANSWER_TEXTS}
     return AnswerMessage(allow=allow, words=tuple(_whole(each) for each in words), **texts)
@@ -95,18 +95,18 @@ def _answer(found: Mapping[str, Any]) -> AnswerMessage:
 def _flag(found: Mapping[str, Any], name: str, *, default: bool | None = False) -> bool:
     value = found.get(name, default)
     if not isinstance(value, bool):
-        raise BadLine(f"{name} is neither true nor false", f'Give "{name}": true or false.')
+        raise BadLine(f"{name} is not true or false", f'Give "{name}": true or false.')
     return value
 
 
 def _content(found: Mapping[str, Any]) -> Content:
-    """Return the words of a message, with its images if it has any."""
+    """Return the text of a message, or its blocks if it has images."""
     if "message" not in found:
         return _words(_text(found.get("text"), "text"))
     message = found["message"]
     if not isinstance(message, dict) or message.get("role", "user") != "user":
         hint = 'For example {"type": "user", "message": {"role": "user", "content": "…"}}.'
-        raise BadLine("message is not a message of the role user", hint)
+        raise BadLine("message is not an object with the role user", hint)
     content = message.get("content")
     if not isinstance(content, list):
         return _words(_text(content, "content"))
@@ -123,7 +123,7 @@ def _blocks(block: Any) -> list[dict[str, Any]]:
     if kind == "image":
         return _image(block.get("source"))
     hint = f"Give blocks of the types text and image. {IMAGE_HINT}"
-    raise BadLine(f"a block of the type {_shown(kind)} is not taken", hint)
+    raise BadLine(f"a block of the type {_shown(kind)} is not supported", hint)
 
 
 def _image(source: Any) -> list[dict[str, Any]]:
@@ -135,18 +135,18 @@ def _image(source: Any) -> list[dict[str, Any]]:
     except (binascii.Error, ValueError):
         raise BadLine("the data of an image is not base64", IMAGE_HINT) from None
     if not images.format_of(data):
-        raise BadLine("the data of an image is none that can be shown", IMAGE_HINT)
+        raise BadLine("the data of an image has no supported format", IMAGE_HINT)
     return [{"type": "image", "source": {**given, "data": b64encode(data).decode("ascii")}}]
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str):
-        raise BadLine(f"{name} is missing or not a text")
+        raise BadLine(f"{name} is missing or not a string")
     return _whole(value)
 
 
 def _whole(text: str) -> str:
-    """Return a text without halves of characters, which JSON can have and UTF-8 cannot."""
+    """Return a text without lone surrogates, which are valid in JSON but not in UTF-8."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -1,5 +1,6 @@
-"""Subagents as front ends follow them, from their events alone: who they are, how far they are, how
-they have ended. Texts are plain, for a terminal and for a stream of errors alike."""
+"""The state of subagents, derived from their events: name, progress and ending. Texts are plain,
+for terminals and for standard error.
+"""
 
 from collections.abc import Sequence
 
@@ -13,19 +14,19 @@ STATUS_WORDS = {"done": "done", "error": "failed", "limit": "ended by a limit"}
 
 @dataclass(slots=True)
 class Subagent:
-    """One subagent in its newest run."""
+    """A subagent in its newest run."""
 
     id: str
     type: str
     description: str
-    background: bool = False  # whether the conversation goes on meanwhile
+    background: bool = False  # whether it runs in the background
     progress: AgentProgress | None = None
     finished: AgentFinished | None = None
-    questions: int = 0  # of its own that wait for the person's answer
+    questions: int = 0  # number of its unanswered questions
 
     @property
     def name(self) -> str:
-        """Its type and description, in one line."""
+        """Its type and description in one line."""
         return " · ".join(" ".join(each.split()) for each in (self.type, self.description) if each)
 
     @property
@@ -34,7 +35,7 @@ class Subagent:
 
     @property
     def ending(self) -> str:
-        """How it ended, its time and price, in one line; "" while it runs."""
+        """Its result, duration, tokens and price in one line; "" while it runs."""
         end = self.finished
         if end is None:
             return ""
@@ -51,9 +52,9 @@ class Subagents:
         self._all: dict[str, Subagent] = {}
 
     def follow(self, event: SubagentEvent) -> Subagent:
-        """Record an event and return the subagent that it is about."""
+        """Record an event and return its subagent."""
         if isinstance(event, AgentStarted):
-            self._all.pop(event.id, None)  # one that is resumed comes last
+            self._all.pop(event.id, None)  # a resumed subagent moves to the end
             started = Subagent(event.id, event.type, event.description, event.background)
             self._all[event.id] = started
         subagent = self._all.setdefault(event.id, Subagent(event.id, event.id, ""))
@@ -64,12 +65,12 @@ class Subagents:
         return subagent
 
     def asks(self, id: str, change: int) -> None:
-        """Count the questions of a subagent that wait for an answer."""
+        """Change the number of a subagent's unanswered questions."""
         if id in self._all:
             self._all[id].questions += change
 
     def awaited(self) -> Sequence[Subagent]:
-        """Return those for which calls wait."""
+        """Return the running foreground subagents."""
         return [s for s in self._all.values() if s.finished is None and not s.background]
 
     def find(self, id: str) -> Subagent | None:

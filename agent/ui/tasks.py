@@ -1,4 +1,4 @@
-"""The tasks of a session for people: its subagents, and the commands that run in the background."""
+"""The tasks of a session as shown to the user: subagents and background commands."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from ..session.entries import SubagentRun
 
 SUBAGENT, JOB = "subagent", "job"
-STATES = {"interrupted": "stopped", "error": "failed"}  # of subagents; others as they are recorded
+STATES = {"interrupted": "stopped", "error": "failed"}  # state names; others are kept
 
 
 @dataclass(frozen=True, slots=True)
 class SessionTask:
-    """A subagent or a job. None stands for what is not known, or does not apply."""
+    """A subagent or a job. None means unknown or not applicable."""
 
     id: str
     kind: str
     state: str  # running, waiting, done, failed, stopped, limit or lost
-    what: str  # its work, in one line
+    what: str  # its work in one line
     seconds: float | None = None
     tokens: int | None = None
     cost: float | None = None
-    facts: Sequence[str] = ()  # what it does now, how it ended, how often its context was compacted
+    facts: Sequence[str] = ()  # current call, exit status, number of compactions
 
     @property
     def is_running(self) -> bool:
@@ -36,19 +36,19 @@ class SessionTask:
 
 
 def tasks_of(agent: "AgentState", seen: Subagents) -> list[SessionTask]:
-    """Return the tasks of a session, oldest first. `seen` has the ends of subagents."""
+    """Return the tasks of a session, oldest first. `seen` provides durations of ended subagents."""
     return [*_subagents(agent, seen), *jobs_of(agent)]
 
 
 def background_tasks(agent: "AgentState") -> list[SessionTask]:
-    """Return the tasks that end with the session and for which no call waits."""
+    """Return the running background tasks, which end with the session."""
     running = agent.context.agents.values()
     found = [_running(each) for each in running if each.in_background]
     return [*found, *(task for task in jobs_of(agent) if task.is_running)]
 
 
 def jobs_of(agent: "AgentState") -> Iterator[SessionTask]:
-    """Yield the jobs of a session, also those that an earlier process has left."""
+    """Yield the jobs of a session, including those of earlier processes."""
     running = agent.context.jobs
     for id, fact in agent.ledger.jobs.items():
         if id not in running:
@@ -107,8 +107,9 @@ def _running(subagent: "RunningSubagent") -> SessionTask:
 
 
 def runs_of(agent: "AgentState") -> "Mapping[str, SubagentRun]":
-    """Return the newest entry of each subagent, also those that are recorded only with the next
-    turn, after a kill."""
+    """Return the newest entry of each subagent. Include results found after a kill that are
+    recorded only with the next turn.
+    """
     from ..features.crash_recovery import CrashRecoveryFeature
     from ..session.entries import SubagentRun
 

@@ -1,5 +1,6 @@
-"""From events to what is seen. Finished things are printed once, in order; the others are in
-`live()`, a few lines that are painted again and again until they are finished too."""
+"""The transcript: turns events into output. Finished output is printed once, in order. Unfinished
+output is in `live()`, a few lines that are repainted until they are finished.
+"""
 
 import asyncio
 import time
@@ -26,33 +27,33 @@ from .render.render import LastRows
 from .status import is_scripted
 from .subagent_progress import Subagent, SubagentEvent, Subagents
 
-MAX_FOLDS = 50  # that can be unfolded
-MAX_HELD_CHARS = 20_000  # a longer text is read from the log again
-MAX_WHOLE_LINES = 200  # a longer text is cut when it is unfolded
-END_LINES = 100  # of each end of such a text
-MAX_END_CHARS = 100_000  # of its end, besides its last piece
-SILENCE_S = 2.0  # without a sign of the model, in mid-stream, until the person is told
-TEXT_ROWS, THOUGHT_ROWS = 16, 3  # of unfinished text, and of unfinished thinking
-OUTPUT_LINES = 5  # of a running tool
-MAX_PROMPT_LINES = 3  # of a command's message that is shown whole
+MAX_FOLDS = 50  # newest outputs that can be unfolded
+MAX_HELD_CHARS = 20_000  # longer texts are read from the log again
+MAX_WHOLE_LINES = 200  # longer texts are cut when unfolded
+END_LINES = 100  # lines shown at each end of a cut text
+MAX_END_CHARS = 100_000  # kept of its end, in addition to its last piece
+SILENCE_S = 2.0  # without streamed output until the wait line shows it
+TEXT_ROWS, THOUGHT_ROWS = 16, 3  # shown of unfinished text and thinking
+OUTPUT_LINES = 5  # shown of a running tool
+MAX_PROMPT_LINES = 3  # longest command message that is shown whole
 
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """An output of which only a part was printed."""
+    """An output that was printed only in part."""
 
     title: str  # one line
-    text: str  # all of it; "" where entry `ref` of the log has it
+    text: str  # full text; "" if it is read from log entry `ref`
     kind: Literal["output", "thought", "diff", "answer"]
     ref: int = 0
 
 
 class FoldedOutputs:
-    """The newest folds."""
+    """The newest MAX_FOLDS folds."""
 
     def __init__(self) -> None:
         self._kept: deque[Fold] = deque(maxlen=MAX_FOLDS)
-        self._shown = 0  # how many of them `next` has returned
+        self._shown = 0  # number of folds that `next` has returned
 
     def add(self, fold: Fold) -> None:
         if fold.ref and len(fold.text) > MAX_HELD_CHARS and fold.kind != "diff":
@@ -61,7 +62,7 @@ class FoldedOutputs:
         self._shown = 0
 
     def next(self) -> Fold | None:
-        """Return the newest fold not yet returned; None after all, then begin again."""
+        """Return the newest fold not yet returned; None after the oldest, then start again."""
         if self._shown >= len(self._kept):
             self._shown = 0
             return None
@@ -73,14 +74,16 @@ class FoldedOutputs:
 
 
 def shorten_to_ends(text: KeptText, where: str) -> list[str]:
-    """Return the lines of a text; of a long one its two ends, and where the whole is."""
+    """Return the lines of a text. Cut a long text to its two ends and insert `where` to find the
+    whole.
+    """
     first, last, breaks, count = "", "", 0, 0
     for count, piece in enumerate(text.pieces(), 1):
         breaks += piece.count("\n")
         first = first + piece if count <= 2 else first
         last = (last + piece)[-len(piece) - MAX_END_CHARS :]
     head, tail = (clean(part).strip("\n").split("\n") for part in (first, last))
-    if count <= 2:  # then all of it is in `first`
+    if count <= 2:  # `first` has the whole text
         if len(head) <= MAX_WHOLE_LINES:
             return head
         breaks, last, tail = len(head), "\n", head
@@ -90,24 +93,26 @@ def shorten_to_ends(text: KeptText, where: str) -> list[str]:
 
 
 class WaitLine:
-    """The line that says what is waited for, and for how long. `clock` gives seconds, `stop_key`
-    is the name of the key that interrupts."""
+    """The line that shows the current activity and its duration. `clock` returns seconds;
+    `stop_key` is the name of the interrupt key.
+    """
 
     def __init__(self, clock: Callable[[], float], stop_key: str) -> None:
         self._clock = clock
         self._stop_key = stop_key
         self._what = ""
         self._more = ""
-        self._why = ""  # may be long: it comes last, where a line is cut
+        self._why = ""  # may be long, so it comes last, where lines are cut
         self._since = self._heard = clock()
         self._streams = False
         self._retry_at: float | None = None
-        self._retry_end: float | None = None  # of the time for which an overload is waited out
+        self._retry_end: float | None = None  # time limit for an overload
 
     def enter(self, what: str, more: str = "", *, streams: bool = False) -> None:
-        """Wait for `what` from now on, "" for nothing. `more` may change while `what` is the same.
-        With `streams` each call is a sign of life of the model."""
-        what = " ".join(what.split())  # the model, or its server, may have put a line break there
+        """Set the current activity, "" for none. `more` may change while `what` stays the same.
+        With `streams`, each call counts as output from the model.
+        """
+        what = " ".join(what.split())  # model output may contain a line break
         self._heard = self._clock()
         if what != self._what or self._retry_at is not None:
             self._since = self._heard
@@ -115,7 +120,7 @@ class WaitLine:
         self._why, self._retry_end = "", None
 
     def retry(self, event: events.Retrying) -> None:
-        """Wait for the next attempt to reach the model."""
+        """Show the wait for the next attempt to reach the model."""
         what, why = f"attempt {event.attempt} of {event.of} failed", event.reason
         if event.left is not None:
             what, _, why = event.reason.partition(": ")
@@ -126,11 +131,11 @@ class WaitLine:
             self._retry_end = self._clock() + event.left
 
     def overload(self) -> str:
-        """Return what is overloaded and waited out, in words; "" for none."""
+        """Return the description of the overload being waited out; "" if there is none."""
         return self._what if self._retry_end is not None else ""
 
     def line(self) -> str:
-        """Return what is waited for, and for how long; "" for nothing."""
+        """Return the line; "" if there is no activity."""
         if not self._what:
             return ""
         now = self._clock()
@@ -169,7 +174,7 @@ class _Running:
 
 @dataclass
 class _Spent:
-    """The time, tokens and money that the turn has used so far."""
+    """The time, tokens and cost of the turn so far."""
 
     started: float
     usage: dict[str, int] = field(default_factory=dict)
@@ -184,12 +189,12 @@ class _Spent:
 
 
 class Transcript:
-    """Shows the events of a conversation.
+    """The output of a conversation's events.
 
-    `out` prints a finished renderable. `echo` says whether to print the user's words, `paints`
-    whether `live` is seen (if not, subagents are announced when they start), `speaks` whether to
-    announce every tool that starts. `share` gives how full the context is, None if not known.
-    `clock` gives seconds, `keys` are those in force.
+    `out` prints a finished renderable. `echo` prints the user's messages. `paints` means that
+    `live` is visible; otherwise subagents are announced when they start. `speaks` announces every
+    tool that starts. `share` returns how full the context is, None if unknown. `clock` returns
+    seconds; `keys` are the key bindings.
     """
 
     def __init__(
@@ -209,19 +214,19 @@ class Transcript:
         self._keys = keys
         self._unfold_hint = f" ({key_name(keys.unfold)})" if paints else " (/unfold)"
         self._blocks, self._prose = Blocks(), Prose()
-        self._spends = True  # whether the model's prices are paid
-        self._said = False  # whether text of this attempt is printed
+        self._spends = True  # whether calls cost real money
+        self._said = False  # whether text of this attempt was printed
         self._thinking: list[str] = []
         self._thinking_since = 0.0
         self._running: dict[str, _Running] = {}
-        self._ended: dict[str, Subagent] = {}  # whose calls have no result yet
+        self._ended: dict[str, Subagent] = {}  # ended subagents whose call has no result yet
         self.subagents = Subagents()
         self._folds = FoldedOutputs()
         self._spent = _Spent(clock())
         self._wait_line = WaitLine(clock, key_name(keys.interrupt))
         self._activity = ""  # shown between two waits
-        self._prompt = ""  # the words of a command, which are shown in one line
-        self._last = ""  # the kind of thing printed last, for the spacing
+        self._prompt = ""  # the message of a command, shown in one line
+        self._last = ""  # kind of the last printed output, for the spacing
 
     def show(self, event: events.Event) -> None:
         match event:
@@ -264,8 +269,9 @@ class Transcript:
                 self._finish(event)
 
     def put(self, kind: str, *renderables: RenderableType, joined: bool = False) -> None:
-        """Print something finished. A blank line goes before another kind of thing, and before each
-        `text` unless it is `joined` to the one before; never before a receipt."""
+        """Print finished output. Insert a blank line before another kind of output and before each
+        `text` that is not `joined` to the previous one. A receipt never gets a blank line.
+        """
         apart = kind != self._last or (kind == "text" and not joined)
         if self._last and apart and kind != "receipt":
             self._out("")
@@ -274,7 +280,7 @@ class Transcript:
         self._last = kind
 
     def recap(self, said: str, answer: str) -> None:
-        """Print where a session was left: the user's last words and the answer, cut short."""
+        """Print the end of a resumed session: the user's last message and the shortened answer."""
         self.put("words", render.last_words(said))
         if text := answer.strip():
             beginning = text[: render.MAX_RECAP_CHARS]
@@ -286,8 +292,9 @@ class Transcript:
             self._folds.add(Fold("the last answer", text, "answer"))
 
     def ask(self, question: events.Question, *, explains: bool = False) -> None:
-        """Print what permission is asked for, and which subagent asks. `explains`: and what the
-        sandbox would spare, if it would."""
+        """Print a permission question and the subagent that asks. `explains` adds that the sandbox
+        would make the question unnecessary, if so.
+        """
         self._wait_line.enter("")
         name, hint = self.subagents.name(question.agent), ""
         whole = tool_calls.command_text(question)
@@ -298,22 +305,23 @@ class Transcript:
         self.put("question", shown)
 
     def propose(self, plan: str) -> None:
-        """Print a plan that waits for the user's agreement."""
+        """Print a plan that waits for the user's approval."""
         self._wait_line.enter("")
         self.put("text", *tool_calls.plan(plan))
 
     def waits_for_answer(self, question: events.Question, waits: bool) -> None:
-        """Show with a subagent whether it waits for the answer to a question."""
+        """Record that a subagent's question was asked or answered."""
         self.subagents.asks(question.agent, 1 if waits else -1)
 
     def doing(self, text: str) -> None:
-        """Show in the live region what a command does; "" when it is over."""
+        """Show a command's current activity in the live region; "" when it is done."""
         self._activity = text
         self._wait_line.enter(text)
 
     async def unfold(self, whole: Callable[[int], KeptText | None]) -> None:
-        """Print the newest fold in full; called again, the one before it. `whole` reads an entry's
-        text."""
+        """Print the newest fold in full; a repeated call prints the previous one. `whole` reads an
+        entry's text from the log.
+        """
         fold = self._folds.next()
         if fold is None:
             more = " else" if len(self._folds) else ""
@@ -331,8 +339,9 @@ class Transcript:
         self.put("text", self._unfolded(fold, lines))
 
     def live(self) -> list[RenderableType]:
-        """Return what is not finished, to be painted below everything printed. It begins with a
-        blank line unless it continues what was printed last."""
+        """Return unfinished output, to be painted below the printed text. It begins with a blank
+        line unless it continues the last printed text.
+        """
         now = self._clock()
         parts: list[list[RenderableType]] = []
         joined = False
@@ -371,7 +380,7 @@ class Transcript:
             self.put("notice", render.notice("info", text))
         self._spends = not is_scripted(event.model)
         if not self._spends:
-            text = "a scripted model plays the answers; no model is asked over the network"
+            text = "a scripted model plays the answers; no request is sent over the network"
             if model := priced_as(event.model):
                 text += f", and nothing is spent: prices are those of {model}"
             self.put("notice", render.notice("info", text))
@@ -411,7 +420,7 @@ class Transcript:
 
     def _retry(self, event: events.Retrying) -> None:
         self._blocks, self._prose, self._thinking = Blocks(), Prose(), []
-        self._running.clear()  # searches of the broken attempt
+        self._running.clear()  # server-side searches of the failed attempt
         if self._said:
             self.put("notice", render.notice("info", "the reply was cut off and starts again"))
             self._said = False
@@ -422,7 +431,7 @@ class Transcript:
     def _result(self, event: events.ToolFinished) -> None:
         if self._running.pop(event.id, None):  # else it never ran
             self._spent.tools += 1
-        self._said = True  # where the server has searched in the middle of a reply
+        self._said = True  # in case the server searched in the middle of a reply
         shown = tool_calls.result(event, unfold_hint=self._unfold_hint)
         parts = shown.parts
         if agent := self._ended.pop(str(event.details.get("agent")), None):
@@ -440,11 +449,11 @@ class Transcript:
         self._wait_line.enter(self._activity)
 
     def sends(self, prompt: str) -> None:
-        """Show this message of a command in one line when it is sent."""
+        """Show this message from a command in one line when it is sent."""
         self._prompt = prompt
 
     def fold(self, title: str, text: str) -> None:
-        """Let a text be unfolded, unless it is empty."""
+        """Make a text available to `unfold`, unless it is empty."""
         if text:
             self._folds.add(Fold(title, text, "output"))
 
@@ -473,7 +482,7 @@ class Transcript:
             self._spent.tools += subagent.tools
 
     def abandon(self) -> None:
-        """Print what the live region shows as finished: nothing of the turn runs any more."""
+        """Print the live output as finished, because the turn has ended."""
         self._settle()
         self._running.clear()
         for agent in self._ended.values():
@@ -491,7 +500,7 @@ class Transcript:
         elif event.status == "interrupted":
             became = "interrupted; what was done is kept"
             if overload:
-                became = f'gave up: {overload}; your words are kept, "go on" asks again'
+                became = f'gave up: {overload}; your message is kept, send "go on" to try again'
             self.put("notice", render.notice("info", became))
         spent = self._spent
         if spent.usage:
@@ -503,7 +512,7 @@ class Transcript:
             self.put("receipt", receipt)
 
     def _settle(self) -> None:
-        """Print what the model has written as finished: it has stopped writing."""
+        """Print the model's text as finished, because the model has stopped writing."""
         self._fold_thinking()
         self._print_text(self._blocks.finish())
 

@@ -159,7 +159,7 @@ def test_what_is_no_name_of_a_phase(tmp_path: Path, name: str) -> None:
 def test_the_intent_is_told_at_any_time(tmp_path: Path) -> None:
     talk, desk = compactable(tmp_path, Step(text=record("Know big.txt.")))
     shown = desk.run("/intent")
-    assert "from your first words, #2" in shown
+    assert "from your first message, #2" in shown
     assert "what is in big.txt?" in shown
     assert ": how many?" in shown
     desk.run("/compact")
@@ -168,7 +168,7 @@ def test_the_intent_is_told_at_any_time(tmp_path: Path) -> None:
     assert f"from the summary #{summary.seq}" in shown
     assert "Know big.txt." in shown
     desk.run("/uncompact")
-    assert "from your first words" in desk.run("/intent")
+    assert "from your first message" in desk.run("/intent")
 
 
 def test_the_set_up_is_checked(tmp_path: Path) -> None:

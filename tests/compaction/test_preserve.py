@@ -669,8 +669,8 @@ def test_a_project_without_notes_is_told_how_to_start_them(place: Place) -> None
     done = place.run("preserve")
     assert done.returncode == 0, done.stdout
     assert "MISSING" not in done.stdout
-    assert 'What stands under "Session Continuity" and "Decision Log" in NOTES.md' in done.stdout
-    assert "needs none" in done.stdout
+    assert 'Text under "Session Continuity" and "Decision Log" in NOTES.md' in done.stdout
+    assert "no such file; it is optional" in done.stdout
     assert "Start one: /preserve --create, or `ctxagent preserve --create`" in done.stdout
     assert json.loads(place.run("preserve", "--json").stdout)["missing"] == []
     assert place.run("preserve", "--create").returncode == 0

@@ -134,7 +134,7 @@ def test_help_and_menu_say_where_it_comes_from(place: Place) -> None:
         terminal.see("Look at this: well · .ctxagent/commands/review.md")
         terminal.type("\x15/help review\r")
         shown = terminal.see("/review [file]")
-        assert "/compact is ours" in shown
+        assert "command ignored: /compact is built in" in shown
         terminal.type("/nosuch\r")
         terminal.see("there is no command /nosuch")
         terminal.type("/review a\r")

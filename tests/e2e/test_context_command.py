@@ -191,9 +191,9 @@ def test_when_the_next_compaction_comes(tmp_path: Path) -> None:
     assert "is prepared" not in said("b", summarizer="mechanical")
     assert "at 150,000 tokens (75%)" in said("c", summarize_at=150_000, prepare_at=None)
     assert "you will be reminded at 186,000" in said("d", mode="remind")
-    assert "only when you say /compact" in said("e", mode="off")
-    assert "only when you say /compact" in said("f", summarize_at=None)
-    assert "at 100 tokens (0%), which has been reached" in said("g", summarize_at=100)
+    assert "only when you run /compact" in said("e", mode="off")
+    assert "only when you run /compact" in said("f", summarize_at=None)
+    assert "at 100 tokens (0%), already reached" in said("g", summarize_at=100)
 
 
 def clearable(cwd: Path, policy: Policy) -> Conversation:

@@ -60,9 +60,9 @@ def test_an_interrupt_cuts_short_the_end_of_the_session_before_alone(tmp_path: P
         await seat.idle()
         first = seat.repl.conversation.session
         await interrupted_at_the_end(seat, "/clear")
-        await seat.until("shows what it was told")
+        await seat.until("shows the hand-over")
         seat.say("/clear")
-        await seat.until(lambda: seat.glass.all().count("shows what it was told") == 2)
+        await seat.until(lambda: seat.glass.all().count("shows the hand-over") == 2)
         seat.say("something else")
         await seat.until("Yes.")
         await seat.idle()
@@ -110,7 +110,7 @@ def test_an_interrupt_while_a_session_is_left_reaches_its_end_too(tmp_path: Path
         await seat.until(lambda: bool(seat.repl._task._task and seat.repl._task._task.cancelling()))
         go_on.set()
         await seat.idle()
-        await seat.until("shows what it was told")
+        await seat.until("shows the hand-over")
         assert seat.repl.conversation.agent is not loop
 
     drive(desk, act)

@@ -249,7 +249,7 @@ def test_files_that_a_task_names(place: Place, server: Server) -> None:
         (["help"], "Did you mean `ctxagent --help`?"),
         (["update"], "To send it to the agent: ctxagent -- update"),
         (["exec", "fix the tests"], "`ctxagent -p TASK` does one task"),
-        (["auth", "login"], "type `/login`: it asks for a key and keeps it"),
+        (["auth", "login"], "type `/login`: it asks for a key and saves it"),
         (["mcp-list"], "Did you mean `ctxagent mcp`?"),
         (["--yolo", "fix it"], "`--permission-mode bypass`"),
         (["-c"], "The newest session is `--continue`"),

@@ -141,7 +141,7 @@ def test_agreed_to_and_carried_out(place: Place) -> None:
     with Server(steps) as server:
         terminal = started(place, server)
         terminal.type("Build a pool\r")
-        text = terminal.see("[y]es, edits unasked")
+        text = terminal.see("[y]es, and stop asking about edits")
         assert "Give the walrus a pool" in text
         assert "Fill in 4,711 litres" in text
         assert not (place.project / "pool.py").exists()
@@ -235,12 +235,12 @@ def test_an_agreed_plan_is_edited_and_dropped(place: Place) -> None:
         terminal.see("Agreed.")
         terminal.rest()
         terminal.type("/plan edit\r")
-        terminal.see("the agent is told of the plan as it is now")
+        terminal.see("the plan is saved; the agent gets it with your next message")
         terminal.type("and?\r")
         terminal.see("Seen.")
         terminal.rest()
         terminal.type("/plan drop\r")
-        terminal.see("the plan holds no more")
+        terminal.see("the plan is dropped")
         terminal.type("now?\r")
         terminal.see("Gone.")
         terminal.rest()

@@ -91,7 +91,7 @@ def test_all_leaves_the_newest_exchange(place: Place, server: Server, typed: str
     if choice:
         terminal.keys("[a]ll but the newest exchange")
         terminal.type(choice)
-    terminal.see("/uncompact takes it back")
+    terminal.see("/uncompact undoes it")
     terminal.rest()
     terminal.type("fourth\r")
     terminal.see("Going on.")
@@ -112,7 +112,7 @@ def test_yes_compacts_as_planned(place: Place, server: Server) -> None:
     terminal.type("/compact\r")
     terminal.keys("[a]ll but the newest exchange")
     terminal.type("y")
-    terminal.see("/uncompact takes it back")
+    terminal.see("/uncompact undoes it")
     terminal.press("ctrl-d")
     assert terminal.leave() == 0
     assert summaries(server) == 1
@@ -135,7 +135,7 @@ def test_other_words_are_sent_to_the_model(place: Place, server: Server) -> None
 def test_instructions_are_wanted_and_still_warned_of(place: Place, server: Server) -> None:
     terminal = resumed(place, server)
     terminal.type("/compact keep the numbers\r")
-    terminal.see("/uncompact takes it back")
+    terminal.see("/uncompact undoes it")
     terminal.press("ctrl-d")
     assert terminal.leave() == 0
     assert "a summary would save little" in terminal.text()
@@ -145,7 +145,7 @@ def test_instructions_are_wanted_and_still_warned_of(place: Place, server: Serve
 def test_without_a_model_nothing_is_asked(place: Place, server: Server) -> None:
     terminal = resumed(place, server, "-c", "compact.summarizer=mechanical")
     terminal.type("/compact\r")
-    terminal.see("/uncompact takes it back")
+    terminal.see("/uncompact undoes it")
     terminal.press("ctrl-d")
     assert terminal.leave() == 0
     assert "a summary would save little" in terminal.text()

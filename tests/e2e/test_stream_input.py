@@ -129,14 +129,14 @@ def test_a_driver_that_waits_for_each_result(place: Place) -> None:
     [
         ("{", "it is not JSON", '{"type": "user"'),
         ("[1]", "not a JSON object", '{"type": "user"'),
-        ('{"type": "walrus"}', "there is no type 'walrus'", '{"type": "user"'),
+        ('{"type": "walrus"}', "unknown type 'walrus'", '{"type": "user"'),
         ('{"type": "user"}', "text is missing", '{"type": "user"'),
         ('{"type": "user", "text": " "}', "the message is empty", "user"),
-        ('{"type": "user", "text": "x", "steer": 1}', "steer is neither true nor false", "steer"),
+        ('{"type": "user", "text": "x", "steer": 1}', "steer is not true or false", "steer"),
         ('{"type": "user", "message": {"role": "assistant", "content": "x"}}', "role user", "user"),
         (
             '{"type": "user", "message": {"content": [{"type": "tool_result"}]}}',
-            "a block of the type 'tool_result' is not taken",
+            "a block of the type 'tool_result' is not supported",
             "text and image",
         ),
         (
@@ -148,12 +148,16 @@ def test_a_driver_that_waits_for_each_result(place: Place) -> None:
         (
             '{"type": "user", "message": {"content": [{"type": "image", "source":'
             ' {"type": "base64", "data": "AAAA"}}]}}',
-            "none that can be shown",
+            "has no supported format",
             "PNG",
         ),
-        ('{"type": "answer", "id": "q9", "allow": true}', "no question 'q9' waits", "ones: none"),
-        ('{"type": "answer", "id": "q9"}', "allow is neither true nor false", "allow"),
-        ('{"type": "answer", "id": "q9", "words": [1]}', "words is not a list of texts", "words"),
+        (
+            '{"type": "answer", "id": "q9", "allow": true}',
+            "no open question has the id 'q9'",
+            "ones: none",
+        ),
+        ('{"type": "answer", "id": "q9"}', "allow is not true or false", "allow"),
+        ('{"type": "answer", "id": "q9", "words": [1]}', "words is not a list of strings", "words"),
     ],
 )  # fmt: skip
 def test_a_bad_line_is_told_and_the_session_goes_on(
@@ -173,7 +177,7 @@ def test_an_interrupt_with_nothing_to_interrupt(place: Place) -> None:
     with Server([Say("One.")]) as server, talk(place, server.url) as driver:
         driver.send({"type": "interrupt"})
         error = driver.next("error")
-        assert (error["line"], error["message"]) == (1, "no turn runs that could be interrupted")
+        assert (error["line"], error["message"]) == (1, "no turn is running")
         driver.say("one")
         assert driver.next("result")["result"] == "One."
         assert driver.end() == 0
@@ -270,7 +274,7 @@ def test_questions_go_to_the_program(place: Place) -> None:
         )
         third = driver.next("question")
         driver.send({"type": "answer", "id": third["id"], "allow": True, "rule": "Read("})
-        assert "the rule cannot be kept" in driver.next("error")["message"]
+        assert "the rule cannot be added" in driver.next("error")["message"]
         driver.send({"type": "answer", "id": third["id"], "allow": True, "rule": third["rule"]})
         assert driver.next("result")["status"] == "ok"
         assert driver.end() == 0

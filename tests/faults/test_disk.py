@@ -285,7 +285,7 @@ def test_what_is_beside_the_log_costs_no_session(disk: Disk) -> None:
     for words in ("one", "two"):
         typed.store_string(words)
     assert [str(error) for error in told] == [
-        f"typed lines cannot be saved: {disk.path}/history: No space left on device"
+        f"the input history cannot be saved: {disk.path}/history: No space left on device"
     ]
     with pytest.raises(ConfigError, match="not trusted: No space left"):
         accept(trusted, b"other" * 9_000, disk.path / "elsewhere")
@@ -514,7 +514,7 @@ def test_a_session_that_is_deleted_under_the_person(tmp_path: Path) -> None:
             seat.say(command)
             await seat.until(lambda n=seen: seat.glass.all().count("not there any more") > n)  # type: ignore[misc]
         seat.say("/clear")
-        await seat.until("shows what it was told")
+        await seat.until("shows the hand-over")
         seat.say("go on")
         await seat.until("In a fresh one.")
         assert not log.parent.exists()

@@ -380,7 +380,7 @@ def test_a_note_says_how_to_take_it_back(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.press("#mind the gap" + ENTER)
-        await seat.until("pinned as #2: mind the gap · /unpin 2 takes it back")
+        await seat.until("pinned as #2: mind the gap · /unpin 2 removes it")
         seat.say("go")
         await seat.until("Noted.")
         seat.say("/unpin 2")

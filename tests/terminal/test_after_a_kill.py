@@ -1,4 +1,4 @@
-"""After kill -9: the person, too, is told that nobody knows how a command ended, and which one."""
+"""After kill -9, the user is told which commands ended with an unknown result."""
 
 import signal
 import subprocess
@@ -24,7 +24,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def killed(place: Place, server: Server) -> None:
-    """Run the command up to the middle of its calls, and kill it."""
+    """Run the command, and kill it in the middle of its calls."""
     terminal = Terminal(*FREELY, cwd=place.project, env=place.server(server.url))
     terminal.see("❯")
     terminal.type("make it\r")

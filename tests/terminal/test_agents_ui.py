@@ -1,4 +1,4 @@
-"""Subagents as a person sees them: live, when they end, in questions, on a stream of errors."""
+"""Subagents on the screen: while running, at their end, in questions, and on standard error."""
 
 import io
 import json
@@ -208,7 +208,7 @@ def test_headless_tells_the_start_and_the_end(format: OutputFormat) -> None:
 
 
 def test_four_side_by_side_stay_calm(tmp_path: Path) -> None:
-    """A step of one of them repaints what has changed in its line, and nothing else."""
+    """A step of one subagent repaints only the changed part of its line."""
     written: list[str] = []
 
     async def act(seat: Seat) -> None:
@@ -240,8 +240,9 @@ def test_four_side_by_side_stay_calm(tmp_path: Path) -> None:
 
 
 class Office(Desk):
-    """Real conversations with real subagents. A subagent does what its prompt says in the shell,
-    then answers; the conversation starts one for each of `errands`, then says "All done."."""
+    """Real conversations with real subagents. A subagent runs its prompt in the shell, then
+    answers. The conversation starts a subagent for each of `errands`, then says "All done.".
+    """
 
     def __init__(
         self, folder: Path, errands: Mapping[str, str], *, mode: PermissionMode = "bypass"
@@ -281,7 +282,7 @@ class Office(Desk):
         return next(agent.id for agent in agents if agent.description == description)
 
     def gates(self, *names: str) -> list[int]:
-        """What `read line < NAME` waits for, until a line is written to it."""
+        """Pipes: `read line < NAME` waits until a line is written to them."""
         for name in names:
             os.mkfifo(self.cwd / name)
         return [os.open(self.cwd / name, os.O_RDWR) for name in names]

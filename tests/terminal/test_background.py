@@ -1,4 +1,4 @@
-"""Commands that go to the background (Ctrl-B, /background), /tasks, and leaving while jobs run."""
+"""Sending commands to the background (Ctrl-B, /background), /tasks, and leaving while jobs run."""
 
 import json
 import os
@@ -27,7 +27,7 @@ JOB = Step(tools=[("Bash", {"command": f"exec {SLEEP}", "run_in_background": Tru
 
 
 def send_to_background(terminal: Terminal, seen: str) -> None:
-    """Press Ctrl-B until that is heard: a command may be seen a moment before it runs."""
+    """Press Ctrl-B until it takes effect: a command may be visible a moment before it runs."""
 
     def heard(text: str) -> bool:
         terminal.type("" if seen in text else CTRL_B)
@@ -46,7 +46,7 @@ def test_ctrl_b_sends_a_command_to_the_background(tmp_path: Path) -> None:
         seat.press(CTRL_B)
         await seat.until("It runs on.")
         await seat.until("1 job")
-        assert "goes on in the background as job-1" in seat.glass.all()
+        assert "continues in the background as job-1" in seat.glass.all()
         seat.say("/jobs")
         await seat.until("Enter: show or stop it")
         row = rf"job-1 +echo under way; {SLEEP} +running +[\d.]+ s"
@@ -74,7 +74,7 @@ def test_a_command_by_hand_goes_to_the_background_too(tmp_path: Path) -> None:
         seat.say(f"!echo by hand; {SLEEP}")
         await seat.until(lambda: seat.repl.runs_command)
         seat.press(CTRL_B)
-        await seat.until("goes on in the background as job-1")
+        await seat.until("continues in the background as job-1")
         seat.say("what runs?")
         await seat.until("I know.")
         seat.say("/tasks stop 1")
@@ -162,7 +162,7 @@ def test_leaving_asks_once_while_jobs_run(tmp_path: Path, leave: str) -> None:
 
 
 def test_a_job_that_ends_is_told_and_shown(tmp_path: Path) -> None:
-    """That it has ended, how, and what it said, also that of before it was a job."""
+    """Its end, its result and its output, including output from before it became a job."""
     desk = Desk(tmp_path)
     os.mkfifo(desk.cwd / "go")
 
@@ -172,10 +172,10 @@ def test_a_job_that_ends_is_told_and_shown(tmp_path: Path) -> None:
         await seat.until(lambda: seat.repl.runs_command)
         await seat.until("● Shell  seq 50; cat go; exit 3")
         seat.press(CTRL_B)
-        await seat.until("goes on in the background as job-1")
+        await seat.until("continues in the background as job-1")
         await seat.idle()
         (desk.cwd / "go").write_text("the end\n")
-        await seat.until("job-1 has ended: exit 3 · /tasks job-1 shows what it said")
+        await seat.until("job-1 has ended: exit 3 · /tasks job-1 shows its output")
         seat.say("/tasks")
         await seat.until("Enter: show or stop it")
         row = r"job-1 +seq 50; cat go; exit 3 +failed +[\d.]+ s *\n +exit 3 · the end"
@@ -192,7 +192,7 @@ def test_a_job_that_ends_is_told_and_shown(tmp_path: Path) -> None:
 
 
 def test_the_model_is_told_once_that_a_job_ended(tmp_path: Path) -> None:
-    """Also after a kill; never of an end that it has seen by Job; and nothing where none ended."""
+    """Also after a kill; never about an end it has seen through Job; not at all if no job ended."""
     place = Place(tmp_path)
     wait = "until test -e {0}; do sleep 0.02; done; echo {0}; exit 3"
     jobs = [
@@ -254,7 +254,7 @@ def test_leaving_within_a_question_of_permission(tmp_path: Path) -> None:
         await seat.until("touch made")
         await seat.keys()
         seat.press("/exit" + ENTER)
-        await seat.until("tasks run: answer the question first, or leave once more")
+        await seat.until("tasks are running: answer the question first, or leave again")
         seat.press("/exit" + ENTER)
         await seat.until(lambda: not seat.repl.screen.app.is_running)  # type: ignore[attr-defined]
 
@@ -310,7 +310,7 @@ def test_a_second_ctrl_d_leaves_the_real_command(tmp_path: Path) -> None:
 
 
 def test_lines_alone_ask_too(tmp_path: Path) -> None:
-    """Where Ctrl-D is the end of the input, and /background stands for Ctrl-B."""
+    """On the plain screen, Ctrl-D ends the input, and /background replaces Ctrl-B."""
     place = Place(tmp_path)
     steps = [
         Say(tools=[("Bash", {"command": f"echo under way; touch begun; {SLEEP}"})]),

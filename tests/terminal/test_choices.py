@@ -1,5 +1,6 @@
-"""The choices of a permission question in a pseudo-terminal: arrows and Enter, numbers and letters,
-and what never answers."""
+"""The choices of a permission question in a pseudo-terminal: arrows and Enter, numbers, letters,
+and keys that must not answer.
+"""
 
 import re
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ def display(terminal: Terminal) -> list[str]:
 
 
 def chosen(terminal: Terminal) -> str:
-    """The row that the arrows are at, "" for none."""
+    """The selected row, "" if none is selected."""
     return next((row[2:] for row in display(terminal) if re.match(r"❯ \d\.", row)), "")
 
 
@@ -273,7 +274,7 @@ def section(heading: str) -> str:
 
 
 def labels() -> list[str]:
-    """The label of every choice that a question may have; a rule is left out."""
+    """The label of every possible choice, without its rule."""
     flags = [{"may_accept_edits": True, "may_be_sandboxed": True}]
     wide = {"offers": ["Bash"], "check": lambda rule: "broad"}
     narrow = {"offers": ["Bash(a:*)"], "check": lambda rule: ""}
@@ -306,7 +307,7 @@ def test_the_guide_shows_what_the_screen_shows(tmp_path: Path) -> None:
 
 
 def test_the_guide_lists_every_key() -> None:
-    """Each has a test here, in test_questions.py or in test_permission_prompt.py."""
+    """Each key has a test here, in test_questions.py or in test_permission_prompt.py."""
     keys = re.findall(r"^\| (.+?) \|", section("The keys"), re.MULTILINE)[2:]
     assert {"↑↓, then Enter", "a number, or the letter in brackets"} <= {*keys}
     assert ROW_KEYS == "↑↓ and Enter, a number or a letter"

@@ -1,4 +1,4 @@
-"""A first start without a key, `/login` and `/logout`: the real command in a terminal."""
+"""The first start without a key, `/login` and `/logout`: the real command in a terminal."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def served_by(place: Place, server: Server, provider: str = "anthropic") -> dict[str, str]:
-    """The environment of a user who has no key, where a provider is at the server."""
+    """The environment of a user without a key, with a provider at the server."""
     folder = place.root / "home" / ".config" / "ctxagent"
     folder.mkdir(parents=True, exist_ok=True)
     address = server.url + server.address_end
@@ -81,7 +81,7 @@ def test_a_provider_its_key_and_a_first_task(place: Place, size: tuple[int, int]
         with begun(place, env) as terminal:
             terminal.see("sonnet-5-5")
             terminal.type("/logout anthropic\r")
-            terminal.see("the key of anthropic is forgotten")
+            terminal.see("removed the key of anthropic")
             leave(terminal)
             assert ASKS not in terminal.text()
         assert json.loads(kept.read_text()) == {"keys": {}}
@@ -96,7 +96,7 @@ def test_a_form_that_was_skipped_comes_no_more(place: Place) -> None:
                 if not skipped:
                     terminal.see(ASKS)
                     terminal.press("esc")
-                    terminal.see("no key yet: /login")
+                    terminal.see("no key yet: run /login")
                 terminal.see("sonnet-5-5")
                 leave(terminal)
                 assert ("Welcome" in terminal.text()) != skipped
@@ -174,7 +174,7 @@ def test_the_key_is_not_echoed_in_plain_lines(place: Place) -> None:
                 ("opneai", "Did you mean openai?"),
                 ("walrus", "/login lists them."),
                 ("ollama", "no server of ollama runs on this machine"),
-                ("bedrock", "`ctxagent models bedrock` says what is missing"),
+                ("bedrock", "`ctxagent models bedrock` shows what is missing"),
             ):
                 terminal.type(f"/login {name}\r")
                 terminal.see(answer)

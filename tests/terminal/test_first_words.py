@@ -1,5 +1,6 @@
-"""Words on the command line, files that words name, and `--resume` without an id: the real command
-in a terminal."""
+"""A first message on the command line, attached files, and `--resume` without an ID: the real
+command in a terminal.
+"""
 
 import os
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""Going on with a session of another agent in the terminal: picked at the start, and by the command
-while another one is open."""
+"""Continuing a session of another agent in the terminal: picked at the start, and with the command
+while another session is open.
+"""
 
 import os
 from pathlib import Path

@@ -1,6 +1,5 @@
-"""The habits of users of other agents, by the real command.
-
-Each works or is answered with the right way here. `habits.toml` lists them.
+"""Names from other agents, with the real command. Each one works or gets a hint with the
+equivalent. `habits.toml` lists them.
 """
 
 import subprocess
@@ -23,7 +22,7 @@ HABITS: dict[str, list[Habit]] = tomllib.loads(
 
 
 def each(*kind: str) -> list[Any]:
-    """Each habit that has exactly these keys, besides `then`, named after the agent it is from."""
+    """Each habit with exactly these keys in addition to `then`, named after its agent."""
     found = []
     for agent, habits in HABITS.items():
         for habit in habits:
@@ -34,7 +33,7 @@ def each(*kind: str) -> list[Any]:
 
 
 def play(terminal: Terminal, types: str, shows: str, then: str = "") -> None:
-    """Type something, see its answer, and see the terminal ready for more."""
+    """Type something, and wait for its answer and for the prompt."""
 
     def below(text: str) -> str:
         return text.rpartition(f"❯ {types}\n")[2]

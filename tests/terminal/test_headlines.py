@@ -1,4 +1,4 @@
-"""The headlines of calls that did not run, or not to their end: what was called is named once."""
+"""The headlines of calls that did not run or did not finish: the call is named once."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Images by the terminal: from the clipboard, and dropped on it as paths."""
+"""Images in the terminal: from the clipboard, and dropped as paths."""
 
 import shutil
 import sys
@@ -29,7 +29,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def with_clipboard(place: Place, env: dict[str, str]) -> tuple[dict[str, str], Path]:
-    """An environment with a Wayland clipboard, and the file that stands for its image."""
+    """An environment with a Wayland clipboard, and the file that provides its image."""
     folder, image = place.root / "bin", place.root / "clipboard.png"
     folder.mkdir()
     reader = folder / "wl-paste"

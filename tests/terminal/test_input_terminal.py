@@ -1,5 +1,6 @@
-"""What is typed, with the real command in a pseudo-terminal: the person's editor, a shell command,
-a note, a paste, history over two runs."""
+"""User input with the real command in a pseudo-terminal: the editor, a shell command, a note, a
+paste, the history over two runs.
+"""
 
 import json
 import subprocess
@@ -141,7 +142,7 @@ def test_a_command_a_note_and_a_paste(place: Place) -> None:
         terminal.type("!echo by hand > made; cat made; exit 3\r")
         terminal.see("exit 3")
         terminal.type("#never touch the lock file\r")
-        terminal.see("takes it back")
+        terminal.see("removes it")
         terminal.type("what of this: \x1b[200~" + long + "\x1b[201~")
         terminal.see("2,001 lines: line 0 of a log")
         terminal.press("enter")
@@ -218,7 +219,7 @@ def test_by_hand_where_lines_are_read(place: Place) -> None:
         terminal.type("!echo by hand; exit 3\n")
         terminal.see("[exit 3]")
         terminal.type("#keep it short\n")
-        terminal.see("takes it back")
+        terminal.see("removes it")
         terminal.type("and?\n")
         terminal.see("Seen.")
         terminal.press("ctrl-d")

@@ -1,5 +1,6 @@
-"""Kitty's keyboard protocol: asked for where a terminal has it, and given back whenever another
-program gets the terminal. What the menu of completions and a cleared screen look like."""
+"""Kitty's keyboard protocol: enabled if the terminal supports it, and disabled whenever another
+program gets the terminal. Also the appearance of the completion menu and of a cleared screen.
+"""
 
 import signal
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_a_cleared_screen_is_clean_and_the_scrollback_has_the_rest(place: Place)
         terminal.see("The answer.")
         terminal.see("context 0%")
         terminal.type("/clear\r")
-        text = terminal.see("Ctrl-O shows what it was told")
+        text = terminal.see("Ctrl-O shows the hand-over")
         assert "The answer." in text
         shown = "\n".join(terminal.screen.display)
         assert "The answer." not in shown

@@ -1,4 +1,4 @@
-"""Keys that must not get into each other's way: Esc, Ctrl-C, Ctrl-L, a search, keys of vi."""
+"""Keys that must not conflict: Esc, Ctrl-C, Ctrl-L, history search, vi keys."""
 
 from pathlib import Path
 

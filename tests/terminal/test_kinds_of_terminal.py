@@ -1,5 +1,6 @@
-"""The real command on terminals of many kinds: such as answer when they are asked for their
-background, and such as can do little."""
+"""The real command on many kinds of terminals: with and without an answer to the background query,
+and with few capabilities.
+"""
 
 import json
 import re
@@ -23,7 +24,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def said(server: Server) -> list[str]:
-    """The person's words, in all requests together."""
+    """The user's messages in all requests together."""
     return re.findall(r"say \w+", json.dumps([r["messages"][-1] for r in server.requests]))
 
 

@@ -1,5 +1,6 @@
-"""Two hundred turns in a terminal, with all that happens in them: whatever is finished is written
-once, in order, and never touched again."""
+"""Two hundred turns in a terminal: all finished output is written once, in order, and never
+changed.
+"""
 
 import re
 from pathlib import Path
@@ -39,7 +40,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def answer(body: dict[str, Any]) -> Say:
-    """To each turn its answer; before every tenth a tool, before every seventh a thought."""
+    """The answer to each turn; before every tenth a tool call, before every seventh thinking."""
     content = body["messages"][-1]["content"]
     n = max(map(int, re.findall(r"(?:turn|output of) (\d{3})", str(content))))
     if content[0]["type"] == "tool_result":
@@ -101,7 +102,7 @@ def test_the_tape_is_heard(raw: bytes, count: int) -> None:
 
 
 def test_resizing_where_lines_stay_as_they_are(place: Place) -> None:
-    """pyte wraps nothing anew, as xterm and the console do not."""
+    """pyte does not rewrap lines, as xterm and the console do not."""
     text = "\n\n".join(f"Paragraph {n:02d}, short." for n in range(60))
     with Server([Say(text, deltas=300, pace=0.01)]) as server:
         terminal = Terminal(cwd=place.project, env=place.server(server.url), columns=80, rows=24)

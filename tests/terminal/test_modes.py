@@ -1,5 +1,6 @@
-"""The terminal is given back as it was found, however the program ends, and taken again after it
-was stopped or its modes were changed. And a terminal that takes nothing holds up nobody."""
+"""Terminal modes: restored however the program ends, and set again after a stop or a change by
+another program. A terminal that accepts no output blocks nothing.
+"""
 
 import asyncio
 import os
@@ -42,7 +43,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def untouched() -> list[object]:
-    """The modes of a terminal that nobody has used yet."""
+    """The modes of a new terminal."""
     master, slave = pty.openpty()
     try:
         return termios.tcgetattr(slave)
@@ -110,7 +111,7 @@ def test_leaving_while_it_works(place: Place, phase: str, way: str) -> None:
 
 
 class Faulty:
-    """A host with a fault of its own, once a key was pressed."""
+    """A host that raises an internal error after a key press."""
 
     working = False
 
@@ -171,7 +172,7 @@ def _read(master: int) -> bytes:
 
 
 def shell(place: Place, server: Server) -> Terminal:
-    """A terminal with a shell in it, in which the command runs."""
+    """A terminal with a shell, in which the command runs."""
     env = {**place.server(server.url), "PS1": "SHELL> "}
     terminal = Terminal("--norc", "--noprofile", "-i", cwd=place.project, env=env, command="bash")
     terminal.see("SHELL>")
@@ -264,7 +265,7 @@ LONG = "\n\n".join(f"Paragraph {n:04d}. {WORDS}" for n in range(1_500))
 
 
 class Steps:
-    """A long text, then a tool; `went_on` is set when the result of the tool has come."""
+    """A long text, then a tool call; `went_on` is set when the tool result has arrived."""
 
     def __init__(self) -> None:
         self.went_on = threading.Event()

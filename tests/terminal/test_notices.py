@@ -1,4 +1,4 @@
-"""Notices call the person back: after long turns, and for questions, while they look elsewhere."""
+"""Notifications after long turns and for questions while the terminal has no focus."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..support.terminal.seat import Glass
 
 ASKS = Say(tools=[("Bash", {"command": "touch made"})])
 FOCUS_IN, FOCUS_OUT = "\x1b[I", "\x1b[O"
-QUESTION = b"\x1b]9;ctxagent: project: a question waits for your answer\a"
+QUESTION = b"\x1b]9;ctxagent: project: a question is waiting for your answer\a"
 ENDED = b"\x1b]9;ctxagent: project: the turn has ended after "
 
 
@@ -32,7 +32,7 @@ def env_of(place: Place, server: Server, **settings: str) -> dict[str, str]:
 
 
 def without_titles(raw: bytes) -> bytes:
-    """What came, without the titles of the window, which end with a bell too."""
+    """The output without window titles, which end with a bell too."""
     return re.sub(rb"\x1b\]2;[^\a]*\a", b"", raw)
 
 

@@ -1,4 +1,4 @@
-"""In front of a person an overloaded server is waited for with a countdown, and a key ends it."""
+"""An overloaded server is waited for with a countdown in the terminal, and a key gives up."""
 
 import re
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_the_countdown_and_the_key_that_ends_it(place: Place, columns: int, rows
         assert len(COUNTDOWN.findall(shown)) == 1, "one line, painted again"
         assert int(COUNTDOWN.findall(shown)[0][1].partition(":")[0]) in (9, 10)
         terminal.press("esc")
-        shown = terminal.see('gave up: the model is overloaded; your words are kept, "go on" asks')
+        shown = terminal.see('gave up: the model is overloaded; your message is kept, send "go on"')
         assert "◌" not in "\n".join(terminal.screen.display)
         assert shown.count("overloaded") == 1
         assert len(server.requests) == 1

@@ -1,5 +1,6 @@
-"""The person's own commands: the one that writes a line below the status line, and the one that is
-given each notice. They run beside everything, and only where they may."""
+"""The user's own commands, for the status line and for notices: they run in the background, and
+only if they are allowed.
+"""
 
 import json
 import re
@@ -34,7 +35,7 @@ def status_env(place: Place, server: Server, command: str) -> dict[str, str]:
 
 
 def says(terminal: Terminal, words: str) -> None:
-    """Wait for words, however they are wrapped."""
+    """Wait for a text, however it is wrapped."""
     terminal.see(lambda text: words in " ".join(text.split()))
 
 
@@ -90,7 +91,7 @@ def test_a_command_that_fails_shows_nothing_and_is_told_of_once(place: Place) ->
     with Server([Say("One."), Say("Two.")]) as server:
         env = status_env(place, server, "echo broken; exit 3")
         terminal = Terminal(cwd=place.project, env=env)
-        says(terminal, "told once")
+        says(terminal, "later failures are not reported")
         for words, answer in (("one", "One."), ("two", "Two.")):
             terminal.type(f"{words}\r")
             terminal.see(answer)
@@ -111,7 +112,7 @@ def test_a_command_that_hangs_holds_up_nothing_and_is_ended(place: Place) -> Non
         pids = running(str(hangs))
         terminal.type("hello\r")
         terminal.see("I am here.")
-        says(terminal, "it took longer than 5 s")
+        says(terminal, "was stopped after 5 s")
         assert gone(*pids)
         terminal.type("/clear\r")
         terminal.see("new session")
@@ -144,7 +145,7 @@ def test_a_notice_goes_to_the_command_too(place: Place) -> None:
         terminal.press("ctrl-d")
         assert terminal.leave() == 0
     question, *ends = told.read_text().splitlines()
-    assert question == "project: a question waits for your answer"
+    assert question == "project: a question is waiting for your answer"
     assert all(end.startswith("project: the turn has ended after ") for end in ends)
     assert terminal.text().count("ui.notify_command") == 1
 

@@ -1,5 +1,6 @@
-"""Keys of the settings, by the real command in a pseudo-terminal: what they do, and that the screen
-shows them."""
+"""Configured keys with the real command in a pseudo-terminal: their effect, and their names on the
+screen.
+"""
 
 from pathlib import Path
 
@@ -86,7 +87,7 @@ send_other = "f2"
         terminal.type("\x15")
         terminal.type(CTRL_B + ESC + SHIFT_TAB + CTRL_O)  # which do nothing now
         terminal.type(CTRL_X + "b")
-        terminal.see("goes on in the background")
+        terminal.see("continues in the background")
         terminal.see("It runs on.")
         text = terminal.see("(Ctrl-T)")
         assert "Ctrl-B" not in text

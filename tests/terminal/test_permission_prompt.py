@@ -1,5 +1,6 @@
-"""The permission prompt, as a person sees and answers it: in this process, in lines, and with the
-real command over two sessions."""
+"""The permission prompt: in this process, on the plain screen, and with the real command over two
+sessions.
+"""
 
 import asyncio
 import io
@@ -32,7 +33,7 @@ Act = Callable[[Seat], Coroutine[Any, Any, None]]
 
 
 class Desk(seats.Desk):
-    """One with settings files."""
+    """A desk with settings files."""
 
     def __init__(self, folder: Path, *steps: Step) -> None:
         super().__init__(folder, *steps)
@@ -63,7 +64,7 @@ def flat(glass: Glass) -> str:
 
 
 def asked(desk: Desk, answer: Act, glass: Glass | None = None) -> Glass:
-    """Words that lead to a question, the answer to it, and the end of the turn."""
+    """Send a message that leads to a question, answer it, and wait for the end of the turn."""
 
     async def act(seat: Seat) -> None:
         seat.say("go")
@@ -375,7 +376,7 @@ def test_a_question_that_waits_is_settled_by_the_mode(tmp_path: Path) -> None:
 
     async def answer(seat: Seat) -> None:
         seat.press(SHIFT_TAB)
-        await seat.until("mode accept-edits? Enter: use it, here too · Shift-Tab: next mode")
+        await seat.until("mode accept-edits? Enter: use it, also here · Shift-Tab: next mode")
         assert not (desk.cwd / "a").exists(), "nothing is settled before Enter"
         seat.press(ENTER)
         await seat.until("Both written.")
@@ -479,7 +480,7 @@ def test_the_next_session_does_not_ask_again(tmp_path: Path, key: str) -> None:
 
 
 def test_one_key_takes_the_useful_rule(tmp_path: Path) -> None:
-    """And nothing else is asked: the rule holds for this session, and the next call needs none."""
+    """There is no further question: the rule applies to this session and to the next call."""
     desk = Desk(tmp_path, bash("touch one"), bash("touch two three"), Step(text="Both made."))
 
     async def answer(seat: Seat) -> None:
@@ -495,7 +496,9 @@ def test_one_key_takes_the_useful_rule(tmp_path: Path) -> None:
 
 
 def test_what_was_asked_before_decides_which_rule_is_useful(tmp_path: Path) -> None:
-    """One file of a folder is a rule for that file; after two of it, the folder is offered."""
+    """The first file of a folder suggests a rule for the file, the second one a rule for the
+    folder.
+    """
     writes = [Step(tools=[("Write", {"path": f"src/{n}.py", "content": "x\n"})]) for n in "ab"]
     desk = Desk(tmp_path, *writes, Step(text="Both written."))
 

@@ -25,7 +25,7 @@ WORDS = ["okapi", "heron", "Grüße", "日本語のテキスト", "quagga"]
 
 
 def session(project: Project, number: int, words: str, answer: str, branch: str = "main") -> Path:
-    """A session that was left at a second of its own: the higher the number, the newer."""
+    """A session with its own last second: a higher number is newer."""
     log = Log(project.folder / "sessions" / f"20261101-{number:06}-{number:06x}/log.jsonl")
     log.append(
         Session(
@@ -49,7 +49,7 @@ def fill(project: Project, count: int) -> None:
 
 
 def chosen_row(glass: Glass) -> str:
-    """The row of the option that is chosen; the first ❯ below the search line."""
+    """The row of the selected option: the first ❯ below the search line."""
     lines = glass.lines()
     at = next(n for n, line in enumerate(lines) if line.startswith("search:"))
     return next((line for line in lines[at:] if line.startswith("❯")), "")
@@ -60,7 +60,7 @@ def search_line(glass: Glass) -> str:
 
 
 def chosen(seat: Seat, *words: str) -> Callable[[], bool]:
-    """Whether the option that is chosen has these words in its row."""
+    """Return True if the row of the selected option contains these words."""
     return lambda: (
         bool(search_line(seat.glass))
         and all(
@@ -120,7 +120,7 @@ def test_keys_move_and_esc_leaves(tmp_path: Path) -> None:
             seat.press(keys)
             await seat.until(chosen(seat, f"number {number} "))
         seat.press("zzz")
-        await seat.until("nothing in the list has these words")
+        await seat.until("no match in the list")
         seat.press(ENTER)
         seat.press(ESC)
         await seat.until("search:", gone=True)
@@ -195,7 +195,7 @@ def test_what_is_typed_ahead_is_looked_for_and_comes_back(tmp_path: Path) -> Non
         await seat.until(chosen(seat, "number 17"))
         assert search_line(seat.glass) == "search: number 17"
         seat.press(" and more")
-        await seat.until("nothing in the list has these words")
+        await seat.until("no match in the list")
         seat.press(ESC)
         await seat.until(lambda: "❯ number 17 and more" in seat.glass.lines())
         seat.press(ENTER)
@@ -298,7 +298,7 @@ def test_the_command_itself(tmp_path: Path) -> None:
         terminal.type("/resume\r")
         terminal.see("look at quagga number 299")
         terminal.type("zebra")
-        terminal.see("nothing in the list has these words")
+        terminal.see("no match in the list")
         terminal.type("\x15grÜße number 27\x0e\x0e\x0e\x0e")
         terminal.see(lambda text: "❯ look at Grüße number 27 " in text)
         terminal.type("\r")
@@ -328,7 +328,7 @@ def test_a_request_to_end_while_it_is_open(tmp_path: Path) -> None:
 
 
 def test_vi_keys_and_words_under_the_fingers(tmp_path: Path) -> None:
-    """The menu comes while something else is typed: Enter must not open what is first."""
+    """The menu opens while the user types: Enter must not open the first option."""
     desk = Desk(tmp_path, Step(text="word " * 40), Step(text="Yes."), pace=0.005)
     fill(desk.project, 5)
 
@@ -337,7 +337,7 @@ def test_vi_keys_and_words_under_the_fingers(tmp_path: Path) -> None:
         await seat.until(lambda: seat.repl.working)
         seat.say("/resume")
         seat.press("what I am about to ")
-        await seat.until("nothing in the list has these words")
+        await seat.until("no match in the list")
         seat.press("say\r")
         await seat.until(lambda: search_line(seat.glass).endswith("to say"))
         seat.press(ESC)
@@ -403,7 +403,7 @@ def test_the_model_is_chosen_from_a_list_or_typed(tmp_path: Path) -> None:
         seat.say("/model")
         await seat.menu()
         seat.press("two words")
-        await seat.until("nothing in the list has these words")
+        await seat.until("no match in the list")
         seat.press(ENTER + ESC)
         await seat.until("Model · $ per million", gone=True)
 

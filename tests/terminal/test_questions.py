@@ -23,7 +23,7 @@ TOUCH = [("Bash", {"command": "touch made"})]
 def person(
     tmp_path: Path, size: tuple[int, int], *said: Say, options: tuple[str, ...] = ()
 ) -> Iterator[tuple[Terminal, Path]]:
-    """A person in front of the real command, who has said go; the project."""
+    """The real command after the message "go", and its project."""
     place = Place(tmp_path)
     with Server(list(said)) as server:
         columns, rows = size
@@ -43,7 +43,7 @@ def shown(terminal: Terminal) -> list[str]:
 
 
 def above_the_choices(terminal: Terminal) -> str:
-    """The text right above the choices, up to a blank line."""
+    """The text directly above the choices, up to a blank line."""
     lines = shown(terminal)
     place = next(n for n, line in enumerate(lines) if line.startswith("  1. [y]es"))
     start = max(n for n in range(place) if not lines[n]) + 1
@@ -51,11 +51,11 @@ def above_the_choices(terminal: Terminal) -> str:
 
 
 def offered(mode: str) -> str:
-    return f"mode {mode}? Enter: use it, here too · Shift-Tab: next mode"
+    return f"mode {mode}? Enter: use it, also here · Shift-Tab: next mode"
 
 
 def offers(terminal: Terminal) -> str:
-    """The mode that is offered, "" for none."""
+    """The offered mode, "" for none."""
     lines = (line for line in shown(terminal) if line.startswith("mode "))
     return next(lines, "mode ?").removeprefix("mode ").partition("?")[0]
 
@@ -66,8 +66,7 @@ def confines() -> bool:
 
 @BOTH_SIZES
 def test_shift_tab_offers_modes_and_never_bypass(tmp_path: Path, size: tuple[int, int]) -> None:
-    """Each is only offered until Enter takes it; the call that is asked about is then judged by
-    it."""
+    """A mode is only offered until Enter; then it also decides about the call in question."""
     with person(tmp_path, size, Say(tools=TOUCH), Say("I see.")) as (terminal, project):
         terminal.keys()
         modes = ["accept-edits", *(["sandboxed"] if confines() else []), "plan"]
@@ -130,7 +129,7 @@ def test_esc_withdraws_what_is_offered_before_it_interrupts(
 
 @BOTH_SIZES
 def test_words_for_us_are_no_refusal(tmp_path: Path, size: tuple[int, int]) -> None:
-    """A note or a command typed into a question is taken as such; the question stays."""
+    """A note or a command typed into a question is run as usual; the question stays open."""
     with person(tmp_path, size, Say(tools=TOUCH), Say("Ran.")) as (terminal, project):
         terminal.keys()
         terminal.type("#never touch the folder build\r")
@@ -174,7 +173,9 @@ def outside(tmp_path: Path) -> dict[str, Any]:
 
 @BOTH_SIZES
 def test_what_is_asked_stands_beside_the_choices(tmp_path: Path, size: tuple[int, int]) -> None:
-    """Although the result of a call beside it, and what they unfold, is printed meanwhile."""
+    """The question stays visible although another result and unfolded output are
+    printed meanwhile.
+    """
     project = Place(tmp_path).project
     (project / "long.txt").write_text("".join(f"line {n}\n" for n in range(200)))
     tools = [("Read", outside(tmp_path)), ("Read", {"path": "long.txt"})]
@@ -198,23 +199,23 @@ def test_a_subagent_that_waits_says_so(tmp_path: Path, size: tuple[int, int]) ->
     said = (Say(tools=[("Task", task)]), Say(tools=TOUCH), Say("It is made."), Say("Done."))
     with person(tmp_path, size, *said) as (terminal, project):
         terminal.keys()
-        terminal.see("make it · waits for your answer")
+        terminal.see("make it · waiting for your answer")
         assert above_the_choices(terminal) == "Bash touch made"
         terminal.type("y")
         terminal.see("Done.")
         assert (project / "made").exists()
-        assert not any("waits for your answer" in line for line in shown(terminal))
+        assert not any("waiting for your answer" in line for line in shown(terminal))
 
 
 @needs_bwrap
 @BOTH_SIZES
 def test_sandboxed_is_offered_and_kept(tmp_path: Path, size: tuple[int, int]) -> None:
-    """The first question says what it means; kept for the person, the next session asks neither."""
+    """The first question explains it. Once saved for the user, the next session asks nothing."""
     run = [("Bash", {"command": 'python3 -c \'open("made", "a").write("x")\''})]
     said = (Say(tools=run), Say(tools=run), Say("Twice."))
     with person(tmp_path, size, *said) as (terminal, project):
         terminal.keys()
-        terminal.see("sandboxed: from now on such commands run without a question")
+        terminal.see("sandboxed: from now on, such commands run without a question")
         terminal.type("s")
         terminal.see("[s]ession  for this session only")
         terminal.see("[u]ser")

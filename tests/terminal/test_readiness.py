@@ -1,5 +1,6 @@
-"""Nothing is answered that has not been seen: when a key alone answers a question, and what becomes
-of keys that come before."""
+"""Only visible questions are answered: when a single key answers, and the effect of
+earlier keys.
+"""
 
 import asyncio
 import math
@@ -125,7 +126,7 @@ def test_y_and_enter_need_no_patience(tmp_path: Path) -> None:
 
 
 def test_a_place_is_taken_right_after_the_rule() -> None:
-    """A question that follows from one's own answer waits for nothing but to be seen."""
+    """A question that follows the user's own answer can be answered as soon as it is visible."""
 
     async def run() -> None:
         taken: list[bool] = []

@@ -1,4 +1,4 @@
-"""What goes wrong in front of a person: it is told, and everything else goes on."""
+"""Errors in the terminal: each is shown, and everything else continues."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from ..support.terminal.seat import CTRL_C, ENTER, ESC, UP, Desk, Seat, drive
 
 
 class Faulty(Desk):
-    """One whose checks have a fault of their own."""
+    """A desk whose checks raise an internal error."""
 
     def services(self) -> ConversationServices:
         def checks() -> Sequence[Sequence[str]]:

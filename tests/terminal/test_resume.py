@@ -1,5 +1,4 @@
-"""A session that is resumed: what was said before looks as it did when it came, never as the
-source of its Markdown."""
+"""A resumed session: earlier messages look as they did originally, never as Markdown source."""
 
 import re
 from pathlib import Path
@@ -28,7 +27,7 @@ MARKS = re.compile(r"\*\*|`|^##|\|--|^ *\|", re.MULTILINE)
 
 
 def resumed(place: Place, answer: str, columns: int, rows: int) -> Terminal:
-    """The command that goes on with a session of one turn."""
+    """The command that resumes a session of one turn."""
     with Server([Say(answer, deltas=40)]) as server:
         done = place.run("-p", "mend **half**", env=place.server(server.url))
         assert done.returncode == 0, done.stderr
@@ -69,7 +68,7 @@ def test_the_menu_of_sessions_shows_no_marks(tmp_path: Path) -> None:
     place = Place(tmp_path)
     terminal = resumed(place, ANSWER, 80, 30)
     terminal.type("/clear\r")
-    terminal.see("shows what it was told")
+    terminal.see("shows the hand-over")
     terminal.type("/resume\r")
     menu = terminal.see(lambda text: "fifty cents" in text.partition("search:")[2])
     menu = menu.partition("search:")[2]

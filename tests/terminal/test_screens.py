@@ -1,4 +1,4 @@
-"""The pictures in docs/screens are what the program shows, and the page about it shows them all."""
+"""The pictures in docs/screens match the program's output, and the guide shows all of them."""
 
 import re
 from html import unescape
@@ -23,7 +23,7 @@ needs_chromium = pytest.mark.skipif(PROGRAM is None, reason="chromium is not ins
 
 
 def told(picture: Path) -> str:
-    """What stands on a screen, for a difference that can be read."""
+    """The text of a screen, for a readable diff."""
     rows = re.findall(r"<text[^>]*>(.*?)</text>", picture.read_text(), re.DOTALL)
     return "\n".join(unescape(re.sub(r"<[^>]+>", "", row)) for row in rows)
 
@@ -53,7 +53,7 @@ def test_the_page_has_every_key_of_the_help() -> None:
 
 
 def read(view: View) -> str:
-    """The rows of text as a browser shows them, each character in the cell that it stands in."""
+    """The rows of text as a browser shows them, with each character in its cell."""
     rows: dict[int, dict[int, str]] = {}
     for base, text, start, places in view.evaluate(DRAWN):
         assert len(places) == len(text), f"{text!r}: characters are not shown"
@@ -69,7 +69,7 @@ def read(view: View) -> str:
 
 @needs_chromium
 def test_a_browser_shows_what_was_written(tmp_path: Path) -> None:
-    """Tables, lines, and blanks that are underlined, each in its own cell."""
+    """Tables, lines, and underlined spaces, each character in its own cell."""
     rows = ["items  tokens   share", "  tools      9   4,026", "├──  ━━  ▌   a &  <b>   ·  end"]
     plain = [tuple(Ink(character) for character in f"{row:<40}") for row in rows]
     lined = tuple(Ink(character, underscore=True) for character in f"{'a   link  here':<40}")

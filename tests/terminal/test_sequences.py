@@ -1,4 +1,6 @@
-"""Sequences that terminals send: a key is itself, however it is told, and a report is none."""
+"""Escape sequences from terminals: every encoding of a key is recognised, and a report is not a
+key.
+"""
 
 from itertools import pairwise
 from pathlib import Path

@@ -54,7 +54,7 @@ def test_a_setting_is_found_changed_and_saved(place: Place, size: tuple[int, int
     terminal.type(ESC)
     terminal.see(lambda text: "Settings ·" not in text)
     assert own_file(place).read_text() == "[ui]\nnotify_after = 25\n"
-    assert "from the next start" in " ".join(terminal.text().split())
+    assert "takes effect at the next start" in " ".join(terminal.text().split())
     leave(terminal)
 
 
@@ -81,7 +81,7 @@ def test_a_value_that_another_file_overrides_is_not_said_to_be_in_force(place: P
     terminal.type("/settings ui.theme dark\r")
     terminal.see("sets ui.theme too, and comes before")
     terminal.see('ui.theme is still "light"')
-    assert "counts now" not in terminal.text()
+    assert "in effect now" not in terminal.text()
     assert own_file(place).read_text() == '[ui]\ntheme = "dark"\n'
     leave(terminal)
 

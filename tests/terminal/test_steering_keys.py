@@ -1,5 +1,6 @@
-"""Words while the agent works, with the real command in a pseudo-terminal: the screen after each
-key, what the model reads, and what is left after a kill."""
+"""Messages while the agent works, with the real command in a pseudo-terminal: the screen after each
+key, the requests to the model, and the state after a kill.
+"""
 
 import json
 import re
@@ -31,7 +32,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def begin(text: str = "I look.") -> Say:
-    """A reply with a command that runs until the test lets it go."""
+    """A reply with a command that runs until the test ends it."""
     return Say(text, tools=[("Bash", {"command": WAIT})])
 
 
@@ -40,7 +41,7 @@ def at_work(
     place: Place, steps: Sequence[Step] | Callable[[Any], Step], *options: str,
     size: tuple[int, int] = SIZES[0], mode: str = "bypass", wire: Wire = Server,
 ) -> Iterator[tuple[Terminal, Server]]:  # fmt: skip
-    """The command at its prompt in front of a server; the first words are said by then."""
+    """The real command with a server, after the first message."""
     columns, rows = size
     with wire(steps) as server:
         terminal = Terminal(
@@ -63,8 +64,7 @@ def leave(terminal: Terminal) -> None:
 
 
 def bottom(terminal: Terminal) -> list[str]:
-    """The screen from the running command on: without how long it has run, and without what the
-    status line says."""
+    """The screen from the running command down, without its running time and the status line."""
     lines = [line.rstrip() for line in terminal.screen.display]
     start = next((n for n, line in enumerate(lines) if line.startswith("● Bash")), 0)
     shown = [re.sub(r"^● Bash.*", "● Bash", line) for line in lines[start:]]
@@ -72,7 +72,7 @@ def bottom(terminal: Terminal) -> list[str]:
 
 
 def shows(terminal: Terminal, *below: str) -> None:
-    """Wait until this stands below the running command, and nothing else."""
+    """Wait until exactly this is shown below the running command."""
     wanted = [*WORKING, *below, "STATUS"]
     try:
         terminal.see(lambda _: bottom(terminal) == wanted)
@@ -86,7 +86,7 @@ def texts(message: dict[str, Any]) -> list[str]:
 
 
 def said(place: Place) -> list[tuple[str, bool]]:
-    """The person's words in the log, each with whether it came in the middle of a turn."""
+    """The user's messages in the log, each with whether it arrived during a turn."""
     rows = (entry for entry in place.entries() if entry["kind"] == "user")
     return [(row["content"], row["mid_turn"]) for row in rows if row["source"] == "person"]
 
@@ -240,7 +240,7 @@ def test_esc_gives_both_back(place: Place, wire: Wire) -> None:
 def test_words_that_could_not_go_begin_the_next_turn(
     place: Place, ending: Step | None, options: tuple[str, ...]
 ) -> None:
-    """The second reply ends the turn; it is held back until the words wait."""
+    """The second reply ends the turn; it is delayed until the message is queued."""
     ready = threading.Event()
 
     def step(body: dict[str, Any]) -> Step:

@@ -1,5 +1,6 @@
-"""Subagents in the background and /tasks, as a person sees them: Ctrl-B, questions between turns,
-leaving, kill -9."""
+"""Background subagents and /tasks on the screen: Ctrl-B, questions between turns,
+leaving, kill -9.
+"""
 
 import json
 import re
@@ -34,7 +35,7 @@ def is_parent(body: dict[str, Any]) -> bool:
 
 
 def word_of(body: dict[str, Any]) -> str:
-    """The word that a subagent was asked for."""
+    """The word that a subagent should return."""
     found = re.search(r"ask: (\w+)", said(body))
     assert found, "a request of a subagent has its prompt"
     return found[1]
@@ -90,7 +91,7 @@ def flat(text: str) -> str:
 
 
 def test_a_question_between_turns_and_leaving(tmp_path: Path) -> None:
-    """Esc interrupts the turn alone; the question names the subagent; leaving asks once."""
+    """Esc interrupts only the turn; the question names the subagent; leaving asks once."""
     place = Place(tmp_path)
     parent = [
         Say(tools=begin("look")), Say("Begun."),
@@ -170,7 +171,7 @@ def test_a_rewind_ends_what_could_write_once_the_files_are_back(tmp_path: Path) 
 
 
 def test_esc_declines_between_turns(tmp_path: Path) -> None:
-    """First what is typed goes, then a mode that is offered; the next Esc is a no."""
+    """Esc first clears the typed text, then an offered mode; the next Esc declines."""
     place = Place(tmp_path)
     parent = [Say(tools=begin("look")), Say("Begun.")]
     write = Say(tools=[("Write", {"path": "made.txt", "content": "x"})])
@@ -246,7 +247,7 @@ def test_the_menu_shows_a_task_and_stops_it(tmp_path: Path, columns: int, rows: 
 
 
 def test_a_question_closes_the_menu(tmp_path: Path) -> None:
-    """Also at its second step; the menu before does not come back over the question."""
+    """Also at its second step; the first menu does not reopen over the question."""
     place, goes_on = Place(tmp_path), Event()
     parent = [Say(tools=begin("look")), Say("Begun.")]
 
@@ -278,7 +279,7 @@ def test_a_question_closes_the_menu(tmp_path: Path) -> None:
 
 
 def test_a_headless_run_ends_them(tmp_path: Path) -> None:
-    """And counts what they have cost."""
+    """Their cost is counted too."""
     place = Place(tmp_path)
 
     def step(body: dict[str, Any]) -> Say:
@@ -305,8 +306,9 @@ def test_a_headless_run_ends_them(tmp_path: Path) -> None:
 
 
 def test_a_kill_loses_no_task(tmp_path: Path) -> None:
-    """Eight subagents and three jobs: each is listed as it is, none runs twice, and the model is
-    told once."""
+    """Eight subagents and three jobs: each is listed with its state, none runs twice, and the model
+    is told once.
+    """
     place, words = Place(tmp_path), [f"w{number}" for number in range(8)]
     begun: Counter[str] = Counter()
     jobs = [
@@ -393,7 +395,7 @@ def test_a_kill_loses_no_task(tmp_path: Path) -> None:
 
 
 def listed(text: str) -> dict[str, str]:
-    """The states of the tasks in the menu, by id."""
+    """The states of the tasks in the menu, by ID."""
     row = r"^[❯ ] ((?:general|job)-\w+) .*? (running|done|lost|failed|stopped)(?: |$)"
     return dict(re.findall(row, text.rpartition("search:")[2], re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""The real command in a pseudo-terminal, as a person sees it."""
+"""The real command in a pseudo-terminal."""
 
 import json
 import os
@@ -163,7 +163,7 @@ def test_a_silent_model_can_be_interrupted(place: Place) -> None:
 
 
 def working(place: Place, server: Server, *arguments: str) -> tuple[Terminal, list[int]]:
-    """A terminal in which a command and a job run, and their processes."""
+    """A terminal with a running command and a running job, and their processes."""
     terminal = Terminal(
         "--permission-mode", "bypass", *arguments, cwd=place.project, env=place.server(server.url)
     )
@@ -269,7 +269,7 @@ def test_a_summary_is_edited_in_the_persons_editor(place: Place) -> None:
         terminal.see("Speak.")
         terminal.keys()
         terminal.type("y")
-        terminal.see("/uncompact takes it back")
+        terminal.see("/uncompact undoes it")
         terminal.type("three\r")
         terminal.see("Three.")
         terminal.type("/quit\r")
@@ -280,7 +280,7 @@ def test_a_summary_is_edited_in_the_persons_editor(place: Place) -> None:
 
 
 def test_the_prompt_is_painted_before_the_sdk_is_imported(place: Place) -> None:
-    """A module named `anthropic` that waits for a file stands in for the slow import."""
+    """A fake module `anthropic` that waits for a file replaces the slow import."""
     slow = place.root / "slow"
     (slow / "anthropic").mkdir(parents=True)
     gate = place.root / "gate"

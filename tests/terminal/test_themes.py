@@ -1,4 +1,4 @@
-"""Colours that can be read, what a terminal can do, and that its answers are never keys."""
+"""Readable colours, terminal capabilities, and terminal answers that are never treated as keys."""
 
 import ast
 import re
@@ -57,7 +57,7 @@ def hues() -> list[tuple[str, str]]:
 
 
 def test_how_contrast_is_reckoned() -> None:
-    """Against values that the definition gives."""
+    """Compared with values from the definition."""
     assert contrast(light("#000000"), light("#ffffff")) == pytest.approx(21)
     assert contrast(light("#777777"), light("#ffffff")) == pytest.approx(4.48, abs=0.01)
     assert contrast(light("#0000ff"), light("#000000")) == pytest.approx(2.44, abs=0.01)
@@ -65,8 +65,9 @@ def test_how_contrast_is_reckoned() -> None:
 
 @pytest.mark.parametrize(("palette", "hue"), hues())
 def test_every_hue_can_be_read(palette: Any, hue: str) -> None:
-    """4.5 to 1 for what must be read, 3 to 1 for what is quiet: on usual backgrounds, and on the
-    worst that the theme is chosen for."""
+    """At least 4.5 to 1 for normal text and 3 to 1 for dim text. This holds on usual backgrounds,
+    and on the worst background for which the theme is chosen.
+    """
     least = 3.0 if hue == "quiet" else 4.5
     colour = light(theme.HUES[palette][hue])
     worst = MAX_DARK_LUMINANCE if "dark" in palette else MIN_LIGHT_LUMINANCE
@@ -146,7 +147,7 @@ def test_colours_are_named_in_the_theme_alone() -> None:
 
 
 def test_every_mark_has_a_stand_in() -> None:
-    """Of one cell, like itself; what is only looked for is not shown."""
+    """The ASCII replacement has one cell too. Marks that are only searched for are never shown."""
     marks = set[str]()
     for path in MODULES:
         shown = {mark for text in strings(path) for mark in text if not mark.isascii()}
@@ -157,7 +158,7 @@ def test_every_mark_has_a_stand_in() -> None:
 
 
 def strings(path: Path) -> list[str]:
-    """The strings of a module that are no docstrings."""
+    """The strings of a module, without docstrings."""
     tree = ast.parse(path.read_text())
     said = {
         id(node.value) for node in ast.walk(tree)
@@ -324,7 +325,7 @@ class Sifted:
         self.sieve.on_background = self.told.append
 
     def read(self, *parts: str) -> str:
-        """What counts as typed, when the parts come one after another, at once."""
+        """The text that counts as typed when the parts arrive one after another."""
         return "".join(map(self.sieve.feed, parts)) + self.sieve.flush()
 
 

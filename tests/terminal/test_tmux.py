@@ -1,5 +1,6 @@
-"""The real command in tmux: a terminal that wraps lines anew when its size changes. Each finished
-line stands there once, and nothing of what was painted live is left behind."""
+"""The real command in tmux, which rewraps lines when its size changes. Each finished line is shown
+once, and no live output is left behind.
+"""
 
 import itertools
 from pathlib import Path
@@ -26,12 +27,12 @@ def paragraphs(count: int) -> str:
 
 
 def flat(text: str) -> str:
-    """The text without blanks and the breaks that the width made."""
+    """The text without spaces and without line breaks from wrapping."""
     return "".join(text.split())
 
 
 def whole(text: str, count: int) -> None:
-    """Every paragraph is there once, in order."""
+    """Assert that every paragraph is there once, in order."""
     said = flat(text)
     places = [said.find(flat(f"Paragraph {n:03d}. {WORDS}")) for n in range(count)]
     assert -1 not in places, f"lost: {[n for n, at in enumerate(places) if at < 0]}\n{text}"

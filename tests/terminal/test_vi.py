@@ -1,4 +1,4 @@
-"""The vi keys in a real terminal: `cw` as vi has it, and the mode in the status line."""
+"""The vi keys in a real terminal: `cw` as in vi, and the mode in the status line."""
 
 from pathlib import Path
 

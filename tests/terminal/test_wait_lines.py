@@ -1,4 +1,4 @@
-"""What is waited for is told, and that it is over; a person sees it with its seconds."""
+"""Waiting is announced, and so is its end; the terminal shows the seconds."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def compacted(tmp_path: Path, policy: Policy, *, window: int = 60_000) -> list[Waiting | Compacted]:
-    """What is told when a conversation is compacted by hand."""
+    """The notices during a manual compaction."""
     (tmp_path / "project").mkdir()
 
     def step(request: Request) -> Step:
@@ -87,7 +87,7 @@ def test_waits_of_headless_runs_are_told_to_those_who_ask(place: Place) -> None:
 
 
 def test_each_second_of_the_model_is_accounted_for(place: Place) -> None:
-    """The first byte, silence in mid-stream, a retry: on the screen, with seconds."""
+    """The first byte, silence in mid-stream and a retry are shown with seconds."""
     steps = [
         Fail(529, headers={"retry-after": "3"}),
         Say("Some words and then", fault="silence", after=4),

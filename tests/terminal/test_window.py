@@ -1,4 +1,4 @@
-"""The terminal's window: its title tells the state, and its focus is heard of and never typed."""
+"""The terminal's window: the title shows the state, and focus reports are never typed text."""
 
 import re
 import signal
@@ -29,8 +29,9 @@ def titled(terminal: Terminal, title: str) -> None:
 
 
 def switches(terminal: Terminal) -> str:
-    """The order in which reports of the focus were switched (1, 0), and the title was saved and
-    restored (s, r)."""
+    """The order in which focus reports were switched (1, 0) and the title was saved and restored
+    (s, r).
+    """
     names = {b"\x1b[?1004h": "1", b"\x1b[?1004l": "0", b"\x1b[22;2t": "s", b"\x1b[23;2t": "r"}
     found = re.findall(rb"\x1b\[\?1004[hl]|\x1b\[2[23];2t", terminal.raw)
     return "".join(names[each] for each in found)

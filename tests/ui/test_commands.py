@@ -188,23 +188,23 @@ def test_a_model_that_is_not_known_is_told_and_used(desk: CommandDesk) -> None:
 
 def test_a_cd_by_hand_says_how_long_it_lasts(desk: CommandDesk) -> None:
     (desk.cwd / "src").mkdir()
-    assert "a cd lasts for one command" in desk.run("!cd src")
+    assert "cd applies to one command only" in desk.run("!cd src")
     assert desk.run("!cd src && pwd") == ""
 
 
 def test_set_aside_renames_what_commands_planted(tmp_path: Path) -> None:
-    """The one that was found; of several those that are named."""
+    """A single path is renamed without an argument; of several paths, those that are named."""
     cwd = tmp_path / "project"
     cwd.mkdir()
     plant = "mkdir -p {0} && echo x > {0}/.envrc"
     commands = [plant.format("a"), plant.format("b"), plant.format("c")]
     steps = [Step(tools=[("Bash", {"command": command})]) for command in commands]
     desk = CommandDesk(Conversation(cwd, [*steps, Step(text="Done.")]))
-    assert "no command has made" in desk.run("/set-aside")
+    assert "no command has created" in desk.run("/set-aside")
     asyncio.run(run_turn(desk.agent, "go"))
-    assert "say which" in desk.run("/set-aside")
+    assert "name a path" in desk.run("/set-aside")
     assert "renamed to" in desk.run("/set-aside b/.envrc")
-    with pytest.raises(UsageError, match="no command has made"):
+    with pytest.raises(UsageError, match="no command has created"):
         desk.run("/set-aside b/.envrc")
     shown = desk.run("/set-aside all").replace("\n", "")  # long paths are wrapped
     assert shown.count(".envrc.set-aside-") == 2
@@ -213,7 +213,7 @@ def test_set_aside_renames_what_commands_planted(tmp_path: Path) -> None:
 
 
 def test_unpin_asks_which(desk: CommandDesk) -> None:
-    with pytest.raises(UsageError, match="say which: /unpin REF"):
+    with pytest.raises(UsageError, match="name the entry: /unpin REF"):
         desk.run("/unpin")
 
 
@@ -285,13 +285,13 @@ def test_a_fresh_session_says_what_it_has_of_the_one_before(desk: CommandDesk) -
     told = " ".join(desk.run("/clear").split())
     assert f"new session · /resume {left} returns to the last one · not carried over: " in told
     assert "1 turn, 1 todo, 1 session rule" in told
-    assert told.endswith("Ctrl-O shows what it was told")
+    assert told.endswith("Ctrl-O shows the hand-over")
     assert "Intent: what is in big.txt?" in desk.run("/unfold")
     for words in ("/clear all", "/new"):
         told = desk.run(words)
         assert desk.opened[-1] == {"prior": ""}
         assert "where the other stood" not in told
-        assert "it was told" not in told
+        assert "the hand-over" not in told
         assert f"/resume {left}" in told
     with pytest.raises(UsageError, match="does not take 'most'") as error:
         desk.run("/clear most")
@@ -441,7 +441,7 @@ def test_diff_of_what_is_new_of_folders_and_of_nothing(
 
 
 def compactable(tmp_path: Path, *more: Step) -> tuple[Conversation, CommandDesk]:
-    """A conversation of two turns, of which all but the last words may go."""
+    """A conversation of two turns that can be compacted except for its last message."""
     cwd = tmp_path / "project"
     cwd.mkdir()
     (cwd / "big.txt").write_text("".join(f"{n} words in this line\n" for n in range(600)))
@@ -466,7 +466,7 @@ def record(intent: str) -> str:
 
 
 def request_of(talk: Conversation) -> object:
-    """What would be sent."""
+    """The next request."""
     return body(build_request(talk.agent.view, model="scripted", max_tokens=1_000, effort=None))
 
 
@@ -583,7 +583,7 @@ def test_uncompact_restores_the_request(tmp_path: Path) -> None:
     before, tokens = request_of(talk), talk.agent.model.current_window().tokens
     desk.run("/compact")
     assert request_of(talk) != before
-    assert f"holds {tokens:,} tokens again" in desk.run("/uncompact")
+    assert f"has {tokens:,} tokens again" in desk.run("/uncompact")
     assert request_of(talk) == before
     with pytest.raises(CompactionFailed):
         desk.run("/uncompact")
@@ -662,7 +662,7 @@ def test_pins_of_entries_and_of_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", ["/pin #99", "/unpin 2", "/unpin", "/unpin some words"])
 def test_what_cannot_be_pinned_or_unpinned(desk: CommandDesk, words: str) -> None:
     before = desk.agent.log.last_seq
-    with pytest.raises(UsageError, match=r"no entry #99|is not pinned|say which"):
+    with pytest.raises(UsageError, match=r"no entry #99|is not pinned|name the entry"):
         desk.run(words)
     assert desk.agent.log.last_seq == before
 
@@ -673,7 +673,7 @@ def test_pins_may_not_fill_the_window(desk: CommandDesk) -> None:
         for n in range(40):
             desk.run(f"/pin {n} " + "words to keep " * 250)
 
-    with pytest.raises(UsageError, match="a tenth of the window"):
+    with pytest.raises(UsageError, match="a tenth of the context window"):
         pin_on()
     assert len(desk.agent.ledger.pins) > 5
 

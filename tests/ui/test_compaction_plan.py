@@ -1,4 +1,4 @@
-"""The plan of the next compaction, in words and figures."""
+"""The plan of the next compaction: texts and figures."""
 
 from ctxagent.agent.compaction.engine import SummaryPreview
 from ctxagent.agent.ui import compaction_plan

@@ -1,4 +1,4 @@
-"""What people read about compaction, made from entries alone."""
+"""Reports on compaction, made from log entries only."""
 
 import io
 import json
@@ -197,15 +197,18 @@ WORDS = [(2, "Fix the login.\nMind the tests."), (7, " "), (8, "Use sha256."), (
 
 def test_the_intent_before_any_summary_is_the_first_words() -> None:
     assert compaction_report.intent(None, WORDS).split("\n") == [
-        "### Session Intent · from your first words, #2",
+        "### Session Intent · from your first message, #2",
         "Fix the login.",
         "Mind the tests.",
         "",
-        "Your words since:",
+        "Your messages since:",
         "- #8: Use sha256.",
         "- #12: go on",
     ]
-    assert compaction_report.intent(None, [(2, " ")]) == "nothing has been said in this session yet"
+    assert (
+        compaction_report.intent(None, [(2, " ")])
+        == "you have not sent a message in this session yet"
+    )
     blank = replace(summary(9, intent=" "), document={"intent": " "})
     assert compaction_report.intent(blank, WORDS) == compaction_report.intent(None, WORDS)
 
@@ -216,7 +219,7 @@ def test_the_intent_of_a_summary_and_the_words_it_does_not_cover() -> None:
         "### Session Intent · from the summary #11",
         "Fix it all.",
         "",
-        "Your words since:",
+        "Your messages since:",
         "- #8: Use sha256.",
         "- #12: go on",
     ]

@@ -1,4 +1,4 @@
-"""What is offered while somebody types."""
+"""Completion while the user types."""
 
 import asyncio
 import subprocess
@@ -103,14 +103,14 @@ def typed(seat: Seat) -> str:
 
 
 def menu(seat: Seat) -> str:
-    """What stands below the status line; nothing, while that is being painted."""
+    """The lines below the status line; empty while they are being painted."""
     lines = seat.glass.lines()
     status = [n for n, line in enumerate(lines) if "GREEN" in line]
     return "\n".join(lines[status[-1] + 1 :]) if status else ""
 
 
 def offers(seat: Seat, text: str) -> bool:
-    """Whether this is among what Tab would take now, for what is typed now."""
+    """Return True if Tab would offer this for the typed text."""
     state = seat.repl.screen.words.complete_state  # type: ignore[attr-defined]
     if state is None or state.original_document.text != typed(seat):
         return False
@@ -220,7 +220,7 @@ def test_pins_are_offered_to_be_taken_back(tmp_path: Path) -> None:
 
     async def act(seat: Seat) -> None:
         seat.say("#tabs, not blanks")
-        await seat.until("takes it back")
+        await seat.until("removes it")
         await seat.idle()
         ref = next(str(e.ref) for e in desk.loops[0].log.entries() if isinstance(e, Pin))
         seat.press("/unpin ")
@@ -273,7 +273,7 @@ def test_every_command_that_takes_a_choice_offers_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_typing_goes_on_while_the_files_are_listed(tmp_path: Path) -> None:
-    """Without a listing there is no menu, and the keys go on."""
+    """Without a listing there is no menu, and keys still work."""
     desk = Desk(tmp_path, Step(text="Read."))
     (desk.cwd / "needle").touch()
 

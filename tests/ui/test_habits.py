@@ -1,4 +1,4 @@
-"""The table of what users of other agents type names only what exists here."""
+"""The table of names from other agents refers only to commands and options that exist."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""/help where nothing is painted: every command in its group, and what a word finds."""
+"""/help on the plain screen: every command in its group, and search by words."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What is typed: history, long pastes, words that wait, the keys; in front of the REPL."""
+"""User input without a terminal: history, long pastes, queued messages, keys."""
 
 import asyncio
 import stat
@@ -34,7 +34,7 @@ def paste(text: str) -> str:
 
 
 def kept(path: Path) -> list[str]:
-    """Oldest first."""
+    """The stored entries, oldest first."""
     return list(ProjectHistory(path, PastedTexts()).load_history_strings())[::-1]
 
 
@@ -77,7 +77,7 @@ def kept_whole(path: Path) -> list[str]:
 
 
 def test_history_that_was_read_once_is_there_at_once(tmp_path: Path) -> None:
-    """Without a thread, so that a key right after a line was sent finds it."""
+    """No thread is needed, so a key right after sending a line finds that line."""
     typed = history.open_history(tmp_path / "history", PastedTexts(), print)
 
     async def all_of_it() -> list[str]:

@@ -1,4 +1,4 @@
-"""`/login` and `/logout` where there is no terminal to ask for a key."""
+"""`/login` and `/logout` without a terminal to ask for a key."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_the_providers_are_listed_where_no_key_can_be_typed(desk: CommandDesk) -
 
 
 def test_only_a_kept_key_can_be_forgotten(desk: CommandDesk) -> None:
-    assert "no key of openai is kept here" in desk.run("/logout openai")
-    assert "no key of moonshot is kept here" in desk.run("/logout Kimi")
+    assert "no saved key for openai" in desk.run("/logout openai")
+    assert "no saved key for moonshot" in desk.run("/logout Kimi")
     with pytest.raises(UsageError, match="'walrus' is no provider"):
         desk.run("/logout walrus")

@@ -1,4 +1,4 @@
-"""Markdown as it streams in: cut the same however it comes, shown whole at any width."""
+"""Streaming Markdown: the same pieces however the text arrives, shown in full at any width."""
 
 import re
 from collections import Counter
@@ -71,7 +71,7 @@ def test_no_letter_is_lost_at_any_width(text: str, width: int) -> None:
 @settings(deadline=None)
 @given(TEXTS, st.integers(1, 30))
 def test_the_tail_is_what_comes_next(text: str, size: int) -> None:
-    """What is live is short, and looking at it changes nothing."""
+    """The live part is short, and reading it changes nothing."""
     cutter, out = Blocks(), []
     for start in range(0, len(text), size):
         out += cutter.feed(text[start : start + size])
@@ -179,7 +179,7 @@ def test_a_line_without_an_end_goes_out_too() -> None:
     ],
 )
 def test_twice_the_text_is_twice_the_work(head: str, body: str) -> None:
-    """Counted in calls of functions, with what is live looked at again and again."""
+    """Work is counted in function calls, with repeated reads of the live part."""
 
     def calls(half: int) -> list[int]:
         """After half of a text, and after the whole of it."""

@@ -1,5 +1,6 @@
-"""What a turn looks like while it runs and when it is done, on a clock that the test turns; and
-what was folded, in full."""
+"""The output of a turn while it runs and after it, with a fake clock; and unfolding of folded
+output.
+"""
 
 import re
 import subprocess
@@ -87,7 +88,7 @@ def test_a_receipt_is_whole_in_any_width(width: int) -> None:
 
 
 def test_something_stands_there_from_the_words_to_the_answer() -> None:
-    """Nothing comes and goes between two waits: the live region would jump."""
+    """The wait line never disappears between two waits, because the live region would jump."""
     watch = Watch()
     turn: list[Event] = [
         UserSaid("go"), CallStarted(1, 1), ThinkingDelta("hm"), TextDelta("Some text.\n\n"),
@@ -252,7 +253,7 @@ def test_an_offloaded_result_is_unfolded_from_its_file() -> None:
 
 
 def test_an_offloaded_result_is_shown_by_how_it_begins_and_ends() -> None:
-    """The reference is for the model."""
+    """The reference is only for the model."""
     watch = Watch()
     watch.show(offloaded("seq", numbered(9_000)))
     assert watch.text == (
@@ -367,7 +368,7 @@ def test_a_diff_is_folded_when_done_and_whole_when_asked() -> None:
 
 
 def test_a_diff_shows_every_changed_line() -> None:
-    """Also those whose content makes them look like the head of a diff."""
+    """Also lines whose content looks like a diff header."""
     head = "--- a/q.sql\n+++ b/q.sql\n"
     body = "@@ -1,2 +1,1 @@\n--- drop nothing\n-- keep\n+++ counter;\n select 1;\n"
     assert seen(diffs.diff(head + body, path="q.sql")) == (

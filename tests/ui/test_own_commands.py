@@ -1,4 +1,4 @@
-"""What of the line of the person's own command reaches the screen."""
+"""The part of the user's status command line that reaches the screen."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The rows of a question: how they are shown, moved through and answered."""
+"""The rows of a question: display, selection and answers."""
 
 import re
 from typing import Any

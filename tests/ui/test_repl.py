@@ -359,7 +359,7 @@ def test_a_compaction_leaves_a_receipt(tmp_path: Path) -> None:
         for words in ("one", "two", "compress"):
             seat.say(words)
         await seat.until("◌ writing a summary")
-        await seat.until("/uncompact takes it back")
+        await seat.until("/uncompact undoes it")
         await seat.until("◌ writing a summary", gone=True)
 
     _, glass = drive(desk, act, glass=Glass(columns=120))
@@ -616,7 +616,7 @@ def test_a_new_session_is_told_nothing_and_the_old_one_stays(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["exit", "quit", "/exit", "/quit"])
 def test_words_that_leave(tmp_path: Path, words: str) -> None:
-    """At once, also while a turn runs; within a sentence they are words."""
+    """At once, also during a turn; within a sentence they are ordinary words."""
     step = Step(tools=[("Bash", {"command": "echo under way; sleep 60"})])
     desk = Desk(tmp_path, Step(text="How?"), step, mode="bypass")
 
@@ -773,7 +773,7 @@ def test_without_colour(tmp_path: Path) -> None:
 
 
 def run_plain(desk: Desk, typed: str = "", script: Sequence[str] = ()) -> tuple[int, str]:
-    """The REPL over pipes: lines in, lines out."""
+    """The REPL over pipes."""
     out = io.StringIO()
     reading, writing = os.pipe()
     os.write(writing, typed.encode())

@@ -1,4 +1,4 @@
-"""/checkpoint and /rewind: the conversation, the files, or both, back to where they were."""
+"""/checkpoint and /rewind: restoring the conversation, the files, or both."""
 
 import asyncio
 import os
@@ -69,7 +69,7 @@ class Opener:
 
 
 class Desk:
-    """A person who gives commands in real sessions."""
+    """A user who runs commands in real sessions."""
 
     def __init__(self, root: Path, *steps: Step, home: Path | None = None) -> None:
         self._opener = Opener(root, *steps, home=home)
@@ -164,7 +164,7 @@ THREE = (
 
 
 def three_turns(desk: Opened, *more: Step) -> Desk:
-    """a.txt is written, then there is talk, then a.txt is changed and b.txt is made."""
+    """Three turns: write a.txt; talk; change a.txt and create b.txt."""
     opened = desk(*THREE, *more)
     for words in ("write a", "what is a?", "now the second"):
         opened.say(words)
@@ -179,7 +179,7 @@ def test_a_checkpoint_by_hand(desk: Opened) -> None:
     assert (entry.number, entry.trigger) == (4, "by hand: before the rewrite")
     path = talk.agent.folder / entry.path
     assert f"checkpoint 4:{path}" in "".join(shown.split("\n"))
-    assert "/rewind 4 comes back to it" in shown
+    assert "/rewind 4 returns to it" in shown
     assert "over 10 MB" in shown
     saved = load_checkpoint(talk.agent.folder, 4)
     assert saved.facts.intent == "write a"
@@ -231,19 +231,19 @@ def test_a_checkpoint_that_cannot_be_written_is_told(desk: Opened) -> None:
 
 def test_there_is_nothing_to_go_back_to_at_first(desk: Opened) -> None:
     talk = desk()
-    assert "nothing to go back to yet" in talk.run("/rewind")
+    assert "nothing to rewind to yet" in talk.run("/rewind")
     assert not talk.agent.log.path.exists()
 
 
 @pytest.mark.slow
 def test_a_checkpoint_before_the_first_turn(desk: Opened) -> None:
-    """It keeps the files as they are now, and the conversation goes back to its very beginning."""
+    """It saves the current files, and the conversation rewinds to its very beginning."""
     change = Step(tools=[("Bash", {"command": "printf new > b.txt"})])
     talk = desk(change, Step(text="Written."), Step(text="Hello again."))
     (talk.cwd / "b.txt").write_text("old")
     shown = talk.run("/checkpoint as I found it")
     assert "checkpoint 1:" in shown
-    assert "/rewind 1 comes back to it" in shown
+    assert "/rewind 1 returns to it" in shown
     talk.say("write b.txt")
     assert (talk.cwd / "b.txt").read_text() == "new"
     rows = [" ".join(line.split()) for line in talk.run("/rewind").split("\n") if line.strip()]
@@ -288,7 +288,7 @@ def test_undo_takes_back_the_last_turn(desk: Opened) -> None:
     assert (talk.cwd / "a.txt").read_text() == "one\n"
     talk.run("/undo", "y")
     assert not (talk.cwd / "a.txt").exists()
-    with pytest.raises(UsageError, match="no turn to take back"):
+    with pytest.raises(UsageError, match="no turn to undo"):
         talk.run("/undo")
 
 
@@ -302,7 +302,7 @@ def test_both_go_back_and_nothing_is_lost(desk: Opened) -> None:
     assert "- two" in shown
     assert "files that would be written: a.txt · would be removed: b.txt" in shown
     assert "\nwritten: a.txt · removed: b.txt\n" in shown
-    assert f"the files as they were before: /resume {left}, then /rewind " in shown
+    assert f"to undo this: /resume {left}, then /rewind " in shown
     assert "conversation: 1 turn would be left out" in shown
     assert f"/resume {left}" in shown
     assert talk.screen.asked == ["[c]onversation · [f]iles · [b]oth · [n]o · Enter: no"]
@@ -443,13 +443,13 @@ def test_what_cannot_go_back_is_not_offered(desk: Opened) -> None:
     talk.run("/checkpoint")
     assert "nothing has changed" in talk.run("/rewind 4")
     assert talk.screen.asked == []
-    assert "the files are as they were then" in talk.screen.printed
-    assert "has not moved on since" in talk.screen.printed
+    assert "the files have not changed since" in talk.screen.printed
+    assert "has not continued since" in talk.screen.printed
     talk.say("thanks")
     shown = talk.run("/rewind 5", "n")
-    assert "nothing that was done here has changed files since" in shown
+    assert "this session has not changed files since" in shown
     assert talk.screen.asked == ["[c]onversation · [n]o · Enter: no"]
-    with pytest.raises(UsageError, match="has changed files since"):
+    with pytest.raises(UsageError, match="has not changed files since"):
         talk.run("/rewind 5 both")
 
 
@@ -478,7 +478,7 @@ def test_in_a_folder_that_is_no_project_files_that_were_edited_go_back(
 def test_without_a_scan_the_files_that_calls_name_go_back(
     desk: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What cannot go back is said, and the way back from the way back works."""
+    """Files that cannot be restored are named, and the rewind itself can be undone."""
     monkeypatch.setattr(staging, "MAX_FOLDER_FILES", 0)
     hidden = bash('python3 -c \'open("c.txt", "w").write("c")\'')
     talk = desk(*THREE, hidden, OK, bash("printf 4 > a.txt"), OK)
@@ -486,9 +486,11 @@ def test_without_a_scan_the_files_that_calls_name_go_back(
     for words in ("write a", "what is a?", "now the second", "write c, unseen", "a again"):
         talk.say(words)
     shown = " ".join(talk.run("/rewind 3", "f").split())
-    assert "only files that were saved one by one go back: there is too much below" in shown
+    assert "only files saved before an edit can be restored: there is too much below" in shown
     assert "changed, and not saved: c.txt" in shown
-    assert "in files they do not name is not seen: `echo two > a.txt; echo b > b.txt`, `py" in shown
+    assert (
+        "to files they do not name are not undone: `echo two > a.txt; echo b > b.txt`, `py" in shown
+    )
     assert talk.screen.asked == ["[c]onversation · [f]iles · [b]oth · [n]o · Enter: no"]
     assert (talk.cwd / "a.txt").read_text() == "one\n"
     assert not (talk.cwd / "b.txt").exists()
@@ -506,7 +508,7 @@ def test_without_a_scan_the_files_that_calls_name_go_back(
 def test_among_files_of_many_batches_an_edit_goes_back(
     desk: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until all files are scanned, what a command changed unseen stays, and that is said."""
+    """Until all files are scanned, unseen changes by commands stay, and a message says so."""
     monkeypatch.setattr(staging, "FIRST_STAGING_S", 0.0)
     monkeypatch.setattr(staging, "BATCH_FILES", 100)
     change = bash("for f in d7/f1 d8/f2; do echo new > $f; done")
@@ -521,11 +523,11 @@ def test_among_files_of_many_batches_an_edit_goes_back(
     assert not (talk.cwd / "a.txt").exists()
     assert [(talk.cwd / name).read_text() for name in ("d7/f1", "d8/f2")] == ["new\n", "new\n"]
     assert "files left, and goes on with the next command" in shown
-    assert "these commands changed in files they do not name is not seen: `for f in d7" in shown
+    assert "by these commands to files they do not name are not undone: `for f in d7" in shown
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, git's own left out."""
+    """Every file below a folder, except git's own files."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
@@ -534,7 +536,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def rewrite(name: str, content: str) -> tuple[Step, Step]:
-    """Calls that read a file and write it."""
+    """Calls that read and write a file."""
     return Step(tools=[("Read", {"path": name})]), write(name, content)
 
 
@@ -582,7 +584,7 @@ def test_a_large_file_that_no_call_named_is_left_and_named(desk: Opened) -> None
     talk = desk(hidden, OK, write("a.txt", "a\n"), OK)
     (talk.cwd / "big.bin").write_bytes(bytes(11 << 20))
     talk.say("do it")
-    with pytest.raises(UsageError, match=r"content was not saved: big\.bin"):
+    with pytest.raises(UsageError, match=r"but were not saved: big\.bin"):
         talk.run("/rewind 1 files")
     talk.say("and more")
     shown = " ".join(talk.run("/rewind 1 files", "y").split())
@@ -611,7 +613,7 @@ def test_what_cannot_be_saved_first_is_not_overwritten(
     (talk.cwd / ".env").write_text("a longer secret\n")
     monkeypatch.setattr(saved_files, "MAX_SAVED_BYTES", 10)
     shown = " ".join(talk.run("/rewind 1 files", "y").split())
-    assert "could not be saved before they change: .env" in shown
+    assert "their current content could not be saved first: .env" in shown
     assert contents(talk.cwd) == {".gitignore": b".env\n", ".env": b"a longer secret\n"}
 
 
@@ -624,7 +626,7 @@ def test_what_another_session_changed_stays(desk: Opened, tmp_path: Path) -> Non
     other.tell(call, {str(talk.cwd / "b.txt"): UNKNOWN}, ended=True)
     (talk.cwd / "c.txt").write_text("by the person\n")
     shown = " ".join(talk.run("/rewind 3 files", "y").split())
-    assert "changed by another session since, and left as they are: b.txt" in shown
+    assert "not restored, because another session changed them since: b.txt" in shown
     assert "program, or a command while it ran): c.txt" in shown
     assert "would be written: a.txt · would be removed: c.txt" in shown
     assert (talk.cwd / "b.txt").read_text() == "by the other session\n"
@@ -647,7 +649,9 @@ def test_files_whose_snapshot_is_gone(desk: Opened) -> None:
 
 @pytest.mark.slow
 def test_what_is_in_the_way_leaves_everything_as_it_is(desk: Opened) -> None:
-    """An ignored file is never touched, so the folder it is in cannot become a file again."""
+    """An ignored file is never touched, so the folder that contains it cannot become a
+    file again.
+    """
     talk = desk(
         bash("echo '*.log' > .gitignore; echo x > x"), OK,
         bash("rm x; mkdir x; echo precious > x/out.log; echo more > .gitignore.bak"), OK,
@@ -666,7 +670,7 @@ def test_what_is_in_the_way_leaves_everything_as_it_is(desk: Opened) -> None:
 
 @pytest.mark.slow
 def test_files_that_did_not_all_go_back_are_told_as_they_are(desk: Opened) -> None:
-    """The disk is full halfway: only what has changed is recorded, and the way back works."""
+    """The disk is full halfway: only real changes are recorded, and the rewind can be undone."""
     talk = desk(
         bash("head -c 1000000 /dev/urandom > big; echo one > a.txt; echo z > z.txt"), OK,
         bash("echo small > big; echo two > a.txt; echo zz > z.txt"), OK, OK,
@@ -681,7 +685,7 @@ def test_files_that_did_not_all_go_back_are_told_as_they_are(desk: Opened) -> No
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "written: a.txt, big" in error.value.message
-    assert "The files as they were before: /rewind 3 files" in error.value.hint
+    assert "To undo this: /rewind 3 files" in error.value.hint
     assert (talk.cwd / "z.txt").read_text() == "zz\n"
     (note,) = talk.of(Note)
     assert "not all" in note.text
@@ -738,7 +742,7 @@ def test_jobs_in_the_background_are_warned_of(desk: Opened) -> None:
     talk.say("start it")
     talk.say("write a")
     shown = talk.run("/rewind 2", "n")
-    assert "is still running: it may write to files" in shown
+    assert "is still running: it may write to restored files" in shown
 
 
 @pytest.mark.slow
@@ -764,7 +768,7 @@ def test_numbers_go_on_over_a_resume(desk: Opened) -> None:
 
 @pytest.mark.slow
 def test_an_interrupt_comes_too_late_once_files_go_back(desk: Opened) -> None:
-    """The command ends with all of it done, whenever it is cancelled after the answer."""
+    """The command completes whenever it is cancelled after the answer."""
     talk = three_turns(desk)
     found = commands.parse("/rewind 3 both")
     assert found is not None

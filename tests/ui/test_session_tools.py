@@ -1,4 +1,4 @@
-"""The tools for other agents: which session is meant, what is quoted, and what is refused."""
+"""The tools for other agents: the session they use, what they quote and what they refuse."""
 
 import asyncio
 import os

@@ -57,7 +57,7 @@ def test_each_is_listed_as_it_is(tmp_path: Path) -> None:
 
 
 def test_a_killed_one_is_lost_unless_it_had_finished(tmp_path: Path) -> None:
-    """Before the next turn has recorded what became of it, and after."""
+    """Before and after the next turn records the result."""
     steps = [Step(tools=[task("ended", "ask: a"), task("cut", "ask: b")]), Step(text="Done.")]
     talk = Talk(tmp_path, steps)
     talk.say("go")

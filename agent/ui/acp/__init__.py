@@ -1,2 +1,3 @@
 """The front end for editors: a server of the Agent Client Protocol on standard input and output
-(https://agentclientprotocol.com). The package `acp` is imported in this room alone."""
+(https://agentclientprotocol.com). Only this package imports `acp`.
+"""

@@ -1,4 +1,4 @@
-"""The screen of slash commands that are called in an editor: what they print becomes text."""
+"""The screen for slash commands called from an editor. Their output becomes text."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from ..menu import Menu, Option
 
-WIDTH = 100  # columns of what commands print
+WIDTH = 100  # columns of command output
 NOBODY_ANSWERS = "n"
 
 _CHOICE = regex(r"\[(\w)\](\w*[^·\n]*)")
 
-# Puts a text with choices, each an id and a name, and returns the id that is chosen, "" for none.
+# Asks a question with (ID, name) choices; returns the chosen ID, "" for none.
 Choose = Callable[[str, Sequence[tuple[str, str]]], Awaitable[str]]
 
 
 class CommandScreen(Screen):
-    """A screen for commands alone: nothing is typed there, and nothing is painted."""
+    """A screen for commands only, without typed input or live painting."""
 
     echoes = paints = speaks = unfinished = False
     palette = ""
@@ -35,7 +35,7 @@ class CommandScreen(Screen):
         self.printed = 0
 
     def take(self) -> str:
-        """Return what was printed since the last call, as text."""
+        """Return the output since the last call as text."""
         from ..render.render import render_text
 
         shown, self._printed = self._printed, []
@@ -64,7 +64,7 @@ class CommandScreen(Screen):
 
     async def edit(self, text: str, name: str) -> str:
         raise CtxagentError(
-            f"{name} cannot be edited from here", hint="Say no, and what should be other."
+            f"{name} cannot be edited from here", hint="Say no, and what to change."
         )
 
     async def run(self, ready: Callable[[], None]) -> None:

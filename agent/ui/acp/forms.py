@@ -1,4 +1,4 @@
-"""Forms of questions, as editors that can show forms get them ("elicitation" in the protocol)."""
+"""Question forms for editors that can show them ("elicitation" in the protocol)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from acp.schema import (
 
 from ...events import FormQuestion
 
-OTHER = "In other words"  # the title of the field for a free answer
+OTHER = "Your own answer"  # title of the field for a free answer
 
 Field = ElicitationStringPropertySchema | ElicitationMultiSelectPropertySchema
 
 
 def form_schema(form: Sequence[FormQuestion]) -> ElicitationSchema:
-    """Return the fields of a form: for each question its choices, and a line for other words."""
+    """Return the fields of a form: the choices of each question, and a field for a free answer."""
     fields = dict[str, Any]()
     for place, question in enumerate(form):
         options = [
@@ -36,8 +36,9 @@ def form_schema(form: Sequence[FormQuestion]) -> ElicitationSchema:
 
 
 def form_answers(form: Sequence[FormQuestion], content: object) -> list[str]:
-    """Return the answers to a form, in its order, from what was filled in: other words count before
-    a choice. An empty list where a question has none."""
+    """Return the answers from a filled-in form, in order. A free answer overrides a choice. Returns
+    an empty list if any question has no answer.
+    """
     given = content if isinstance(content, dict) else {}
     answers = list[str]()
     for place in range(len(form)):

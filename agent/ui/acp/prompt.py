@@ -1,4 +1,4 @@
-"""From the content blocks of a prompt to words and to what is attached next to them."""
+"""Conversion of a prompt's content blocks to a message and its attachments."""
 
 import binascii
 from base64 import b64decode
@@ -33,16 +33,17 @@ _BARE = regex(r"""[^\s"]+""")
 
 @dataclass(frozen=True, slots=True)
 class EditorPrompt:
-    """What a person says in an editor, with what they bring in next to their words."""
+    """A user message from an editor, with its attachments."""
 
     words: str
     attached: Sequence[AttachedData] = ()
 
 
 def read_prompt_blocks(blocks: Sequence[PromptBlock], cwd: Path) -> EditorPrompt:
-    """Return the words of a prompt. A link to a file becomes a mention (`@path`), which is brought
-    in as one that is typed; a resource with its text, and an image, are attached. Raises UsageError
-    for a block that cannot be taken, and for an empty prompt."""
+    """Return the message in a prompt. A link to a file becomes an `@path` mention, as if typed. A
+    resource with its content and an image become attachments. Raises UsageError for an unsupported
+    block and for an empty prompt.
+    """
     words, attached, images = list[str](), list[AttachedData](), 0
     for place, block in enumerate(blocks):
         if isinstance(block, TextContentBlock):
@@ -64,7 +65,7 @@ def read_prompt_blocks(blocks: Sequence[PromptBlock], cwd: Path) -> EditorPrompt
             attached.append(AttachedData(data, title=name, name="Resource"))
         else:
             raise UsageError(
-                f"prompt[{place}]: the agent takes no audio", hint="Send it as text, or as a file."
+                f"prompt[{place}]: audio is not supported", hint="Send it as text, or as a file."
             )
     text = "".join(words)
     if not text.strip() and not attached:
@@ -75,7 +76,7 @@ def read_prompt_blocks(blocks: Sequence[PromptBlock], cwd: Path) -> EditorPrompt
 
 
 def _mention(uri: str, name: str, cwd: Path) -> str:
-    """Return a link as words: a mention of the file that it leads to, else the link."""
+    """Return a link as text: an `@path` mention of its file, else a Markdown link."""
     path = _path_of(uri)
     if not path:
         return f"[{name}]({uri})"
@@ -89,7 +90,7 @@ def _mention(uri: str, name: str, cwd: Path) -> str:
 
 
 def _path_of(uri: str) -> str:
-    """Return the path that a file: URI or a plain path names, "" for another URI."""
+    """Return the path in a `file:` URI or a plain path, "" for any other URI."""
     if uri.startswith("/"):
         return uri
     parts = urlsplit(uri)

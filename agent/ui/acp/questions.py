@@ -1,4 +1,4 @@
-"""Questions to the user, put to the editor one at a time as requests for permission."""
+"""Questions to the user, sent to the editor one at a time as permission requests."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,14 +25,14 @@ from .updates import UpdateStream
 if TYPE_CHECKING:
     from acp.interfaces import Client
 
-ONCE, NO, SANDBOXED, DONE = "once", "no", "sandboxed", "done"  # ids of options
-SESSION = "session"  # where a rule is kept that ends with the session
+ONCE, NO, SANDBOXED, DONE = "once", "no", "sandboxed", "done"  # option IDs
+SESSION = "session"  # place of a rule that ends with the session
 
 Choice = tuple[PermissionOption, Answer]
 
 
 class EditorQuestions:
-    """Puts questions to `client` for the session whose id `session` returns."""
+    """The questions sent to `client` for one session. `session` returns the session's ID."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class EditorQuestions:
         self._open: tuple[Question, asyncio.Future[Answer]] | None = None
 
     async def ask(self, question: Question) -> Answer | None:
-        """Return what the user answers; None where the editor is gone or cannot ask."""
+        """Return the user's answer; None if the editor has gone or cannot ask."""
         async with self._turn:
             if (settled := question.settled()) is not None:
                 return settled
@@ -62,7 +62,7 @@ class EditorQuestions:
                 return None
 
     def settle(self) -> None:
-        """Answer the open question, if rules or the mode now do."""
+        """Answer the open question if the current rules or mode settle it."""
         if self._open is None:
             return
         question, answer = self._open
@@ -94,9 +94,11 @@ class EditorQuestions:
         return await self._put(question, choices, question.plan)
 
     async def _fill_in(self, question: Question) -> Answer:
-        """Put the questions of a form: as a form where the editor shows forms, else one after
-        another. One without choices takes words, which the protocol's requests for permission have
-        no room for: the form stays unanswered then, and the user answers by their next message.
+        """Ask the questions of a form: as a form if the editor supports forms, else one
+        by one.
+
+        Permission requests of the protocol have no text field. So if a question has no choices, the
+        form stays unanswered, and the user answers with the next message.
         """
         if self._shows_forms:
             return await self._show_form(question)
@@ -120,7 +122,7 @@ class EditorQuestions:
         return Answer(bool(words), words=words)
 
     async def choose(self, text: str, choices: Sequence[tuple[str, str]]) -> str:
-        """Put a command's question, and return the id that the user chooses, "" for none."""
+        """Ask a command's question, and return the ID of the choice, "" for none."""
         async with self._turn:
             question = Question("Command", text.partition("\n")[0], {}, "", text)
             offered = [
@@ -133,8 +135,9 @@ class EditorQuestions:
             return answer.words[0] if answer.words else ""
 
     async def _choose(self, question: Question, form: FormQuestion) -> Sequence[str]:
-        """Return the labels that a person chooses, one after another where several may be; none
-        where they choose not to answer."""
+        """Return the labels that the user chooses, one by one if several are allowed; empty if the
+        user declines to answer.
+        """
         taken = list[str]()
         while len(taken) < len(form.choices):
             choices = [
@@ -156,8 +159,9 @@ class EditorQuestions:
         return taken
 
     async def _put(self, question: Question, choices: Sequence[Choice], text: str) -> Answer:
-        """Put a question, and return the answer of the option that is chosen, or what settles it
-        meanwhile. An editor that answers with "cancelled" declines."""
+        """Ask a question, and return the answer of the chosen option, or the answer that settles it
+        meanwhile. "cancelled" from the editor declines.
+        """
         id = self._updates.ask(question)
         diffs = diff_contents(question.diff, question.input.get("path"), self._updates.cwd)
         call = ToolCallUpdate(

@@ -72,17 +72,19 @@ AUTH_REQUIRED, NOT_FOUND, INVALID, FAILED = -32000, -32002, -32602, -32603
 
 @dataclass(frozen=True, slots=True)
 class EditorServices:
-    """What the command line gives the server. All of it blocks, and raises CtxagentError."""
+    """The services that the command line passes to the server. All of them block, and raise
+    CtxagentError.
+    """
 
     version: str
-    place_of: "Callable[[Path, Sequence[ServerConfig]], SessionPlace]"  # with an editor's servers
+    place_of: "Callable[[Path, Sequence[ServerConfig]], SessionPlace]"  # with the editor's servers
     check_key: Callable[[], None]
-    usual_key: Callable[[], str]  # the variable with the key of the model, "" for none
-    logs: Callable[[Path | None], Sequence[Path]]  # of sessions in a directory; None for all
+    usual_key: Callable[[], str]  # environment variable of the model's key, "" for none
+    logs: Callable[[Path | None], Sequence[Path]]  # session logs of a directory; None for all
 
 
 class EditorServer:
-    """Serves one editor, over as many sessions as it opens."""
+    """The server for one editor and all sessions it opens."""
 
     def __init__(self, services: EditorServices, transport: LineTransport) -> None:
         self._services, self._transport = services, transport
@@ -101,7 +103,9 @@ class EditorServer:
         client_info: Implementation | None = None,
         **more: Any,
     ) -> InitializeResponse:
-        """Say what the agent can do; an editor that shows terminals of the agent's says so."""
+        """Return the agent's capabilities, and note whether the editor shows terminals
+        and forms.
+        """
         if client_capabilities is not None:
             extensions = client_capabilities.field_meta or {}
             self._shows_terminals = extensions.get("terminal_output") is True
@@ -127,7 +131,7 @@ class EditorServer:
         )
 
     async def authenticate(self, method_id: str, **more: Any) -> AuthenticateResponse:
-        """Look whether there is a key. Raises RequestError where there is none."""
+        """Check that there is a key. Raises RequestError if not."""
         async with _told_errors():
             await asyncio.to_thread(self._services.check_key)
         return AuthenticateResponse()
@@ -178,11 +182,11 @@ class EditorServer:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **more: Any
     ) -> ListSessionsResponse:
-        """Return sessions, the newest first; `cursor` is how many of them were returned before."""
+        """Return a page of sessions, newest first. `cursor` is the number of sessions to skip."""
         from ...session.listing import session_rows
 
         if cursor is not None and not cursor.isdecimal():
-            raise RequestError(INVALID, f"{cursor!r} is no cursor of this agent")
+            raise RequestError(INVALID, f"invalid cursor {cursor!r}")
         start = int(cursor or 0)
 
         def rows() -> tuple[list[SessionInfo], bool]:
@@ -287,7 +291,7 @@ class EditorServer:
         self._transport.put({"jsonrpc": "2.0", "method": "session/update", "params": params})
 
     def _after_answer(self, sent: Message) -> None:
-        """Tell the state of a session behind the answer that says its id."""
+        """Send the state of a session after the response that contains its ID."""
         result = sent.get("result")
         id = result.get("sessionId") if isinstance(result, dict) else None
         if isinstance(id, str) and id in self._sessions:
@@ -295,11 +299,12 @@ class EditorServer:
 
 
 async def serve_editor(services: EditorServices, source: int, sink: int) -> None:
-    """Serve the editor that writes to the descriptor `source` and reads from `sink`, until either
-    has ended or a signal comes that ends the process."""
+    """Serve the editor that writes to file descriptor `source` and reads from `sink`, until either
+    is closed or an end signal arrives.
+    """
     transport = LineTransport(source, sink)
     server = EditorServer(services, transport)
-    with warnings.catch_warnings():  # the package warns of what the protocol may still change
+    with warnings.catch_warnings():  # the package warns about unstable parts of the protocol
         warnings.simplefilter("ignore")
         connection = AgentSideConnection(
             server,  # type: ignore[arg-type]
@@ -317,7 +322,7 @@ async def serve_editor(services: EditorServices, source: int, sink: int) -> None
 
 @asynccontextmanager
 async def _told_errors() -> AsyncIterator[None]:
-    """Turn the errors of the program into those of the protocol."""
+    """Convert ctxagent errors into protocol errors."""
     try:
         yield
     except NoCredentials as error:
@@ -331,16 +336,17 @@ async def _told_errors() -> AsyncIterator[None]:
 
 
 def _directory(cwd: str) -> Path:
-    """Return a working directory. Raises UsageError for one that there is not."""
+    """Return a working directory. Raises UsageError if it does not exist or is not absolute."""
     path = Path(cwd)
     if not path.is_absolute() or not path.is_dir():
-        raise UsageError(f"cwd {cwd!r} is no directory", hint="Give an absolute path of one.")
+        raise UsageError(f"cwd {cwd!r} is not a directory", hint="Give its absolute path.")
     return path
 
 
 def _servers(given: Sequence[EditorMcpServer]) -> "list[ServerConfig]":
-    """Return the MCP servers that an editor names. Raises UsageError for a kind that is not known
-    here."""
+    """Return the MCP servers that an editor passes. Raises UsageError for an
+    unsupported transport.
+    """
     from ...extensions.mcp.config import ServerConfig, plain_name
 
     found = dict[str, ServerConfig]()
@@ -356,8 +362,8 @@ def _servers(given: Sequence[EditorMcpServer]) -> "list[ServerConfig]":
             found[name] = ServerConfig(name, source, url=server.url, headers=headers)
         else:
             raise UsageError(
-                f"the MCP server {server.name} is of a kind that is not known here",
-                hint="A command, or an address of the kind http.",
+                f"the MCP server {server.name} has an unsupported transport",
+                hint="Use a command (stdio) or an http URL.",
             )
     return [*found.values()]
 

@@ -1,4 +1,4 @@
-"""One session of an editor: its conversation, the turn that runs, and what the editor is told."""
+"""One session of an editor: its conversation, the running turn, and the updates for the editor."""
 
 import asyncio
 import threading
@@ -43,48 +43,48 @@ if TYPE_CHECKING:
     from ..transcript import Transcript
 
 MAX_TITLE_CHARS = 80
-INTERRUPT_TIMEOUT_S = 5.0  # for the end of an interrupted turn, when the session is closed
-# Commands that leave the session, or are for a terminal.
+INTERRUPT_TIMEOUT_S = 5.0  # limit for an interrupted turn to end on close
+# Commands that leave the session or need a terminal.
 LEFT_OUT = frozenset(
     {"new", "clear", "resume", "fork", "rewind", "undo", "uncompact", "exit", "unfold"}
     | {"background", "copy", "model", "effort", "sessions", "from-recording"}
 )
 MODE_NAMES = {
     "ask": ("Ask", "Asks before commands and edits."),
-    "accept-edits": ("Accept edits", "Edits files of the project unasked, asks before commands."),
-    "sandboxed": ("Sandboxed", "Runs unasked what the sandbox confines."),
-    "plan": ("Plan", "Reads and thinks, and proposes a plan."),
-    "bypass": ("Bypass", "Asks nothing."),
+    "accept-edits": ("Accept edits", "Edits project files without asking, asks before commands."),
+    "sandboxed": ("Sandboxed", "Runs sandboxed commands without asking."),
+    "plan": ("Plan", "Reads only, and proposes a plan."),
+    "bypass": ("Bypass", "Never asks."),
 }
-MODEL, EFFORT = "model", "effort"  # ids of options
-MODEL_EFFORT = "default"  # that the model has by itself
+MODEL, EFFORT = "model", "effort"  # option IDs
+MODEL_EFFORT = "default"  # the model's default effort
 
 
 class SessionPlace(Protocol):
-    """The services of a directory, and what was started there."""
+    """The services of a directory, and the processes started for it."""
 
     @property
     def services(self) -> ConversationServices: ...
 
     def end(self) -> None:
-        """End what was started; blocking."""
+        """Stop the processes. Blocks."""
 
 
 @dataclass(eq=False, slots=True)
 class WaitingPrompt:
-    """A prompt that waits for the end of the turn that runs, or is taken into it."""
+    """A prompt that waits for the end of the running turn, or is added to that turn."""
 
     prompt: EditorPrompt
     is_taken: bool = False
 
     @property
     def steers(self) -> bool:
-        """Whether it may go to the model while a turn runs."""
+        """Whether it may be sent to the model during a turn."""
         return not self.prompt.attached and not self.prompt.words.startswith("/")
 
 
 class EditorSession:
-    """A session that the editor has open; `id` is what the editor knows it by."""
+    """A session that the editor has open. `id` is its ID in the protocol."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class EditorSession:
         self._place, self._services = place, place.services
         self._send_to = send
         self.id = ""
-        self._early: list[Update] = []  # that came before the editor knows the session
+        self._early: list[Update] = []  # updates from before the editor knows the session
         self.updates = UpdateStream(self._send, self._services.cwd, shows_terminals)
         self._questions = EditorQuestions(
             client, lambda: self.id, self.updates, shows_forms=shows_forms
@@ -113,7 +113,7 @@ class EditorSession:
         self._shown_mode = ""
         self._shown_commands: list[AvailableCommand] = []
         self._shown_transcript: Transcript | None = None
-        self._is_known = False  # to the editor, by its id
+        self._is_known = False  # whether the editor knows the session's ID
         self._events, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     def _command_context(self) -> CommandContext:
@@ -133,13 +133,13 @@ class EditorSession:
     # Opening and closing.
 
     async def open(self, *, resume: str | None = None, fork: bool = False) -> None:
-        """Open a fresh session, or one by its id. Raises CtxagentError."""
+        """Open a new session, or an existing one by its ID. Raises CtxagentError."""
         await self.conversation.reopen(resume=resume, fork=fork)
         self.id = self.conversation.session
         self._shown_mode = self.conversation.agent.approval.mode
 
     async def replay(self) -> None:
-        """Show what was said and done so far, in a session that the editor knows."""
+        """Send the recorded conversation to the editor, which already knows the session."""
         self._is_known = True
         entries = self.conversation.agent.log.entries()
         shown = await asyncio.to_thread(lambda: [*replayed(entries, self._services.cwd)])
@@ -147,8 +147,7 @@ class EditorSession:
             self._send(update)
 
     async def tell_state(self) -> None:
-        """Tell what came up at the opening, which commands there are, and how full the context
-        is."""
+        """Send updates from the opening, the available commands, and the context usage."""
         while self._early:
             self._send_to(self.id, self._early.pop(0))
         self._is_known = True
@@ -156,7 +155,7 @@ class EditorSession:
         await self._tell_usage()
 
     async def close(self) -> None:
-        """Interrupt what runs, and close the session."""
+        """Interrupt the running task, and close the session."""
         self._drop_waiting()
         await self._task.end(INTERRUPT_TIMEOUT_S)
         try:
@@ -180,7 +179,7 @@ class EditorSession:
         )
 
     def set_mode(self, id: str) -> None:
-        """Go over to a mode. Raises UsageError for one that there is not."""
+        """Set the permission mode. Raises UsageError for an unavailable mode."""
         modes = self.conversation.modes
         mode = next((each for each in modes if each == id), None)
         if mode is None:
@@ -191,7 +190,7 @@ class EditorSession:
 
     @property
     def options(self) -> list[SessionConfigOptionSelect]:
-        """The model and its effort, as the editor may change them."""
+        """The model and effort options that the editor may change."""
         agent = self.conversation.agent
         models = list(dict.fromkeys([*(row[0] for row in self._services.models()), agent.model.id]))
         return [
@@ -203,7 +202,7 @@ class EditorSession:
         ]  # fmt: skip
 
     def set_option(self, id: str, value: str | bool) -> None:
-        """Change an option. Raises UsageError for one, or a value, that there is not."""
+        """Change an option. Raises UsageError for an unknown option or value."""
         found = next((option for option in self.options if option.id == id), None)
         if found is None:
             raise UsageError(f"there is no option {id!r}", hint=f"One of {MODEL}, {EFFORT}.")
@@ -219,13 +218,13 @@ class EditorSession:
     # Prompts.
 
     async def prompt(self, blocks: Sequence[PromptBlock]) -> TurnFinished:
-        """Run a turn or a command for what the user says, and return how it ended. While another
-        one runs, its turn takes the words before its next call, or they wait for its end. Raises
-        CtxagentError."""
+        """Run a turn or command for a user message, and return its result. During another turn, add
+        the message to that turn before its next call, or wait for its end. Raises CtxagentError.
+        """
         waiting = WaitingPrompt(read_prompt_blocks(blocks, self._services.cwd))
         self._waiting.append(waiting)
         async with self._turn:
-            if waiting.is_taken or waiting not in self._waiting:  # by a turn, or cancelled
+            if waiting.is_taken or waiting not in self._waiting:  # added to a turn, or cancelled
                 return TurnFinished("ok" if waiting.is_taken else "interrupted", "")
             self._waiting.remove(waiting)
             finished = await self._serve(waiting.prompt)
@@ -233,7 +232,7 @@ class EditorSession:
             return finished
 
     def cancel(self) -> None:
-        """End the turn that runs, and drop what waits for its end."""
+        """End the running turn, and drop waiting prompts."""
         self._drop_waiting()
         self._task.cancel()
 
@@ -252,17 +251,19 @@ class EditorSession:
         return await self._run_turn(words, prompt.attached)
 
     def _parse(self, words: str) -> tuple[Command, str] | None:
-        """Return the command that words call. Raises UsageError for one that there is not."""
+        """Return the command that the text calls, or None. Raises UsageError for an unknown command
+        and for one that only works in a terminal.
+        """
         found = parse(words, added_commands(self._context))
         if found and found[0].name in LEFT_OUT:
             raise UsageError(
                 f"/{found[0].name} is for the terminal",
-                hint=f"ctxagent --resume {self.id} goes on with this session there.",
+                hint=f"ctxagent --resume {self.id} continues this session in a terminal.",
             )
         return found
 
     async def _run_command(self, command: Command, argument: str) -> str:
-        """Run a command, and return the words that it has said next, "" for none."""
+        """Run a command, and return the prompt it sends next, "" for none."""
         assert command.run is not None
         self._words_of_command = ""
         error = await self._task.run(_error_of(command.run(self._context, argument)))
@@ -270,7 +271,7 @@ class EditorSession:
             self._send(message(f"```\n{shown}\n```\n"))
         if isinstance(error, CtxagentError):
             raise error
-        if isinstance(error, Exception):  # a fault of our own leaves the session usable
+        if isinstance(error, Exception):  # an internal error leaves the session usable
             raise self.conversation.record_fault(error)
         return self._words_of_command
 
@@ -296,7 +297,7 @@ class EditorSession:
         found.is_taken = True
         return found.prompt.words
 
-    # What the editor is told.
+    # Updates for the editor.
 
     def _send(self, update: Update) -> None:
         if self._is_known:
@@ -305,7 +306,7 @@ class EditorSession:
             self._early.append(update)
 
     def _emit(self, event: Event) -> None:
-        """Take an event, from any thread."""
+        """Show an event. May be called from any thread."""
         if threading.get_ident() == self._thread:
             self._show(event)
         else:
@@ -338,7 +339,7 @@ class EditorSession:
 
     async def _tell_commands(self) -> None:
         await read_command_files(self._context)
-        self._screen.take()  # what is wrong with files is told when one is called
+        self._screen.take()  # problems with files are shown when a command is called
         shown = [
             AvailableCommand(
                 name=command.name,
@@ -367,7 +368,7 @@ class EditorSession:
 
 
 async def _error_of(work: Coroutine[Any, Any, None]) -> BaseException | None:
-    """Do work to its end, and return the error that it ended with."""
+    """Run `work` to its end, and return its exception, if any."""
     return (await asyncio.gather(work, return_exceptions=True))[0]
 
 

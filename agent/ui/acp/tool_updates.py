@@ -1,4 +1,4 @@
-"""What an editor is shown of a tool call: its kind, the places it touches, what it changes."""
+"""The protocol's view of a tool call: its kind, its locations and its changes."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -27,20 +27,20 @@ KINDS: dict[str, ToolKind] = {
     "WebFetch": "fetch",
     "WebSearch": "fetch",
 }
-TERMINAL_TOOLS = ("Bash", "Shell", "Job")  # whose output is that of commands
-MAX_CONTENT_CHARS = 50_000  # of a result as an editor is shown it
+TERMINAL_TOOLS = ("Bash", "Shell", "Job")  # tools whose output is command output
+MAX_CONTENT_CHARS = 50_000  # of a result shown in an editor
 MAX_TITLE_CHARS = 300
 
 _HUNK = regex(r"@@ -\d+(?:,(\d+))? \+(\d+)(?:,\d+)? @@")
 
 
 def kind_of(name: str) -> ToolKind:
-    """Return what kind of call a tool makes."""
+    """Return the protocol's kind of a tool."""
     return KINDS.get(name, "other")
 
 
 def title_of_call(name: str, title: str) -> str:
-    """Return one line that says what a call does."""
+    """Return a one-line title of a call."""
     line = " ".join(title.split())[:MAX_TITLE_CHARS]
     return line if name in TERMINAL_TOOLS and line else f"{name} {line}".rstrip()
 
@@ -48,7 +48,7 @@ def title_of_call(name: str, title: str) -> str:
 def locations_of(
     name: str, given: Mapping[str, Any], details: Mapping[str, Any], cwd: Path
 ) -> list[ToolCallLocation]:
-    """Return the files that a call reads or changes, by absolute paths, with lines from 1."""
+    """Return the files that a call reads or changes: absolute paths, with line numbers from 1."""
     changed = details.get("changes")
     rows = changed if isinstance(changed, list) else []
     paths = [row["path"] for row in rows if isinstance(row, dict) and row.get("path")]
@@ -62,8 +62,9 @@ def locations_of(
 
 
 def diff_contents(diff: object, named: object, cwd: Path) -> list[FileEditToolCallContent]:
-    """Return a unified diff of one file as the protocol has it: each hunk with its old and its new
-    lines; no old ones for a new file."""
+    """Convert a unified diff of one file to the protocol's form: the old and new lines of each
+    hunk. A new file has no old lines.
+    """
     if not (isinstance(diff, str) and isinstance(named, str) and named):
         return []
     path, is_new = str(cwd / Path(named).expanduser()), diff.startswith("--- /dev/null")
@@ -71,7 +72,7 @@ def diff_contents(diff: object, named: object, cwd: Path) -> list[FileEditToolCa
 
 
 def text_contents(text: str, *, fenced: bool = False) -> list[ContentToolCallContent]:
-    """Return a text as the content of a call, `fenced` as the output of a program; [] for none."""
+    """Return a text as the content of a call, `fenced` for program output; [] for an empty text."""
     shown = text.strip("\n")
     if len(shown) > MAX_CONTENT_CHARS:
         left = len(shown) - MAX_CONTENT_CHARS

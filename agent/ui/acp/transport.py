@@ -1,7 +1,7 @@
-"""JSON-RPC messages, one a line, over two file descriptors.
+"""JSON-RPC messages, one per line, over two file descriptors.
 
-Threads read and write, so that neither a slow editor nor a long line halts the sessions. A line
-that is no message is answered with the error that JSON-RPC has for it, and changes nothing else.
+Threads read and write, so that a slow editor or a long line does not block the sessions. An invalid
+line is answered with its JSON-RPC error, and has no other effect.
 """
 
 import asyncio
@@ -17,29 +17,30 @@ from acp.exceptions import RequestError
 
 from ..stream_input import MAX_LINE_BYTES, bounded_lines
 
-MAX_UNREAD_BYTES = 256 << 20  # that an editor leaves unread before it counts as gone
-OPENING_METHODS = ("session/new", "session/load")  # editors may leave mcpServers out of these
+MAX_UNREAD_BYTES = 256 << 20  # unread output at which the editor counts as gone
+OPENING_METHODS = ("session/new", "session/load")  # mcpServers is optional in these
 
 Message = dict[str, Any]
 
 
 class LineTransport:
-    """A transport of the package `acp`. `send` puts a message behind all before it without waiting;
-    `receive` returns None once the input has ended or nobody reads the output any more."""
+    """A transport for the package `acp`. `send` queues a message without waiting. `receive` returns
+    None once the input has ended or the output has no reader.
+    """
 
     def __init__(self, source: int, sink: int) -> None:
-        self.sent: Callable[[Message], None] = lambda message: None  # is told of each message
+        self.sent: Callable[[Message], None] = lambda message: None  # called with each message sent
         self._sink = sink
         self._incoming: asyncio.Queue[Message | RequestError | None] = asyncio.Queue()
         self._outgoing: SimpleQueue[bytes | None] = SimpleQueue()
-        self._unread = 0  # bytes that wait to be written
+        self._unread = 0  # bytes not written yet
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._read, args=(loop, source), daemon=True, name="stdin").start()
         self._writer = threading.Thread(target=self._write, args=(loop,), daemon=True)
         self._writer.start()
 
     def put(self, message: Message) -> None:
-        """Send a message behind all before it."""
+        """Queue a message for sending. End the transport if too much is unread."""
         text = json.dumps(message, ensure_ascii=False, default=str)
         data = text.encode("utf-8", "replace") + b"\n"
         self._unread += len(data)
@@ -58,11 +59,11 @@ class LineTransport:
         return found
 
     def end(self) -> None:
-        """Let `receive` return None behind what has come."""
+        """Make `receive` return None after the messages already received."""
         self._incoming.put_nowait(None)
 
     async def close(self) -> None:
-        """Write what waits, as far as the editor reads it in a second."""
+        """Write the queued messages, for at most one second."""
         self._outgoing.put(None)
         await asyncio.to_thread(self._writer.join, 1.0)
 
@@ -78,7 +79,7 @@ class LineTransport:
             try:
                 while rest:
                     rest = rest[os.write(self._sink, rest) :]
-            except OSError:  # nobody reads it any more
+            except OSError:  # the reader has gone
                 with suppress(RuntimeError):
                     loop.call_soon_threadsafe(self._incoming.put_nowait, None)
                 return
@@ -90,7 +91,7 @@ class LineTransport:
 
 
 def _message(number: int, line: bytes | None) -> Message | RequestError:
-    """Return the message on a line, or what is wrong with it."""
+    """Return the message on a line, or its error."""
     if line is None:
         why = f"line {number} has more than {MAX_LINE_BYTES >> 20} MiB"
         return RequestError(-32600, why, {"line": number})
@@ -99,7 +100,7 @@ def _message(number: int, line: bytes | None) -> Message | RequestError:
     except (ValueError, RecursionError) as error:
         return RequestError(-32700, f"line {number} is not JSON: {error}", {"line": number})
     if not isinstance(found, dict) or not ({"method", "result", "error"} & found.keys()):
-        why = f"line {number} is no JSON-RPC message: an object with a method is needed"
+        why = f"line {number} is not a JSON-RPC message: it must be an object with a method"
         return RequestError(-32600, why, {"line": number})
     params = found.get("params")
     if found.get("method") in OPENING_METHODS and isinstance(params, dict):

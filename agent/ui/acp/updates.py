@@ -1,4 +1,6 @@
-"""From events to the session updates of the protocol, and from the log to those that replay it."""
+"""Conversion of events to session updates of the protocol, and of a log to updates that
+replay it.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,9 +51,9 @@ from .tool_updates import (
     title_of_call,
 )
 
-OUTPUT_INTERVAL_S = 0.25  # between two updates with the output of a running call
-MAX_RUNNING_CHARS = 4_000  # of the output of a running call, from its end
-BROKEN_OFF = "\n\n[The connection broke off here; the answer begins anew.]\n\n"
+OUTPUT_INTERVAL_S = 0.25  # interval between output updates of a running call
+MAX_RUNNING_CHARS = 4_000  # shown of a running call's output, from its end
+BROKEN_OFF = "\n\n[The connection was lost here; the answer starts again.]\n\n"
 
 Update = (
     AgentMessageChunk
@@ -70,27 +72,28 @@ Send = Callable[[Update], None]
 
 @dataclass(slots=True)
 class _Call:
-    """A tool call that has been told about and has not ended."""
+    """A tool call that was sent to the editor and has not ended."""
 
     name: str
     input: Mapping[str, Any]
-    output: str = ""  # the end of it
-    told_at: float = 0.0  # when an update had it last
+    output: str = ""  # the end of its output
+    told_at: float = 0.0  # time of the last output update
 
 
 @dataclass(slots=True)
 class UpdateStream:
-    """Sends what happens in a session. With `terminals` the output of commands goes to terminals
-    that the editor only shows (an extension: `_meta` with terminal_info, terminal_output and
-    terminal_exit); else it is text."""
+    """The updates of a session. With `terminals`, command output is sent to display-only terminals
+    of the editor (an extension: `_meta` with terminal_info, terminal_output and terminal_exit);
+    otherwise it is sent as text.
+    """
 
     send: Send
     cwd: Path
     terminals: bool = False
     _calls: dict[str, _Call] = field(default_factory=dict)
-    _started: set[str] = field(default_factory=set)  # those of them that run
+    _started: set[str] = field(default_factory=set)  # IDs of running calls
     _subagents: Subagents = field(default_factory=Subagents)
-    _has_text: bool = False  # of the attempt that runs
+    _has_text: bool = False  # whether the current attempt has sent text
 
     def show(self, event: events.Event) -> None:
         """Send the updates for an event."""
@@ -122,7 +125,7 @@ class UpdateStream:
                 self._compacted(event)
 
     def ask(self, question: events.Question) -> str:
-        """Describe the call that a question is about, and return its id."""
+        """Send the tool call that a question is about, and return its ID."""
         running = (id for id, call in self._calls.items() if call.name == question.tool)
         id = question.call or next(running, "") or f"question-{time.monotonic_ns()}"
         if id not in self._calls:
@@ -135,15 +138,16 @@ class UpdateStream:
         return id
 
     def end_question(self, question: events.Question, id: str, *, allowed: bool) -> None:
-        """End the call that a question was about, unless events follow that do: calls within a
-        subagent have none, and a connection out of the sandbox is no call."""
+        """End the call of a question if no event will end it: calls in a subagent have no events,
+        and a network connection from the sandbox is not a call.
+        """
         if question.agent or id not in (question.call, *self._started):
             self._calls.pop(id, None)
             self.send(update_tool_call(id, status="completed" if allowed else "failed"))
 
     def _begin(self, id: str, name: str, title: str, given: Mapping[str, Any]) -> None:
         self._started.add(id)
-        if id in self._calls:  # it was asked about
+        if id in self._calls:  # a question has already sent it
             update = update_tool_call(id, status="in_progress")
             self.send(self._with_terminal(update, id, name))
             return
@@ -190,7 +194,7 @@ class UpdateStream:
     def _finish(self, event: events.ToolFinished) -> None:
         call = self._calls.pop(event.id, None)
         self._started.discard(event.id)
-        if call is None:  # it was refused before it began
+        if call is None:  # refused before it started
             self.send(self._start(event.id, event.name, event.title, {}, event.details))
         given = call.input if call else {}
         for update in finished_call(event, given, self.cwd):
@@ -205,7 +209,7 @@ class UpdateStream:
             update.content, update.field_meta = None, {"terminal_exit": ended}
 
     def _follow(self, event: SubagentEvent) -> None:
-        """Say in the call of Task how far its subagent is."""
+        """Show a subagent's progress in its Task call."""
         subagent = self._subagents.follow(event)
         for id, call in self._calls.items():
             if call.name == "Task" and call.input.get("description") == subagent.description:
@@ -223,7 +227,7 @@ class UpdateStream:
 def finished_call(
     event: events.ToolFinished, given: Mapping[str, Any], cwd: Path
 ) -> Iterator[Update]:
-    """Yield the updates for a call that has ended: its result, and the plan where it made one."""
+    """Yield the updates for a finished call: its result, and the plan if it made one."""
     fenced = event.name in TERMINAL_TOOLS
     diffs = diff_contents(event.details.get("diff"), event.details.get("path"), cwd)
     yield update_tool_call(
@@ -238,7 +242,7 @@ def finished_call(
 
 
 def plan_update(details: Mapping[str, Any]) -> AgentPlanUpdate | None:
-    """Return the plan that the result of Todo or Plan, or a recorded plan, holds; None for none."""
+    """Return the plan in the details of a Todo or Plan result or of a recorded plan, or None."""
     todos, plan = details.get("todos"), details.get("plan")
     if not isinstance(todos, list):
         text = plan.get("text") if isinstance(plan, dict) else None
@@ -249,12 +253,12 @@ def plan_update(details: Mapping[str, Any]) -> AgentPlanUpdate | None:
 
 
 def message(text: str) -> AgentMessageChunk:
-    """Return a text that the editor shows as the agent's."""
+    """Return an update that shows a text as the agent's."""
     return update_agent_message_text(text)
 
 
 def usage_update(used: int, size: int, cost: float | None) -> UsageUpdate:
-    """Return how full the context is, in tokens, and what the session has cost, in dollars."""
+    """Return the context usage (tokens) and the session's cost (US dollars)."""
     update = UsageUpdate(session_update="usage_update", used=max(0, used), size=max(0, size))
     if cost is not None:
         update.cost = Cost(amount=round(cost, 6), currency="USD")
@@ -262,7 +266,7 @@ def usage_update(used: int, size: int, cost: float | None) -> UsageUpdate:
 
 
 def replayed(entries: Iterable[Entry], cwd: Path) -> Iterator[Update]:
-    """Yield the updates that show a recorded conversation again; blocking."""
+    """Yield the updates that show a recorded conversation again. Blocks."""
     calls: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for entry in entries:
         if isinstance(entry, User):
@@ -276,12 +280,12 @@ def replayed(entries: Iterable[Entry], cwd: Path) -> Iterator[Update]:
                 entry.tool_use_id, name, _title_of(given), entry.is_error, text, 0.0, details
             )
             yield from finished_call(ended, given, cwd)
-    for id in calls:  # a kill left them without a result
+    for id in calls:  # no result, because the process was killed
         yield update_tool_call(id, status="failed")
 
 
 def _said(entry: User) -> Iterator[Update]:
-    """Yield what a person said or brought in as an image, and the plan that stands."""
+    """Yield the user's message, their images, and a plan in the entry."""
     if entry.source == "person":
         if text := content_text(entry.content):
             yield update_user_message_text(text)
@@ -327,5 +331,5 @@ def _answered(
 
 
 def _title_of(given: Mapping[str, Any]) -> str:
-    """Return the first text among the arguments of a recorded call."""
+    """Return the first string among the arguments of a recorded call."""
     return next((value for value in given.values() if isinstance(value, str)), "")

@@ -1,6 +1,6 @@
-"""Slash commands: what a person can do in the REPL besides talking to the agent."""
+"""Slash commands: everything the user can do in the REPL except talking to the agent."""
 
-# Each module registers its commands. /help lists those of a group in the order of these imports.
+# Each module registers its commands. /help lists the commands of a group in import order.
 from . import help, session, history, sessions, recordings, rewind, context, memory  # noqa: F401, I001
 from . import pins, log, intent, preserve, plan, diagnostics, agents, tasks, directories  # noqa: F401
 from . import models, login, cost, status, settings, settings_menu, hooks, mcp  # noqa: F401

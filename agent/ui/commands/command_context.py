@@ -1,4 +1,4 @@
-"""The context of a slash command: the parts of the REPL that it may use."""
+"""The parts of the REPL that slash commands use."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 READ_ONLY = (
     "read-only: process {holder} has this session open. /log, /context, /export and /recover "
-    "show it as it was just now; /resume with its id opens it again, /fork continues in a copy"
+    "show its current state; /resume with its ID opens it again, /fork continues in a copy"
 )
 
 
 @dataclass(slots=True)
 class CommandContext:
-    """The parts of the REPL that commands work with, and what they do with several of them."""
+    """The parts of the REPL that slash commands use, with shared helpers."""
 
     services: ConversationServices
     conversation: Conversation
     screen: Screen
     questions: Questions
-    transcript: "Callable[[], Transcript]"  # where things are printed, made at first use
-    task: RunningTask  # what Esc interrupts
-    say_next: Callable[[str], None]  # sends words as the person's, before those that wait
-    is_leaving: bool = False  # whether the user is being asked if the tasks may end
-    handed_over: str = ""  # what the open session was told of the one before it
+    transcript: "Callable[[], Transcript]"  # the transcript, created at first use
+    task: RunningTask  # the task that Esc interrupts
+    say_next: Callable[[str], None]  # sends a user message before queued ones
+    is_leaving: bool = False  # whether the question about running tasks is open
+    handed_over: str = ""  # hand-over text from the previous session
     command_files: "Mapping[str, CommandFile]" = field(default_factory=dict)  # as last read
-    skills: "Mapping[str, Skill]" = field(default_factory=dict)  # for people, as last read
-    told_of_files: set[str] = field(default_factory=set)  # what was wrong with some, and told
+    skills: "Mapping[str, Skill]" = field(default_factory=dict)  # for the user, as last read
+    told_of_files: set[str] = field(default_factory=set)  # problems already shown
 
     @property
     def agent(self) -> "AgentState":
-        """The agent of the open session. Raises CtxagentError when no session is open."""
+        """The agent of the open session. Raises CtxagentError if none is open."""
         return self.conversation.agent
 
     @property
     def session(self) -> str:
-        """The id of the open session, "" when none is open."""
+        """The ID of the open session, "" if none is open."""
         return self.conversation.session
 
     def put(self, *renderables: "RenderableType") -> None:
@@ -59,25 +59,25 @@ class CommandContext:
         self.screen.touch()
 
     def say(self, text: str) -> None:
-        """Print a short remark."""
+        """Print a short message."""
         from ..render import render
 
         self.put(render.dim(text))
 
     def show(self, text: str) -> None:
-        """Print a text as it is."""
+        """Print a text unchanged."""
         from ..render import render
 
         self.put(render.verbatim(text))
 
     def show_lines(self, text: str) -> None:
-        """Print lines with labels, each wrapped under its own text."""
+        """Print lines with labels, with a hanging indent."""
         from ..render import render
 
         self.put(render.indented(render.HangingLines(text)))
 
     def show_report(self, markdown: str) -> None:
-        """Print a report that is written in Markdown."""
+        """Print a Markdown report."""
         from ..render import render
         from ..render.markdown import report
 
@@ -98,41 +98,46 @@ class CommandContext:
         self.put(render.table(rows, head=head, wrap=wrap))
 
     def send_prompt(self, words: str) -> None:
-        """Send the words of a command as the user's, before those that wait; long ones are shown
-        in one line."""
+        """Send a command's prompt as a user message, before queued ones. A long prompt is shown as
+        one line.
+        """
         self.transcript().sends(words)
         self.say_next(words)
 
     def doing(self, text: str) -> None:
-        """Show what the command waits for, until the next call; "" shows nothing."""
+        """Show the command's current activity until the next call; "" shows nothing."""
         self.transcript().doing(text)
         self.screen.touch()
 
     async def unfold(self) -> None:
-        """Print the newest folded output in full; called again, the one before it."""
+        """Print the newest folded output in full; a repeated call prints the previous one."""
         await self.transcript().unfold(self.agent.context.recall)
         self.screen.touch()
 
     def show_title(self) -> None:
-        """Name the terminal's window after the session, if the user gave that a title."""
+        """Set the terminal's window title to the session's title, if it has one."""
         self.screen.title(self.agent.ledger.title if self.conversation.is_open else "")
 
     async def leave(self) -> None:
-        """Leave, if the user lets running tasks end; if that question is open already, at once."""
+        """Leave, unless the user wants to keep running tasks. If that question is open already,
+        leave at once.
+        """
         if self.is_leaving:
             self.screen.exit()
             return
         self.is_leaving = True
         try:
             if self.questions.is_asking and self.conversation.background_tasks:
-                self.notify("info", "tasks run: answer the question first, or leave once more")
+                self.notify("info", "tasks are running: answer the question first, or leave again")
             if await self.may_end_tasks():
                 self.screen.exit()
         finally:
             self.is_leaving = False
 
     async def may_end_tasks(self) -> bool:
-        """Ask, where tasks run, whether they may end, as they do when the session is left."""
+        """Ask whether running tasks may be stopped by leaving the session; return True if there are
+        none.
+        """
         tasks = self.conversation.background_tasks
         if tasks and not await self.questions.end_tasks(tasks):
             self.say("nothing has changed")
@@ -141,23 +146,23 @@ class CommandContext:
         return True
 
     def checks(self) -> Sequence[Sequence[str]]:
-        """Check the set-up, which may take a second.
-
-        Returns rows of ok, note or FAIL, what was looked at, and what was found."""
+        """Check the setup, which may take a second. Returns rows of (ok, note or FAIL; check;
+        finding).
+        """
         palette = self.screen.palette
         return [*self.services.checks(), *([("ok", "theme in use", palette)] if palette else [])]
 
     def copy_session(self, last_seq: int) -> str:
-        """Copy the open session up to an entry, and return the id of the copy."""
+        """Copy the open session up to an entry, and return the ID of the copy."""
         return self.services.copy(self.agent.log.path, last_seq).parent.name
 
     async def reopen(
         self, *, resume: str | None = None, fork: bool = False, prior: str | None = None
     ) -> None:
-        """Go over to another session; the one that is left stays on disk.
+        """Switch to another session; the previous one stays on disk.
 
-        With `prior` that is a fresh session, which is told this text about the one before. When
-        another process has the session, the user decides what to do.
+        `prior` opens a new session with this text about the previous one. If another process has
+        the session open, the user decides what to do.
         """
         try:
             left_at = await self.conversation.reopen(resume=resume, fork=fork, prior=prior)
@@ -171,7 +176,7 @@ class CommandContext:
             self.transcript().recap(*left_at)
 
     async def _open_busy(self, busy: SessionBusy, *, wait: bool) -> tuple[str, str] | None:
-        """Open a session that another process has, in the way the user chooses."""
+        """Open a session that another process has open, as the user chooses."""
         if not wait:
             self.notify("warning", busy.message)
         choice = "wait" if wait else await self.questions.busy_session()

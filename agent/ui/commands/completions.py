@@ -1,7 +1,7 @@
-"""Completions for refs, paths and arguments of commands, each with a description.
+"""Completions for refs, paths and command arguments, each with a description.
 
-They are asked for with every key, so they use only what is in memory, and little of that; what has
-to be read from disk is read in a thread.
+They are computed at every key, so they use only in-memory data, and little of it. Data on disk is
+read in a thread.
 """
 
 import asyncio
@@ -30,9 +30,10 @@ MAX_DESCRIPTION_CHARS = 60
 
 
 async def completions_for(repl: CommandContext, place: str) -> Sequence[Offer]:
-    """Return what may be typed in a place: a command after `/`, a ref after `#`, a path after `@`,
-    else the argument of the command `place` (with its slash; shortened if only one begins so).
-    Of the session: empty while none is open."""
+    """Return the completions for `place`: a command after `/`, a ref after `#`, a path after `@`,
+    else an argument of the command `place` (with its slash; a unique prefix is enough). Empty while
+    no session is open.
+    """
     try:
         if place == "/":
             await read_command_files(repl)
@@ -53,7 +54,7 @@ async def completions_for(repl: CommandContext, place: str) -> Sequence[Offer]:
 
 
 def fixed(words: Iterable[str], *, also: Complete | None = None) -> Complete:
-    """Return a completer that offers these words, and after them what `also` offers."""
+    """Return a completer that offers these words, then the offers of `also`."""
 
     async def complete(repl: CommandContext) -> Sequence[Offer]:
         return [*((word, "") for word in words), *(await also(repl) if also else ())]
@@ -62,8 +63,9 @@ def fixed(words: Iterable[str], *, also: Complete | None = None) -> Complete:
 
 
 async def refs(repl: CommandContext) -> Sequence[Offer]:
-    """Return the newest entries, newest first: what the user and the agent said, commands, files
-    read and changed, pins."""
+    """Return the newest entries, newest first: user and agent messages, commands, read and changed
+    files, pins.
+    """
     known = _ledger_entries(repl.agent.ledger)
     for seq, what in _view_entries(repl.agent.view):
         known.setdefault(seq, what)
@@ -71,14 +73,15 @@ async def refs(repl: CommandContext) -> Sequence[Offer]:
 
 
 async def pinned(repl: CommandContext) -> Sequence[Offer]:
-    """Return the pinned entries, the newest pin first."""
+    """Return the pinned entries, newest first."""
     pins = [(str(ref), _short(text)) for ref, text in repl.agent.ledger.pins.items()]
     return pins[::-1]
 
 
 async def paths(repl: CommandContext) -> Sequence[Offer]:
-    """Return the files inside the project that were changed, then those that were read, newest
-    first; then the resources of MCP servers."""
+    """Return project files that were changed, then those that were read, newest first; then the
+    resources of MCP servers.
+    """
     from ...features.mcp import servers_of
 
     ledger = repl.agent.ledger
@@ -92,7 +95,7 @@ async def paths(repl: CommandContext) -> Sequence[Offer]:
 
 
 async def allow_rules(repl: CommandContext) -> Sequence[Offer]:
-    """Return `forget RULE` for each rule that allows something."""
+    """Return `forget RULE` for each allow rule."""
     rules = repl.agent.approval.rules()
     found = dict.fromkeys([*rules["session"], *rules["allow"]])
     forget = [("forget", "a rule that allows something")] if found else []
@@ -100,7 +103,7 @@ async def allow_rules(repl: CommandContext) -> Sequence[Offer]:
 
 
 async def models(repl: CommandContext) -> Sequence[Offer]:
-    """Return the known models, each with its window and prices."""
+    """Return the known models with their context windows and prices."""
     return [(id, " · ".join(facts)) for id, *facts in repl.services.models()]
 
 
@@ -112,7 +115,7 @@ async def providers(repl: CommandContext) -> Sequence[Offer]:
 
 
 async def sessions(repl: CommandContext) -> Sequence[Offer]:
-    """Return the newest other sessions of the project, each with its title."""
+    """Return the newest other sessions of the project with their titles."""
     from ...session.listing import session_rows
 
     def read() -> list[Offer]:
@@ -124,7 +127,7 @@ async def sessions(repl: CommandContext) -> Sequence[Offer]:
 
 
 async def points(repl: CommandContext) -> Sequence[Offer]:
-    """Return the turns and checkpoints to go back to, newest first."""
+    """Return the turns and checkpoints to rewind to, newest first."""
     from ...session.checkpoints import rewind_points
 
     found = await asyncio.to_thread(rewind_points, repl.agent.log.entries())
@@ -132,13 +135,13 @@ async def points(repl: CommandContext) -> Sequence[Offer]:
 
 
 async def settings(repl: CommandContext) -> Sequence[Offer]:
-    """Return the keys of all settings, each with its value."""
+    """Return the keys of all settings with their values."""
     found = repl.services.settings
     return [(row.key, row.value) for row in found.rows()] if found else []
 
 
 async def phases(repl: CommandContext) -> Sequence[Offer]:
-    """Return the predefined phases; any other name is allowed, too."""
+    """Return the predefined phases. Any other name is allowed too."""
     from ...compaction.phases import PHASES
 
     return [(form.name, f"ends with {form.asks}") for form in PHASES.values()]
@@ -151,7 +154,7 @@ async def preserved(repl: CommandContext) -> Sequence[Offer]:
 
 
 async def titles(repl: CommandContext) -> Sequence[Offer]:
-    """Return the title of the session and its first words, to begin a new title with."""
+    """Return the session's title and its first message, as a start for a new title."""
     ledger = repl.agent.ledger
     first = _short(ledger.words[0][1]) if ledger.words else ""
     known = {ledger.title: "its title now", first: "the first words"}
@@ -159,14 +162,14 @@ async def titles(repl: CommandContext) -> Sequence[Offer]:
 
 
 async def tasks(repl: CommandContext) -> Sequence[Offer]:
-    """Return the tasks, the newest first, and `stop ID` for each that runs."""
+    """Return the tasks, newest first, and `stop ID` for each running task."""
     found = tasks_of(repl.agent, repl.transcript().subagents)[::-1]
     running = [(f"stop {task.id}", _short(task.what)) for task in found if task.is_running]
     return [*((task.id, f"{task.state}: {_short(task.what)}") for task in found), *running]
 
 
 def _ledger_entries(ledger: "Ledger") -> dict[int, str]:
-    """Return what the ledger knows of entries, by their numbers."""
+    """Return descriptions of entries from the ledger, by entry number."""
     known = {fact.ref: _short(f"$ {fact.command}") for fact in ledger.commands[-MAX_REFS:]}
     known |= {ref: f"read {path}" for path, ref in ledger.read.items()}
     known |= {fact.ref: f"{fact.action} {fact.path}" for fact in ledger.files.values()}
@@ -175,7 +178,7 @@ def _ledger_entries(ledger: "Ledger") -> dict[int, str]:
 
 
 def _view_entries(view: "View") -> Iterator[tuple[int, str]]:
-    """Yield the newest entries of the view with the first thing each of them says."""
+    """Yield the newest entries of the view with their first text."""
     for item in islice(reversed(view.items), MAX_REFS):
         for block in item.blocks:
             if what := _describe(item, block, view):

@@ -1,4 +1,4 @@
-"""Commands about the context: what fills it, and how it gets smaller."""
+"""Commands about the context: its content and its compaction."""
 
 import asyncio
 from dataclasses import replace
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 MAX_LIST_ITEMS = 10
 MAX_ITEM_CHARS = 60
 WRITING = "writing a summary"
-EXAMINING = "asking the model what it knows from the summary alone"
+EXAMINING = "checking what the model knows from the summary alone"
 SMALL_CHOICES = "[y]es, compact anyway · [a]ll but the newest exchange · [n]o"
 SMALL_CHOICES_OF_ALL = "[y]es, compact anyway · [n]o"
 DRAFT_CHOICES = "[y]es, apply it · [e]dit · [n]o"
@@ -44,7 +44,7 @@ PART_NAMES = {
 }
 TYPED = {"shell": "your command: ", "note": "your note: "}
 SPEAKERS = {"": "agent: ", "person": "you: ", "notice": "notice: ", "hook": "hook: ", **TYPED}
-STYLES = {  # of the parts of the bar, as roles of the theme
+STYLES = {  # theme roles of the bar's parts
     **dict.fromkeys(("system", "tools"), "filling.fixed"),
     **dict.fromkeys(
         (
@@ -107,9 +107,9 @@ async def _compact(repl: CommandContext, argument: str) -> None:
 async def _choose_scope(
     repl: CommandContext, instructions: str, *, newest_only: bool
 ) -> bool | None:
-    """Return whether just the newest exchange stays, None to leave all as it is.
+    """Return whether to keep just the newest exchange; None to compact nothing.
 
-    The user is asked only where a model would be paid to save little, and gave no instructions.
+    Ask the user only if a model call would save little and no instructions were given.
     """
     from .. import compaction_plan
 
@@ -135,7 +135,7 @@ async def _choose_scope(
 
 
 async def _compact_reviewed(repl: CommandContext, instructions: str, *, newest_only: bool) -> None:
-    """Write a summary, show it, let the user edit it, and apply it if they agree."""
+    """Write a summary, let the user edit it, and apply it if the user agrees."""
     from ...compaction.document import parse
     from ...compaction.document import render as text_of
     from ...session.archive import SUMMARY_NAME
@@ -174,15 +174,15 @@ def _first_word(answer: str) -> str:
     return answer.strip().lower().partition(" ")[0].rstrip(",.:;!")
 
 
-@command("take back the last compaction", group="context")
+@command("undo the last compaction", group="context")
 async def _uncompact(repl: CommandContext, argument: str) -> None:
-    """Take back the last compaction; if turns followed it, in a copy that ends where it was."""
+    """Undo the last compaction. If turns followed it, do so in a copy that ends there."""
     from ...compaction.history import describe, last_acts, person_spoke_since
 
     entries, left = repl.agent.log.entries(), repl.session
     last = await asyncio.to_thread(last_acts, entries)
     if not last:
-        raise CompactionFailed("there is no compaction to take back")
+        raise CompactionFailed("there is no compaction to undo")
     if await asyncio.to_thread(person_spoke_since, entries, last[-1].seq):
         await repl.reopen(resume=repl.copy_session(last[-1].seq))
         entries = repl.agent.log.entries()
@@ -190,7 +190,7 @@ async def _uncompact(repl: CommandContext, argument: str) -> None:
         repl.notify("info", note)
     last = repl.agent.engine.uncompact(entries)
     tokens = repl.agent.model.current_window().tokens
-    repl.say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
+    repl.say(f"taken back: {describe(*last)}; the context has {tokens:,} tokens again")
 
 
 @command(
@@ -209,7 +209,7 @@ async def _context(repl: CommandContext, argument: str) -> None:
     agent = repl.agent
     if argument not in ("", "status"):
         raise UsageError(f"/context does not take {argument!r}", hint="/context or /context status")
-    # A turn may be running: what it changes is copied before the first await.
+    # A turn may be running, so copy its mutable state before the first await.
     window = agent.model.current_window()
     view, facts = agent.view.copy(), [] if argument else compaction_plan.next_lines(agent)
     entries = agent.log.entries()
@@ -227,7 +227,7 @@ async def _context(repl: CommandContext, argument: str) -> None:
 
 
 def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
-    """Return how full the window is, as a line, a bar and its legend."""
+    """Return the context usage as a line, a bar and its legend."""
     from .. import compaction_plan
     from ..render import bar, render
 
@@ -242,7 +242,7 @@ def _usage_bar(filled: "Breakdown") -> "list[RenderableType]":
 
 
 def _instruction_files(view: "View", size: int, cwd: Path) -> "list[RenderableType]":
-    """Return a table of the instruction files in the order in which they stand in the context."""
+    """Return a table of the instruction files in their order in the context."""
     from ...features.instructions import BUDGET_SHARE, told_rows
     from ..render import render
 
@@ -270,7 +270,7 @@ def _describe(large: "LargeItem") -> str:
         calls = [f"{call.name} {call.argument[:MAX_ITEM_CHARS]}".rstrip() for call in large.calls]
         return f"{what}: {', '.join(calls)}{''.join(notes)}"
     texts = [str(b.get("text", "")) for b in item.blocks if b.get("type") == "text"]
-    if item.source in TYPED:  # whose first line is a label
+    if item.source in TYPED:  # its first line is a label
         texts = [text.partition("\n")[2] for text in texts]
     said = " ".join(" ".join(text[:MAX_ITEM_CHARS] for text in texts).split())
     return f"{SPEAKERS.get(item.source, '')}{said}{''.join(notes)}"
@@ -287,7 +287,7 @@ def _savings_table(done: "list[Act]") -> "list[RenderableType]":
 
 
 def _cache_lines(agent: "AgentState", entries: "Reversible[Entry]") -> list[str]:
-    """Return lines on how much of the prompts came from the cache, and why one did not."""
+    """Return lines on the prompt cache's hit rate and the reason of the last miss."""
     from ...session.entries import Assistant, Usage
     from .. import compaction_report
 

@@ -1,4 +1,4 @@
-"""/cost: what the session has used in tokens and money, and what for."""
+"""/cost: the session's tokens and cost, by purpose."""
 
 import asyncio
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ async def _cost(repl: CommandContext, argument: str) -> None:
 
 
 def _searches(counts: "Counts") -> list[tuple[str, str]]:
-    """Return a row for the searches of the web, if there were any. They are part of the cost."""
+    """Return a row for web searches, if there were any. Their price is part of the cost."""
     from ...models.catalog import DOLLARS_PER_SEARCH
     from ..render import render
 
@@ -71,7 +71,9 @@ def _bill(agent: "AgentState", entries: "Iterable[Entry]") -> "SessionBill":
 
 
 def _rows(found: "SessionBill") -> list[tuple[str, ...]]:
-    """Return a row for each purpose, for the dearest subagents, for the others, and for the sum."""
+    """Return a row for each purpose, the most expensive subagents, the other subagents, and the
+    sum.
+    """
     from ...session.totals import Counts
 
     agents = [line for line in found.lines if line.agent]

@@ -1,4 +1,4 @@
-"""/diagnostics: the errors and warnings of changed files, and the language servers."""
+"""/diagnostics: errors and warnings in changed files, and the language servers."""
 
 from typing import TYPE_CHECKING
 

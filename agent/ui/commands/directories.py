@@ -1,4 +1,4 @@
-"""/add-dir: additional directories in which the session works."""
+"""/add-dir: additional working directories of the session."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from .registry import command
 
 
 @command(
-    "work in another directory as in the project; alone, list them",
+    "also work in another directory; without DIR, list them",
     argument="[DIR]",
     group="files and work",
 )
@@ -17,8 +17,8 @@ async def _add_dir(repl: CommandContext, argument: str) -> None:
 
     if argument:
         name = short_path(Path(await add_directory(repl.agent, argument)))
-        repl.say(f"the session works in {name} too, by the same permission mode and rules")
-        repl.say("checkpoints cover the project only: /rewind leaves what commands change there")
+        repl.say(f"the session also works in {name}, with the same permission mode and rules")
+        repl.say("checkpoints cover the project only: /rewind undoes no changes by commands there")
         return
     names = repl.agent.approval.folders.names
     for name in names:

@@ -1,5 +1,6 @@
-"""Commands that are not ours: those that files of the project and of the user describe, skills,
-and the prompts of MCP servers."""
+"""Commands from other sources: command files of the project and the user, skills, and prompts of
+MCP servers.
+"""
 
 import asyncio
 from functools import partial
@@ -24,18 +25,18 @@ MAX_PROMPT_DESCRIPTION_CHARS = 200
 
 
 async def read_command_files(repl: CommandContext) -> None:
-    """Read the files of commands and skills again, and tell once what is wrong with a command."""
+    """Read the files of commands and skills again. Show each new problem with a command once."""
     found, warnings = await asyncio.to_thread(repl.services.command_files)
-    skills, _ = await asyncio.to_thread(repl.services.skills)  # the session tells of warnings
+    skills, _ = await asyncio.to_thread(repl.services.skills)  # the session shows the warnings
     taken = [command for name, command in found.items() if name in COMMANDS]
-    told = [f"{each.path}: this command is left out: /{each.name} is ours" for each in taken]
+    told = [f"{each.path}: command ignored: /{each.name} is built in" for each in taken]
     told += [
-        f"{skill.path}: only the agent loads this skill: /{name} is ours"
+        f"{skill.path}: only the agent can use this skill: /{name} is a built-in command"
         for name, skill in skills.items()
         if name in COMMANDS and skill.for_person
     ]
     told += [
-        f"the command /{each.name} of an extension is left out: /{each.name} is ours"
+        f"the command /{each.name} of an extension is ignored: /{each.name} is built in"
         for each in _feature_commands(repl)
         if each.name in COMMANDS
     ]
@@ -55,7 +56,7 @@ async def read_command_files(repl: CommandContext) -> None:
 
 
 def added_commands(repl: CommandContext) -> dict[str, Command]:
-    """Return the commands that files describe, skills and the prompts of MCP servers, by name."""
+    """Return the commands from files, skills, MCP prompts and extensions, by name."""
     found = {name: _command(file) for name, file in repl.command_files.items()}
     for name, skill in repl.skills.items():
         about = f"{skill.description} · skill in {skill.folder}"
@@ -99,7 +100,7 @@ async def _run_feature(command: "FeatureCommand", repl: CommandContext, argument
 
 
 def _servers(repl: CommandContext) -> "McpServers | None":
-    """Return the MCP servers of the open session, if there are any."""
+    """Return the MCP servers of the open session, or None."""
     if not repl.conversation.is_open:
         return None
     from ...features.mcp import servers_of
@@ -114,7 +115,7 @@ def _command(file: "CommandFile") -> Command:
 
 
 async def _say(name: str, repl: CommandContext, argument: str) -> None:
-    """Have the words of a server's prompt said next."""
+    """Send an MCP server's prompt as the next message."""
     from ...loop.command_words import prompt_words
 
     if (servers := _servers(repl)) is not None:
@@ -122,12 +123,12 @@ async def _say(name: str, repl: CommandContext, argument: str) -> None:
 
 
 async def _run(file: "CommandFile", repl: CommandContext, argument: str) -> None:
-    """Have the command's words said next."""
+    """Send the command's prompt as the next message."""
     from ...loop.command_words import command_words, model_of_turn
 
     agent = repl.agent
     words = await command_words(agent, file, argument)
     if (model := model_of_turn(file, agent.model.id)) and model != agent.model.id:
         repl.conversation.use_model_for_turn(model)
-        agent.emit(Notice("info", f"this turn is for {model}, as {file.shown_path} says"))
+        agent.emit(Notice("info", f"this turn uses {model}, set in {file.shown_path}"))
     repl.send_prompt(words)

@@ -13,7 +13,7 @@ from .command_context import CommandContext
 from .files import added_commands, read_command_files
 from .registry import COMMANDS, Command, command
 
-# By key: a name in braces is an action of the settings `keys`.
+# (key, help). A name in braces is an action in the settings `keys`.
 _KEYS = (
     ("{send}", "send; while the agent works, it gets the message after the running call"),
     ("{send_other}", "new line; while the agent works, send the message after the turn"),
@@ -21,30 +21,30 @@ _KEYS = (
         "{newline}  \\ {send}",
         "new line, also while the agent works; so is Shift-Enter in most terminals",
     ),
-    ("Up  Down", "move in the text, then to messages that wait, then to earlier messages"),
+    ("Up  Down", "move in the text, then to queued messages, then to earlier messages"),
     ("{interrupt}  Ctrl-C", "stop what runs; Esc in a question goes back"),
     ("{cycle_mode}", "next permission mode"),
-    ("{unfold}", "show the last folded result in full; again: the one before"),
+    ("{unfold}", "show the last folded result in full; again: the previous one"),
     ("{history_search}", "search what you typed before; again: older, Ctrl-S: newer"),
     ("{editor}", "continue in your editor; with vi keys: v"),
     ("Ctrl-_", "undo"),
-    ("Tab", "complete; the menu comes by itself"),
+    ("Tab", "complete; the menu opens automatically"),
     ("!command", "run a shell command yourself; the agent sees it with your next message"),
     ("#words", "write a note that is kept through every summary"),
     ("@path  #ref", "attach a file or directory, or refer to an entry of the log"),
     ("{paste_image}", "attach the image that is in the clipboard"),
     ("{redraw}", "draw the bottom of the screen again"),
-    ("Ctrl-Z", "to the shell; fg comes back"),
-    ("{background}", "send what the agent waits for to the background; /tasks lists it"),
+    ("Ctrl-Z", "suspend to the shell; fg resumes"),
+    ("{background}", "send the running command or subagent to the background; see /tasks"),
     ("Ctrl-D", "leave; so does Ctrl-C twice"),
 )
-LINE_KEYS = (  # what works where lines are read
+LINE_KEYS = (  # keys of the plain line screen
     ("Ctrl-C", "stop what runs"),
     *(row for row in _KEYS if row[0][0] in "!#@" or row[0] in ("Ctrl-Z", "Ctrl-D")),
 )
 KEYS_TOPIC = "keys"
-NAME_CELLS = 14  # of a command in the menu, at least
-PREVIEW_ROWS = 4  # the line above, and what the preview says of a command
+NAME_CELLS = 14  # minimum width of a command in the menu
+PREVIEW_ROWS = 4  # separator line and preview of a command
 
 
 @command(
@@ -70,18 +70,18 @@ async def _help(repl: CommandContext, argument: str) -> None:
 
 
 def key_rows(keys: KeyboardSettings) -> list[tuple[str, str]]:
-    """Return the keys that are in force, each with what it does."""
+    """Return the key bindings in force with their descriptions."""
     names = {each.name: key_name(getattr(keys, each.name)) for each in fields(keys)}
     return [(shown.format(**names), help) for shown, help in _KEYS]
 
 
 def all_commands(repl: CommandContext) -> Mapping[str, Command]:
-    """Return every command that can be called here, by name."""
+    """Return every available command by name."""
     return {**added_commands(repl), **COMMANDS}
 
 
 def _show_groups(repl: CommandContext, commands: Iterable[Command]) -> None:
-    """Print commands by group, each with its argument."""
+    """Print commands by group, with their arguments."""
     found = list(commands)
     for group in GROUPS:
         if rows := [(_call(each), each.help) for each in found if each.group == group]:
@@ -90,7 +90,7 @@ def _show_groups(repl: CommandContext, commands: Iterable[Command]) -> None:
 
 
 def _show_matching(repl: CommandContext, argument: str, keys: Sequence[tuple[str, str]]) -> None:
-    """Print the commands and keys that have these words. Raises UsageError if there are none."""
+    """Print the commands and keys that contain these words. Raises UsageError if there are none."""
     words = [word.removeprefix("/") for word in argument.casefold().split()]
     found = [
         each
@@ -119,13 +119,13 @@ def _call(command: Command) -> str:
 
 
 def _other_names(command: Command) -> str:
-    """Return the names that other agents have for a command."""
+    """Return the names of a command in other agents."""
     own = f"/{command.name}"
     return ", ".join(f"/{name}" for name, meant in habits("aliases").items() if meant == own)
 
 
 async def _choose(repl: CommandContext) -> None:
-    """Let the user choose a command: it runs, or waits in the input for its argument."""
+    """Let the user choose a command. Run it, or put it into the input if it takes an argument."""
     commands = all_commands(repl)
     chosen = await repl.screen.pick(_menu(commands, key_rows(repl.screen.keys)))
     command = commands.get(chosen.key) if chosen else None

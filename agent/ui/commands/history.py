@@ -1,4 +1,4 @@
-"""/history: what the user typed before in this project."""
+"""/history: the user's earlier messages in this project."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +13,10 @@ from .command_context import CommandContext
 from .files import added_commands
 from .registry import COMMANDS, Command, command, parse
 
-MAX_MESSAGES = 2_000  # the newest
+MAX_MESSAGES = 2_000  # newest messages
 MAX_PRINTED = 20
 MAX_ROW_CHARS = 300
+EMPTY_TEXT = "no earlier messages yet"
 
 
 @command(
@@ -28,7 +29,7 @@ async def _history(repl: CommandContext, argument: str) -> None:
     words = argument.casefold().split()
     found = [each for each in messages if all(word in each.casefold() for word in words)]
     if not found:
-        raise UsageError("no earlier message has these words" if words else "there is none yet")
+        raise UsageError("no earlier message has these words" if words else EMPTY_TEXT)
     if not repl.screen.paints:
         repl.show("\n".join(one_line(each, MAX_ROW_CHARS) for each in found[:MAX_PRINTED][::-1]))
     elif chosen := await repl.screen.pick(_menu(found)):
@@ -36,8 +37,9 @@ async def _history(repl: CommandContext, argument: str) -> None:
 
 
 def _messages(repl: CommandContext) -> list[str]:
-    """Return the messages, each once, the newest first; blocking. Commands of the terminal are left
-    out; Up and Ctrl-R find them, too."""
+    """Return the distinct messages, newest first. Built-in commands are left out; Up and Ctrl-R
+    find them. Blocks.
+    """
     path = repl.services.history
     if path is None or not path.is_file():
         return []
@@ -49,7 +51,7 @@ def _messages(repl: CommandContext) -> list[str]:
 def _is_message(text: str, added: Mapping[str, Command]) -> bool:
     try:
         found = parse(text, added) if text.startswith("/") else None
-    except UsageError:  # mistyped
+    except UsageError:  # a mistyped command
         return False
     return found is None or found[0].name not in COMMANDS
 
@@ -65,7 +67,7 @@ def _menu(messages: Sequence[str]) -> Menu:
         title="Your earlier messages",
         load=load,
         action="put it into the input",
-        empty_text="there is none yet",
+        empty_text=EMPTY_TEXT,
         preview=lambda key: [("", messages[int(key)])],
         preview_rows=6,
     )

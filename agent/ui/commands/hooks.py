@@ -1,4 +1,4 @@
-"""/hooks and /skills: what files add to a session, where it comes from and what it has done."""
+"""/hooks and /skills: hooks and skills from files, their origin and their use in the session."""
 
 import asyncio
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from .command_context import CommandContext
 from .registry import command
 from .settings_menu import NOT_IN_FORCE, user_settings
 
-HOOKS = "hooks."  # begins the names of the settings
+HOOKS = "hooks."  # prefix of the settings
 MAX_COMMAND_CHARS = 120
 NEVER = "not yet in this session"
 
@@ -26,7 +26,7 @@ async def _hooks(repl: CommandContext, argument: str) -> None:
 
 
 def _hook_rows(repl: CommandContext) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the event, the command, the origin and the last run of each hook."""
+    """Yield (event, command, origin, last run) of each hook."""
     from ...features.hooks import HooksFeature
 
     settings = user_settings(repl)

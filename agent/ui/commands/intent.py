@@ -1,4 +1,4 @@
-"""Commands about the work: its intent and phase, AGENTS.md, folded output, and the set-up."""
+"""Commands about the work: its intent and phase, AGENTS.md, folded output, and the setup."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ async def _init(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "the phase of the work; a new one summarises what is done",
+    "show the phase of the work, or start a new one with a summary",
     argument="[NAME]",
     complete=completions.phases,
     group="context",
@@ -60,10 +60,10 @@ async def _phase(repl: CommandContext, argument: str) -> None:
 
 
 async def _change(repl: CommandContext, old: str, new: str) -> None:
-    """Change the phase, and compress the work of the old one.
+    """Change the phase, and summarise the work of the old phase.
 
-    The phase is recorded first, so that what is repeated after the summary names it; an interrupt
-    of the summary takes that back.
+    The phase is recorded first, so that text re-inserted after the summary names it. If the summary
+    is interrupted, the change is undone.
     """
     from ...compaction import phases
     from ...session.entries import Note, User
@@ -84,7 +84,7 @@ async def _change(repl: CommandContext, old: str, new: str) -> None:
         except asyncio.CancelledError:
             agent.record(Note(topic=phases.PHASE_TOPIC, text=old, data={"from": new}))
             raise
-    if agent.view.items:  # the model is told once there is a conversation
+    if agent.view.items:  # announce it only if there is a conversation
         form = phases.phase_form(new)
         text = f"The phase of the work is now {form.name}. It ends with a record of {form.asks}."
         agent.record(User(content=text, source="notice"))
@@ -96,7 +96,7 @@ def _describe(form: "PhaseForm") -> str:
 
 
 @command(
-    "show the last folded result in full; again: the one before",
+    "show the last folded result in full; again: the previous one",
     anytime=True,
     group="context",
 )

@@ -1,4 +1,4 @@
-"""/log and /recover: entries of the log, what compaction did, and what left the context."""
+"""/log and /recover: log entries, the effect of compaction, and content that left the context."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ...session.log import Log
 
 MAX_ENTRIES_SHOWN = 20
-MAX_TEXT_CHARS = 2_000_000  # of a text that went to a file
+MAX_TEXT_CHARS = 2_000_000  # shown of a text offloaded to a file
 
 
 @command(
-    "find what left the context, or show where things stand",
+    "find content that left the context, or show the state of the work",
     argument="TOPIC|1|2|3",
     anytime=True,
     group="context",
@@ -83,10 +83,9 @@ async def _log(repl: CommandContext, argument: str) -> None:
 
 
 def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]") -> str:
-    """Return an entry in full: a summary as the model reads it, another entry as its JSON, after
-    the reason why it left the context, if it did, and before the text that went to a file.
-
-    Raises UsageError when there is no such entry.
+    """Return an entry in full: a summary as the model reads it, any other entry as JSON. The reason
+    why it left the context comes first, text offloaded to a file last. Raises UsageError for an
+    unknown entry.
     """
     from ...compaction.history import why_gone
     from ...session.entries import Summary, encode
@@ -107,7 +106,7 @@ def _entry_text(log: "Log", ref: str, recall: "Callable[[int], KeptText | None]"
 
 
 def _filed_text(log: "Log", entry: "Entry", recall: "Callable[[int], KeptText | None]") -> str:
-    """Return the text of an entry that went to a file, "" for any other entry."""
+    """Return the text of an entry that was offloaded to a file, "" for any other entry."""
     name = getattr(entry, "offloaded", None)
     kept = recall(entry.seq) if name else None
     if kept is None:

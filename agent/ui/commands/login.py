@@ -1,4 +1,4 @@
-"""Commands about keys of providers, and the form of a first start, which asks for the same."""
+"""Commands about provider keys, and the setup form of the first start."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from ...models.overview import ProviderState, ServedModel
     from ...models.providers import Provider
 
-OWN_TASK = "w"  # of FIRST_TASKS, with words of the user's own
+OWN_TASK = "w"  # the row of FIRST_TASKS for the user's own task
 FIRST_TASKS = (
     ChoiceRow("1", "explain this project to me"),
     ChoiceRow("2", "write an AGENTS.md that tells you how to work here (/init)"),
     ChoiceRow(OWN_TASK, "[w]rite a task of my own"),
 )
-SKIPPED = "no key yet: /login asks again, and `ctxagent demo` needs none"
+SKIPPED = "no key yet: run /login to add one, or try `ctxagent demo` without a key"
 
 
 @command(
@@ -53,7 +53,7 @@ async def _login(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "forget the key of a provider that /login kept",
+    "remove the key of a provider that /login saved",
     argument="PROVIDER",
     complete=completions.providers,
     group="model and cost",
@@ -63,12 +63,12 @@ async def _logout(repl: CommandContext, argument: str) -> None:
 
     if (provider := find_provider(argument)) is None:
         what = f"{argument!r} is no provider" if argument else "/logout needs a provider"
-        raise UsageError(what, hint="/logout PROVIDER forgets its key; /login lists them.")
+        raise UsageError(what, hint="/logout PROVIDER removes its key; /login lists them.")
     logins = repl.services.logins
     if logins is not None and await asyncio.to_thread(logins.forget, provider):
-        repl.say(f"the key of {provider.name} is forgotten")
+        repl.say(f"removed the key of {provider.name}")
     else:
-        repl.say(f"no key of {provider.name} is kept here: a variable of your shell may have one")
+        repl.say(f"no saved key for {provider.name}: it may be set in a shell variable")
 
 
 async def first_start(repl: CommandContext, *, has_task: bool) -> None:
@@ -87,8 +87,7 @@ async def first_start(repl: CommandContext, *, has_task: bool) -> None:
 
 
 async def ask_key_again(repl: CommandContext, error: "Mapping[str, str]") -> None:
-    """Ask for the key of the model's provider, if a turn ended because it refused the one that
-    /login kept."""
+    """Ask for a new key if a turn ended because the provider refused the key saved by /login."""
     from ...models.providers import served
 
     logins, provider = repl.services.logins, served(repl.agent.model.id).provider
@@ -107,12 +106,12 @@ def _not_offered(name: str, known: "Provider | None", offered: "Sequence[str]") 
         return UsageError(f"{name!r} is no provider", hint=hint)
     if known.local:
         return UsageError(f"no server of {known.name} runs on this machine", hint="Start it first.")
-    hint = f"`ctxagent models {known.name}` says what is missing."
+    hint = f"`ctxagent models {known.name}` shows what is missing."
     return UsageError(f"{known.name} needs more than a key", hint=hint)
 
 
 async def _choose_provider(repl: CommandContext, logins: "Logins", step: str = "") -> bool:
-    """Let the user choose a provider and give its key; return whether that was done."""
+    """Let the user choose a provider and enter its key; return True if done."""
     repl.doing("looking for servers on this machine")
     states = await logins.choices()
     repl.doing("")
@@ -141,8 +140,9 @@ async def _give_key(
     repl: CommandContext, logins: "Logins", provider: "Provider", *, step: str = "",
     problem: str = "",
 ) -> bool:  # fmt: skip
-    """Ask for a key until the provider accepts one, keep it, and use a model of the provider.
-    Return False if the user went back."""
+    """Ask for a key until the provider accepts it, save it, and use a model of the provider. Return
+    False if the user went back.
+    """
     asks = not provider.local
     while True:
         key = ""
@@ -168,11 +168,11 @@ async def _give_key(
             repl.doing("")
         if key:
             where = f"in {short_path(file)}" if file else "in the system's keyring"
-            repl.say(f"the key is accepted, and kept {where}")
+            repl.say(f"the key is accepted, and saved {where}")
         repl.conversation.set_model(model)
         if repl.services.rules and model != logins.chosen_model:
             await asyncio.to_thread(repl.services.rules.choose_model, model)
-        repl.say(f"{model} answers from now on; /model chooses another one")
+        repl.say(f"using {model} from now on; /model chooses another one")
         return True
 
 
@@ -180,7 +180,8 @@ async def _tried_model(
     repl: CommandContext, logins: "Logins", provider: "Provider", key: str, step: str
 ) -> str:
     """Return a model of the provider that answered a tiny request, "" if none was chosen. Raises
-    ModelError."""
+    ModelError.
+    """
     from ...models.keys import check_key
 
     if key:
@@ -191,7 +192,7 @@ async def _tried_model(
         try:
             found = await logins.models(provider, key)
         except ModelError:
-            await logins.try_key(provider, key, f"{provider.name}/any")  # which says what is wrong
+            await logins.try_key(provider, key, f"{provider.name}/any")  # raises the reason
             raise
         model = found[0].id if len(found) == 1 else await _pick_model(repl, provider, found, step)
     if model:

@@ -1,4 +1,4 @@
-"""/mcp: the MCP servers, how they are, and what they offer."""
+"""/mcp: the MCP servers, their state, and their tools, prompts and resources."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ async def _names(repl: CommandContext) -> Sequence[Offer]:
 
 
 @command(
-    "the MCP servers, how they are, and the tools of one",
+    "the state of the MCP servers, and the tools of one",
     argument="[SERVER]",
     anytime=True,
     complete=_names,

@@ -1,4 +1,4 @@
-"""/memory: the instruction files and the facts that the model gets, and an editor for them."""
+"""/memory: the instruction files and facts that the model gets, and an editor for them."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -48,17 +48,17 @@ async def _memory(repl: CommandContext, argument: str) -> None:
         return
     path = paths[int(chosen.key)] if chosen.key else new
     if not await _edit(repl, path):
-        repl.say(f"{short_path(path)} is as it was")
+        repl.say(f"{short_path(path)} is unchanged")
         return
     states = {path: row[-1] for path, row in await asyncio.to_thread(_instructions, repl)}
     told = "the model gets it with your next message"
     states |= dict.fromkeys((each for each, _ in facts), told)
-    now = states.get(path, "it is empty: the model gets nothing of it")
+    now = states.get(path, "it is empty, so the model gets nothing from it")
     repl.say(f"{short_path(path)} is saved · {now}")
 
 
 def memory_feature(repl: CommandContext) -> "MemoryFeature":
-    """Return the memory of the conversation. Raises UsageError if it is off."""
+    """Return the session's memory feature. Raises UsageError if it is off."""
     from ...features.memory import MemoryFeature
 
     feature = repl.agent.features.find(MemoryFeature)
@@ -71,7 +71,7 @@ async def _forget(repl: CommandContext, argument: str) -> None:
     """Remove facts. Raises CtxagentError."""
     act, *names = argument.split()
     if act != "forget" or not names:
-        raise UsageError(f"/memory {argument}: say what to forget", hint="/memory forget NAME")
+        raise UsageError(f"/memory {argument}: name the fact to forget", hint="/memory forget NAME")
     folder = memory_feature(repl).folder
     for draft in [folder.forget(name) for name in dict.fromkeys(names)]:
         await asyncio.to_thread(folder.make, draft)
@@ -79,7 +79,7 @@ async def _forget(repl: CommandContext, argument: str) -> None:
 
 
 def _instructions(repl: CommandContext) -> list[tuple[Path, _Row]]:
-    """Return the instruction files, each with its row; blocking."""
+    """Return the instruction files with their rows. Blocks."""
     from ...features.environment import EnvironmentFeature
 
     feature = repl.agent.features.find(EnvironmentFeature)
@@ -98,7 +98,7 @@ def _instructions(repl: CommandContext) -> list[tuple[Path, _Row]]:
 
 
 def _facts(repl: CommandContext) -> list[tuple[Path, _Row]]:
-    """Return the facts, each with its row; blocking."""
+    """Return the facts with their rows. Blocks."""
     from ...context.tokens import estimate
     from ...features.memory import MemoryFeature
 
@@ -121,7 +121,7 @@ def _menu(rows: Sequence[Sequence[str]], new: Path | None) -> Menu:
             yield [Option("", f"create {new.name} here", detail=about)]
 
     return Menu(
-        title=f"What the model is told in files · {count_of(len(rows), 'file')}",
+        title=f"Instruction files and facts · {count_of(len(rows), 'file')}",
         load=load,
         action="open it in your editor",
         empty_text="there are none",
@@ -131,7 +131,7 @@ def _menu(rows: Sequence[Sequence[str]], new: Path | None) -> Menu:
 
 
 async def _edit(repl: CommandContext, path: Path) -> bool:
-    """Let the user edit a file, and save it; return whether it changed. Raises CtxagentError."""
+    """Let the user edit a file, and save it; return True if it changed. Raises CtxagentError."""
     before = await asyncio.to_thread(_read, path)
     text = await repl.screen.edit(before, path.name)
     if text == before:
@@ -150,8 +150,9 @@ def _read(path: Path) -> str:
 
 
 def _save(path: Path, before: str, text: str) -> None:
-    """Replace a file. One that has changed meanwhile stays, and the text goes next to it. Raises
-    CtxagentError."""
+    """Replace a file. If another process changed it, keep it and save the text next to it. Raises
+    CtxagentError.
+    """
     changed = _read(path) != before
     target = path.with_name(f"{path.name}.edited") if changed else path.resolve()
     try:
@@ -160,4 +161,6 @@ def _save(path: Path, before: str, text: str) -> None:
     except OSError as error:
         raise CtxagentError(f"cannot write {target}: {error.strerror}") from error
     if changed:
-        raise CtxagentError(f"{path} has changed meanwhile", hint=f"Your text is in {target}.")
+        raise CtxagentError(
+            f"another program changed {path} meanwhile", hint=f"Your text is in {target}."
+        )

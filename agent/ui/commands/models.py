@@ -1,4 +1,4 @@
-"""Commands about models: which one answers, and what can be used."""
+"""Commands about models: the one in use, and the available ones."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ PRICES = "$ per million: in/out/cached"
 
 
 @command(
-    "choose the model from a list, or by its id",
+    "choose the model from a list, or by its ID",
     argument="[ID]",
     complete=completions.models,
     group="model and cost",
@@ -31,7 +31,7 @@ async def _model(repl: CommandContext, argument: str) -> None:
 
 
 def _models(repl: CommandContext) -> Menu:
-    """Return a menu of the known models and the one in use, which is marked, by provider."""
+    """Return a menu of the known models by provider, with a mark on the one in use."""
     now, rows = repl.agent.model.id, [*repl.services.models()]
 
     def load(scope: int) -> Iterator[list[Option]]:
@@ -57,7 +57,7 @@ def _option(now: str, id: str, prices: str = "", window: str = "", provider: str
 
 
 def _unknown_model(repl: CommandContext, id: str) -> str:
-    """Return a warning about a model of which nothing is known, which a server may have; or ""."""
+    """Return a warning if the model is unknown, or "". A server may have it all the same."""
     from difflib import get_close_matches
 
     from ...models.catalog import known_model

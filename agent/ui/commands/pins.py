@@ -1,4 +1,4 @@
-"""Additions of the user to the conversation: shell commands, and pins for every summary."""
+"""The user's own additions to the conversation: shell commands, and notes kept in every summary."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ from .registry import command
 if TYPE_CHECKING:
     from ...loop.agent import AgentState
 
-MAX_PINS_SHARE = 0.10  # of the window
-MAX_READ_CHARS = 4_000_000  # of a text to be pinned: no window has room for more
-REMEMBER = "--remember"  # at one end of a note
-MAX_SHOWN_CHARS = 80  # of a pinned text in a list
+MAX_PINS_SHARE = 0.10  # share of the context window
+MAX_READ_CHARS = 4_000_000  # of a text to pin: no context window has room for more
+REMEMBER = "--remember"  # flag at either end of a note
+MAX_SHOWN_CHARS = 80  # of a pinned text in the list
 _REF = regex(r"#?(-?\d+)")
 _CD = regex(r"(?:cd|pushd)(?:\s+[^;&|\n]*)?")
 
@@ -29,15 +29,15 @@ async def _shell(repl: CommandContext, argument: str) -> None:
         raise UsageError(
             "no command given",
             hint="!COMMAND runs a command here without a question; the agent sees the command and "
-            "its output with your next words.",
+            "its output with your next message.",
         )
     await user_commands.run_shell_command(repl.agent, argument)
     if _CD.fullmatch(argument):
-        repl.say("a cd lasts for one command: the next one runs in the project again")
+        repl.say("cd applies to one command only: the next command runs in the project again")
 
 
 @command(
-    "keep text in every summary; --remember: for good",
+    "keep text in every summary; --remember: in later sessions too",
     argument="[REF|WORDS]",
     complete=completions.refs,
     group="context",
@@ -73,19 +73,19 @@ async def _pin(repl: CommandContext, argument: str) -> None:
             await _remember(repl, text)
         ref = await pin_note(agent, text)
     shown = one_line(text, MAX_SHOWN_CHARS)
-    repl.say(f"pinned as #{ref}: {shown} · /unpin {ref} takes it back")
+    repl.say(f"pinned as #{ref}: {shown} · /unpin {ref} removes it")
 
 
 async def _remember(repl: CommandContext, text: str) -> None:
-    """Keep words as a fact for later sessions. Raises CtxagentError."""
+    """Save a text as a fact for later sessions. Raises CtxagentError."""
     from .memory import memory_feature
 
     draft = await asyncio.to_thread(memory_feature(repl).remember, text)
-    repl.say(f"remembered as {draft.name} · /memory forget {draft.name} takes it back")
+    repl.say(f"remembered as {draft.name} · /memory forget {draft.name} removes it")
 
 
 def _without_flag(words: str) -> tuple[str, bool]:
-    """Return words without `--remember` at one of their ends, and whether it stood there."""
+    """Remove `--remember` from either end; return the rest and whether the flag was there."""
     for text in (words.removeprefix(f"{REMEMBER} "), words.removesuffix(f" {REMEMBER}")):
         if text != words:
             return text.strip(), True
@@ -102,7 +102,7 @@ async def _unpin(repl: CommandContext, argument: str) -> None:
     from ...loop.user_commands import unpin
 
     if not argument:
-        raise UsageError("say which: /unpin REF", hint="/pin lists what is pinned.")
+        raise UsageError("name the entry: /unpin REF", hint="/pin lists what is pinned.")
     found = _REF.fullmatch(argument)
     if found is None or int(found[1]) not in repl.agent.ledger.pins:
         raise UsageError(f"{argument} is not pinned", hint="/pin lists what is pinned.")
@@ -111,13 +111,13 @@ async def _unpin(repl: CommandContext, argument: str) -> None:
 
 
 def _check_room(agent: "AgentState", text: str) -> None:
-    """Raise UsageError when one more pin would leave a summary no room to save anything."""
+    """Raise UsageError if the pins would exceed their share of the window."""
     from ...compaction.summary.request import pinned_section
     from ...context import tokens
 
     room = int(MAX_PINS_SHARE * agent.model.current_window().size)
     if tokens.estimate(pinned_section({**agent.ledger.pins, 0: text})) > room:
         raise UsageError(
-            f"pins may hold {room:,} tokens together, a tenth of the window",
+            f"all pins together may have {room:,} tokens, a tenth of the context window",
             hint="/unpin one first; /pin lists them.",
         )

@@ -1,4 +1,4 @@
-"""The command about the plan that was agreed to."""
+"""/plan: the approved plan."""
 
 from ...errors import UsageError
 from . import completions
@@ -10,7 +10,7 @@ HOW_TO_PLAN = "In the mode plan (`/permissions plan`) the agent proposes one."
 
 
 @command(
-    "the plan you agreed to; edit it, or drop it",
+    "the plan you approved; edit it, or drop it",
     argument="[edit | drop]",
     complete=completions.fixed(("edit", "drop")),
     group="files and work",
@@ -29,20 +29,20 @@ async def _plan(repl: CommandContext, argument: str) -> None:
         raise UsageError(NO_PLAN, hint=HOW_TO_PLAN)
     if argument == "drop" and feature:
         feature.drop()
-        repl.say("the plan holds no more; the todo list is as it was")
+        repl.say("the plan is dropped; the todo list is unchanged")
         return
     if argument == "edit" and feature:
         text = (await repl.screen.edit(fact.text, PLAN_FILE)).strip()
         if text == fact.text.strip():
-            repl.say("the plan is as it was")
+            repl.say("the plan is unchanged")
             return
         feature.check(text)
         await agent.begin()
         feature.keep(text)
-        repl.say("the agent is told of the plan as it is now")
+        repl.say("the plan is saved; the agent gets it with your next message")
         return
     repl.show_report(fact.text)
-    state = "agreed to" if fact.agreed else "proposed, not agreed to"
+    state = "approved" if fact.agreed else "proposed, not approved"
     todos = agent.ledger.todos
     done = sum(todo["status"] == "completed" for todo in todos)
     repl.say(f"{state} in #{fact.ref} · {done} of {len(todos)} on the todo list done")

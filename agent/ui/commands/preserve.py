@@ -1,4 +1,4 @@
-"""/rules and /preserve: what every compaction keeps, and whether it is there."""
+"""/rules and /preserve: the content that every compaction keeps, and missing sections."""
 
 from ...errors import UsageError
 from . import completions

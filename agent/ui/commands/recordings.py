@@ -1,4 +1,4 @@
-"""The command that continues a session of another agent."""
+"""/from-recording: continue a session of another agent."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ...library.from_recording import Recordings
     from ...replay.formats.places import FoundRecording
 
-PAGE_ROWS = 20  # rows of the menu whose recordings are read at a time
+PAGE_ROWS = 20  # menu rows read at a time
 MAX_TITLE_CHARS, MAX_PREVIEW_MESSAGES = 200, 4
 
 
@@ -38,7 +38,7 @@ async def _from_recording(repl: CommandContext, argument: str) -> None:
 
 
 async def pick_recording(repl: CommandContext) -> bool:
-    """Continue a recording that the user picks. Return True if they picked one."""
+    """Continue a recording that the user picks. Return True if one was picked."""
     picked = await repl.screen.pick(_menu(_recordings(repl)))
     if picked is None or (repl.session and not await repl.may_end_tasks()):
         return False
@@ -59,7 +59,7 @@ def _recordings(repl: CommandContext) -> "Recordings":
 
 
 def _menu(recordings: "Recordings") -> Menu:
-    """Return a menu of the recordings of this project and of all."""
+    """Return a menu of the recordings, with scopes for this project and all projects."""
 
     def load(scope: int) -> Iterator[Sequence[Option]]:
         found = iter(recordings.find(everywhere=bool(scope)))
@@ -78,7 +78,7 @@ def _menu(recordings: "Recordings") -> Menu:
 
 
 def _option(recordings: "Recordings", found: "FoundRecording") -> Option:
-    """Return the option of a recording, without a title if it has no message."""
+    """Return the option for a recording; its title is empty if there is no message."""
     said = recordings.words(found.path)[:1] if not found.title else []
     title = one_line(found.title or "".join(said), MAX_TITLE_CHARS)
     size = size_in_words(found.size) if found.size else ""
@@ -91,7 +91,7 @@ def _option(recordings: "Recordings", found: "FoundRecording") -> Option:
 
 
 def _preview(recordings: "Recordings", path: str) -> list[Styled]:
-    """Return the path of a recording and the user's first messages, as styled lines."""
+    """Return the path of a recording and the user's first messages as styled lines."""
     said = recordings.words(path)[:MAX_PREVIEW_MESSAGES]
     lines = [("words", f"❯ {one_line(text, MAX_TITLE_CHARS)}") for text in said]
     return [("dim", status.short_path(Path(path))), *lines]

@@ -1,8 +1,8 @@
-"""The registry of slash commands, from which help, completion and dispatch follow.
+"""The registry of slash commands, used for help, completion and dispatch.
 
-A command is a coroutine that takes a `CommandContext` and the words after its name. It prints
-through the context and raises CtxagentError for what cannot be done. Commands marked `anytime` only
-look, so they run at once even while a turn runs.
+A command is a coroutine that takes a `CommandContext` and the text after its name. It prints
+through the context and raises CtxagentError on failure. Commands marked `anytime` run at once, even
+during a turn, because they do not disturb it.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from ..habits import habits
 from ..screen import Offer
 from .command_context import CommandContext
 
-QUICK_COMMANDS = {  # words that are a command when nothing else is typed
+QUICK_COMMANDS = {  # messages that run a command
     "compress": "/compact",
     "context status": "/context status",
     "compression log": "/log compaction",
@@ -25,9 +25,9 @@ QUICK_COMMANDS = {  # words that are a command when nothing else is typed
     **dict.fromkeys(("exit", "quit", ":q", ":q!", ":wq"), "/exit"),
     **dict.fromkeys(("help", "?"), "/help"),
 }
-# One line after a #: no ref (#12), no Markdown heading (##), no script (#!).
+# One line after a #, but not a ref (#12), a Markdown heading (##) or a script (#!).
 _NOTE = regex(r"#[ \t]*((?![ \t#!]|-?\d).*)")
-# "recover" and one to four words, if they do not begin the way a sentence would go on.
+# "recover" and one to four words that do not look like a sentence.
 _TOPIC = regex(
     r"recover (?!(?:the|a|an|all|my|our|your|this|that|these|it|from|what|and)\b)"
     r"((?:\S+ ){0,3}\S*[^\s.!?])",
@@ -44,12 +44,12 @@ class Command:
 
     name: str  # without the slash
     help: str
-    run: Run | None  # None where the words themselves go to the model
+    run: Run | None  # None if the text itself is sent to the model
     group: CommandGroup
-    argument: str = ""  # what may follow the name, as help shows it: [ID]
-    anytime: bool = False  # whether it may run while a turn runs
-    complete: Complete | None = None  # gives completions for the argument
-    plugin: str = ""  # that it is from
+    argument: str = ""  # argument syntax for help, such as [ID]
+    anytime: bool = False  # whether it may run during a turn
+    complete: Complete | None = None  # returns completions for the argument
+    plugin: str = ""  # name of its plugin, if any
 
 
 COMMANDS: dict[str, Command] = {}
@@ -57,11 +57,11 @@ NO_MORE: Mapping[str, Command] = {}
 
 
 def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, str] | None:
-    """Return the command that the words call, and its argument; None when they are for the model.
-    `more` are commands next to our own.
+    """Return the command that the text calls, and its argument; None if the text is for the model.
+    `more` are commands in addition to the built-in ones.
 
-    A command may be shortened as long as only one begins so, and names of other agents are aliases.
-    Raises UsageError for an unknown one.
+    A unique prefix of a name is enough, and names of other agents are aliases. Raises UsageError
+    for an unknown command.
     """
     commands = {**more, **COMMANDS}
     words = _expand(words)
@@ -85,7 +85,7 @@ def parse(words: str, more: Mapping[str, Command] = NO_MORE) -> tuple[Command, s
 
 
 def _expand(words: str) -> str:
-    """Replace a short form, a mark in front or a few words alone, by the command it stands for."""
+    """Replace a short form (a prefix character or a fixed phrase) by its command."""
     if words.startswith("!"):
         return f"/shell {words[1:].strip()}"
     if note := _NOTE.fullmatch(words.rstrip()):

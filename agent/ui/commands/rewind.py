@@ -1,8 +1,8 @@
-"""/checkpoint and /rewind: take the conversation, the files or both back to a turn or a checkpoint,
-and restore what the git repository has lost since.
+"""/checkpoint, /rewind and /undo: restore the conversation, the files or both to a turn or
+checkpoint, and restore data that the git repository has lost since.
 
-The log is never cut: an earlier conversation goes on in a copy of the session. The files as they
-are now are kept before they are touched.
+The log is never cut: an earlier conversation continues in a copy of the session. The current files
+are saved before they are changed.
 """
 
 import asyncio
@@ -31,35 +31,37 @@ if TYPE_CHECKING:
     from ...worktree import TreeChange
     from ...worktree.repository_restore import LostItems
 
-CANCEL_RETRY_S = 0.1  # between two looks at whether an interrupt can be passed on
+CANCEL_RETRY_S = 0.1  # interval to check whether an interrupt can be passed on
 MAX_LISTED_FILES = 20
 MAX_LISTED_FILES_FOR_MODEL = 100
-MAX_WORDS_CHARS = 60  # of a turn's words in a list
+MAX_WORDS_CHARS = 60  # of a message in a list
 CHOICES = ("conversation", "files", "both", "repository")
-LOOKING = "looking at the files"
+LOOKING = "checking the files"
 MAX_LISTED_COMMANDS = 5
 UNTOUCHED = (
-    "Files that are ignored, over 10 MB or outside of the project go back only if Edit, Write or a "
-    "command that names them changed them."
+    "Files that are ignored, over 10 MB or outside the project are restored only if Edit, Write or "
+    "a command that names them changed them."
 )
-STAYING = "changed by another session since, and left as they are"
-UNKNOWN = "left as they are, because they may have existed then and their content was not saved"
-NOT_SAVED = "left as they are, because they could not be saved before they change"
-NOTHING_KNOWN = "no file can go back; these may have existed then, and their content was not saved"
+STAYING = "not restored, because another session changed them since"
+UNKNOWN = "not restored, because they may have existed then and their content was not saved"
+NOT_SAVED = "not restored, because their current content could not be saved first"
+NOTHING_KNOWN = "no file can be restored; these may have existed then, but were not saved"
 UNCERTAIN = (
-    "would go back too, though this session is not known to have changed them (you, another "
+    "would be restored too, though this session may not have changed them (you, another "
     "program, or a command while it ran)"
 )
 
 
-@command("save the current state, to come back to", argument="[WORDS]", group="files and work")
+@command(
+    "save the current state, to return to it later", argument="[WORDS]", group="files and work"
+)
 async def _checkpoint(repl: CommandContext, argument: str) -> None:
     agent = repl.agent
     agent.log.check_writable()
     words = " ".join(argument.split())
     repl.doing(LOOKING)
     try:
-        await agent.begin()  # before the first turn there is no log yet
+        await agent.begin()  # creates the log before the first turn
         taken = await agent.engine.host.take_checkpoint(f"by hand: {words}" if words else "by hand")
     finally:
         repl.doing("")
@@ -68,21 +70,21 @@ async def _checkpoint(repl: CommandContext, argument: str) -> None:
     lines = [f"checkpoint {taken.number}: {agent.folder / taken.path}"]
     if limits := agent.checkpoints.limits:
         lines.append(f"{'not all' if taken.snapshot else 'without the'} files: {limits}")
-    lines.append(f"/rewind {taken.number} comes back to it. {UNTOUCHED}")
+    lines.append(f"/rewind {taken.number} returns to it. {UNTOUCHED}")
     repl.say("\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)
 class _RewindPlan:
-    """The effects of going back to a point."""
+    """The effects of rewinding to a point."""
 
     point: "RewindPoint"
-    turns: int  # that would go
+    turns: int  # turns that would be left out
     no_conversation: str  # why the conversation cannot go back, "" if it can
     no_files: str  # why the files cannot go back, "" if they can
-    difference: "RewindDifference | None" = None  # of the files, if that is known
-    since: "SincePoint | None" = None  # what the log says since, if files may have changed
-    lost: "Sequence[LostItems]" = ()  # by the git repository
+    difference: "RewindDifference | None" = None  # of the files, if known
+    since: "SincePoint | None" = None  # log facts since the point, if files may have changed
+    lost: "Sequence[LostItems]" = ()  # data lost by the git repository
     no_repository: str = ""  # why the repository cannot be restored, "" if it can
 
     def objection(self, choice: str) -> str:
@@ -95,7 +97,7 @@ class _RewindPlan:
         return no_conversation or no_files
 
     def choices(self) -> list[str]:
-        """Return the choices that are possible."""
+        """Return the possible choices."""
         return [choice for choice in CHOICES if not self.objection(choice)]
 
 
@@ -111,7 +113,7 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
     repl.agent.log.check_writable()
     found = await asyncio.to_thread(rewind_points, repl.agent.log.entries())
     if not found and not argument:
-        repl.say("there is nothing to go back to yet: this session is empty")
+        repl.say("there is nothing to rewind to yet: this session is empty")
         return
     if not argument:
         option = await repl.screen.pick(_menu(found))
@@ -121,11 +123,11 @@ async def _rewind(repl: CommandContext, argument: str) -> None:
     point, choice = _parse(argument, found)
     plan = await _look(repl, point, found)
     if choice and (objection := plan.objection(choice)):
-        raise UsageError(objection, hint="/rewind lists the points and what they hold.")
+        raise UsageError(objection, hint="/rewind lists the points and their content.")
     await _go_back(repl, plan, choice)
 
 
-@command("take back the last turn: its words and its files", group="conversation")
+@command("undo the last turn: its messages and its file changes", group="conversation")
 async def _undo(repl: CommandContext, argument: str) -> None:
     from ...session.checkpoints import rewind_points
 
@@ -133,7 +135,7 @@ async def _undo(repl: CommandContext, argument: str) -> None:
     found = await asyncio.to_thread(rewind_points, repl.agent.log.entries())
     turn = next((point for point in found if not (point.path or point.mid_turn)), None)
     if turn is None:
-        raise UsageError("there is no turn to take back", hint="/rewind lists other points.")
+        raise UsageError("there is no turn to undo", hint="/rewind lists other points.")
     plan = await _look(repl, turn, found)
     await _go_back(repl, plan, "conversation" if plan.objection("both") else "both")
 
@@ -141,7 +143,7 @@ async def _undo(repl: CommandContext, argument: str) -> None:
 async def _look(
     repl: CommandContext, point: "RewindPoint", found: "Sequence[RewindPoint]"
 ) -> _RewindPlan:
-    """Find out what going back to a point would do, and say that this takes a moment."""
+    """Plan a rewind to a point, and show that this takes a moment."""
     repl.doing(LOOKING)
     try:
         return await _plan(repl.agent, point, found)
@@ -150,8 +152,9 @@ async def _look(
 
 
 async def _go_back(repl: CommandContext, plan: _RewindPlan, choice: str) -> None:
-    """Show what going back would change, ask, and do it; without a choice of what goes back, ask
-    for that too."""
+    """Show the effects of a rewind, ask for confirmation, and rewind. Without a `choice`, ask for
+    one.
+    """
     _show(repl, plan, with_files=choice != "conversation")
     confirmed = await _confirm(repl, plan, choice)
     if not confirmed:
@@ -159,7 +162,7 @@ async def _go_back(repl: CommandContext, plan: _RewindPlan, choice: str) -> None
         return
 
     async def go_back() -> None:
-        if confirmed == "both":  # they end with the session, and could write once files are back
+        if confirmed == "both":  # tasks end with the session, and could write to restored files
             await end_tasks(repl.agent)
         if confirmed in ("files", "both") and not plan.no_files:
             await _restore_files(repl, plan, leaves_session=confirmed == "both")
@@ -168,7 +171,7 @@ async def _go_back(repl: CommandContext, plan: _RewindPlan, choice: str) -> None
         if confirmed in ("conversation", "both"):
             await _rewind_conversation(repl, plan, files_too=confirmed == "both")
 
-    repl.doing("going back")
+    repl.doing("rewinding")
     try:
         await _finish_despite_interrupt(repl, go_back())
     finally:
@@ -176,7 +179,7 @@ async def _go_back(repl: CommandContext, plan: _RewindPlan, choice: str) -> None
 
 
 def _parse(argument: str, found: "Sequence[RewindPoint]") -> "tuple[RewindPoint, str]":
-    """Return the point and the choice that the argument names; "" for no choice."""
+    """Return the point and the choice in the argument; "" if it has no choice."""
     number, _, rest = argument.partition(" ")
     word = rest.strip().lower()
     choices = [name for name in CHOICES if word and name.startswith(word)]
@@ -193,13 +196,13 @@ def _parse(argument: str, found: "Sequence[RewindPoint]") -> "tuple[RewindPoint,
 async def _plan(
     agent: "AgentState", point: "RewindPoint", found: "Sequence[RewindPoint]"
 ) -> _RewindPlan:
-    """Find out what going back to a point would do."""
+    """Find the effects of rewinding to a point."""
     later = [other for other in found if not other.path and other.seq >= point.seq]
     turns = sum(not other.mid_turn for other in later)
     went_on = bool(later) or await asyncio.to_thread(_has_replied, agent.log.entries(), point.seq)
-    no_talk = "" if went_on else "the conversation has not moved on since"
+    no_talk = "" if went_on else "the conversation has not continued since"
     if not point.changed:
-        no_files = "nothing that was done here has changed files since"
+        no_files = "this session has not changed files since"
         return _RewindPlan(point, turns, no_talk, no_files, no_repository=no_files)
     way, since = await asyncio.to_thread(_way_back, agent, point)
     repository = await asyncio.to_thread(_lost, agent, point)
@@ -207,9 +210,9 @@ async def _plan(
         difference = await asyncio.to_thread(agent.checkpoints.difference, way)
     except CtxagentError as error:
         why = ". ".join(filter(None, (error.message, error.hint)))
-        no_files = f"the files cannot go back: {why}"
+        no_files = f"the files cannot be restored: {why}"
         return _RewindPlan(point, turns, no_talk, no_files, None, since, *repository)
-    no_files = "" if difference.changes else "the files are as they were then"
+    no_files = "" if difference.changes else "the files have not changed since"
     if difference.staying and not difference.changes:
         no_files = "no other files have changed since"
     if difference.unknown and not difference.changes:
@@ -218,7 +221,9 @@ async def _plan(
 
 
 def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItems], str]":
-    """Return what the git repository has lost since a point, and why nothing comes back."""
+    """Return the data that the git repository has lost since a point, and why nothing can be
+    restored.
+    """
     if not point.repository:
         return (), "the git repository was not recorded at this point"
     try:
@@ -229,7 +234,7 @@ def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItem
 
 
 def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[WayBack, SincePoint]":
-    """Find out from the records how the files go back to a point."""
+    """Find out from the records how to restore the files of a point."""
     from ...session.checkpoints import WayBack
     from ...session.since_point import read_lineage, read_since
 
@@ -246,12 +251,12 @@ def _way_back(agent: "AgentState", point: "RewindPoint") -> "tuple[WayBack, Sinc
 def _nanoseconds(at: str) -> int:
     try:
         return int(datetime.fromisoformat(at).timestamp() * 1e9)
-    except (ValueError, OverflowError):  # an entry without a time
+    except (ValueError, OverflowError):  # an entry without a valid time
         return 0
 
 
 def _has_replied(entries: "Reversible[Entry]", since: int) -> bool:
-    """Return True if the agent has said or done something since an entry."""
+    """Return True if the log has an agent reply after entry `since`."""
     from ...session.entries import Assistant
 
     later = takewhile(lambda entry: entry.seq > since, reversed(entries))
@@ -275,12 +280,12 @@ def _show(repl: CommandContext, plan: _RewindPlan, *, with_files: bool) -> None:
         repl.say(f"conversation: {what} would be left out; this session stays, for /resume")
     if running := repl.conversation.background_tasks:
         ids = ", ".join(task.id for task in running)
-        text = f"{ids} is still running: it may write to files that go back, and "
-        repl.notify("warning", f"{text}ends when the conversation goes back")
+        text = f"{ids} is still running: it may write to restored files, and "
+        repl.notify("warning", f"{text}ends when the conversation is rewound")
 
 
 def _show_files(repl: CommandContext, plan: _RewindPlan) -> None:
-    """Say which files would go back, and which would not."""
+    """Show which files would be restored, and which would not."""
     from ..render import diffs
 
     if plan.difference and not plan.no_files:
@@ -298,24 +303,24 @@ def _show_files(repl: CommandContext, plan: _RewindPlan) -> None:
     if plan.since and plan.point.snapshot is None:
         _show_unseen(repl, plan.since)
     elif plan.since and (limits := repl.agent.checkpoints.limits):
-        repl.notify("warning", f"not all files go back: {limits}")
+        repl.notify("warning", f"not all files can be restored: {limits}")
 
 
 def _show_unseen(repl: CommandContext, since: "SincePoint") -> None:
-    """Say which changes a rewind without a snapshot does not take back."""
+    """Show which changes a rewind without a snapshot does not undo."""
     limits = repl.agent.checkpoints.limits or "there is no snapshot of the files"
-    repl.notify("warning", f"only files that were saved one by one go back: {limits}")
+    repl.notify("warning", f"only files saved before an edit can be restored: {limits}")
     if since.not_saved:
         repl.say(f"changed, and not saved: {_listed(repl.agent, since.not_saved)}")
     if since.commands:
         shown = [f"`{one_line(each, MAX_WORDS_CHARS)}`" for each in since.commands]
         more = len(shown) - MAX_LISTED_COMMANDS
         named = ", ".join([*shown[:MAX_LISTED_COMMANDS], *([f"+{more:,}"] if more > 0 else [])])
-        repl.say(f"what these commands changed in files they do not name is not seen: {named}")
+        repl.say(f"changes by these commands to files they do not name are not undone: {named}")
 
 
 async def _confirm(repl: CommandContext, plan: _RewindPlan, choice: str) -> str:
-    """Ask the user what to take back, and return the choice, "" for nothing."""
+    """Ask the user what to rewind, and return the choice, "" for nothing."""
     possible = plan.choices()
     if not possible:
         return ""
@@ -329,7 +334,7 @@ async def _confirm(repl: CommandContext, plan: _RewindPlan, choice: str) -> str:
 
 
 def _letter(answer: str) -> str:
-    """Return the letter of the choice that an answer names, by its letter or its word."""
+    """Return the letter of the choice that was answered by its letter or its word."""
     word = answer.strip().lower().rstrip(".!")
     return word[:1] if len(word) == 1 or word in ("yes", "no", *CHOICES) else ""
 
@@ -337,7 +342,8 @@ def _letter(answer: str) -> str:
 async def _finish_despite_interrupt(repl: CommandContext, work: Coroutine[Any, Any, None]) -> None:
     """Await work that must not stop halfway, even if it is interrupted.
 
-    Once the copy is open, an interrupt cuts short what the session before it still does.
+    Once the copy is open, an interrupt only shortens the end work of the previous
+    session.
     """
     task, left, interrupted = asyncio.ensure_future(work), repl.session, False
     while not task.done():
@@ -352,8 +358,9 @@ async def _finish_despite_interrupt(repl: CommandContext, work: Coroutine[Any, A
 
 
 async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_session: bool) -> None:
-    """Keep the files as they are, tell the model which ones change, restore them, and record it.
-    With `leaves_session` the conversation then goes on in a copy, which has no point for it."""
+    """Save the current files, announce the changes to the model, restore the files, and record it.
+    With `leaves_session` the conversation then continues in a copy that lacks the saved point.
+    """
     from ...session.checkpoints import BEFORE_REWIND_TRIGGER
     from ...session.entries import User
 
@@ -362,7 +369,7 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
     await asyncio.to_thread(agent.checkpoints.check_restorable, way)
     kept = await agent.engine.host.take_checkpoint(BEFORE_REWIND_TRIGGER)
     if kept is None or (kept.snapshot is None and point.snapshot is not None):
-        raise CtxagentError(f"the files as they are cannot be kept: {agent.checkpoints.limits}")
+        raise CtxagentError(f"the current files cannot be saved: {agent.checkpoints.limits}")
     held = await asyncio.to_thread(agent.checkpoints.cover, way, kept)
     if held != kept:
         agent.record(held)
@@ -377,7 +384,7 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
     text = _warn_model(agent, "The user takes files back to an earlier state.", changes)
     agent.record(User(content=text, source="notice"))
     resume = f"/resume {repl.session}, then " if leaves_session else ""
-    way_back = f"the files as they were before: {resume}/rewind {kept.number} files"
+    way_back = f"to undo this: {resume}/rewind {kept.number} files"
     try:
         changes = await asyncio.to_thread(agent.checkpoints.restore, way)
     except CtxagentError as error:
@@ -391,7 +398,7 @@ async def _restore_files(repl: CommandContext, plan: _RewindPlan, *, leaves_sess
 
 
 async def _restore_repository(repl: CommandContext, plan: _RewindPlan) -> None:
-    """Restore what the git repository has lost, tell the model, and record it."""
+    """Restore the lost data of the git repository, announce it to the model, and record it."""
     from ...session.entries import Note, User
 
     agent, point = repl.agent, plan.point
@@ -411,7 +418,7 @@ def _record_rewind(
     changes: "Sequence[TreeChange]",
     error: str = "",
 ) -> None:
-    """Record which files went back to a point, and why not all if there was an error."""
+    """Record which files were restored, and the error if not all were."""
     from ...session.entries import Note
 
     rows = [{"path": change.path, "action": change.action} for change in changes]
@@ -425,7 +432,7 @@ def _record_rewind(
 
 
 async def _rewind_conversation(repl: CommandContext, plan: _RewindPlan, *, files_too: bool) -> None:
-    """Go on in a copy of the session that ends at the point."""
+    """Continue in a copy of the session that ends at the point."""
     from ...session.checkpoints import TURN_TRIGGER
     from ...session.entries import User
     from ...session.since_point import EDIT, saved_note
@@ -450,7 +457,7 @@ async def _rewind_conversation(repl: CommandContext, plan: _RewindPlan, *, files
 
 
 def _forget_files(agent: "AgentState", changes: "Sequence[TreeChange]") -> None:
-    """Forget what was read of changed files, so that they are read again before they are edited."""
+    """Forget that changed files were read, so that they must be read again before an edit."""
     gone = {Path(change.path).resolve() for change in changes}
     digests = agent.context.seen.digests
     for path in [path for path in digests if Path(path).resolve() in gone]:
@@ -458,7 +465,7 @@ def _forget_files(agent: "AgentState", changes: "Sequence[TreeChange]") -> None:
 
 
 def _warn_model(agent: "AgentState", what: str, changes: "Sequence[TreeChange]") -> str:
-    """Return a text for the model that names the files which are not as it knows them."""
+    """Return a message to the model that lists files that may differ from what it read."""
     paths = [agent.context.shown(Path(change.path)) for change in changes]
     lines = [f"- {path}" for path in paths[:MAX_LISTED_FILES_FOR_MODEL]]
     if others := paths[MAX_LISTED_FILES_FOR_MODEL:]:
@@ -468,7 +475,7 @@ def _warn_model(agent: "AgentState", what: str, changes: "Sequence[TreeChange]")
 
 
 def _listed(agent: "AgentState", paths: "Sequence[str]") -> str:
-    """Name some of these files."""
+    """Return the first MAX_LISTED_FILES paths as text."""
     shown = [agent.context.shown(Path(path)) for path in paths[:MAX_LISTED_FILES]]
     more = len(paths) - MAX_LISTED_FILES
     return ", ".join([*shown, *([f"… +{more:,}"] if more > 0 else [])])
@@ -477,7 +484,7 @@ def _listed(agent: "AgentState", paths: "Sequence[str]") -> str:
 def _describe_changes(
     agent: "AgentState", changes: "Sequence[TreeChange]", prefix: str = ""
 ) -> str:
-    """Return which files are written and which are removed, naming some of them."""
+    """Return a text that lists the written and the removed files."""
     parts = []
     for verb, removed in (("written", False), ("removed", True)):
         if paths := [c.path for c in changes if (c.action == "deleted") is removed]:
@@ -494,14 +501,15 @@ def _menu(found: "Sequence[RewindPoint]") -> Menu:
     return Menu(
         title="Go back to",
         load=lambda scope: iter([options]),
-        action="see what would change",
-        empty_text="there is nothing to go back to yet",
+        action="show what would change",
+        empty_text="there is nothing to rewind to yet",
     )
 
 
 def _title(point: "RewindPoint") -> str:
-    """Return the words that a point is before, or why a checkpoint was taken and after which
-    words."""
+    """Return the message that a point precedes, or the trigger of a checkpoint and the message
+    before it.
+    """
     words = one_line(point.words, MAX_WORDS_CHARS)
     if not point.path:
         return f"while it worked: {words}" if point.mid_turn else words
@@ -510,9 +518,9 @@ def _title(point: "RewindPoint") -> str:
 
 
 def _when(at: str) -> str:
-    """Return the time of day, with the day if it is not today."""
+    """Return the time of day, with the date if it is not today."""
     try:
         then = datetime.fromisoformat(at).astimezone()
-    except (ValueError, OverflowError):  # an entry without a time, or with an odd one
+    except (ValueError, OverflowError):  # an entry without a valid time
         return "–"
     return f"{then:%H:%M}" if then.date() == datetime.now().date() else f"{then:%d %b %H:%M}"

@@ -1,4 +1,4 @@
-"""Commands about the session: a fresh one, looking at this one, leaving."""
+"""Commands about the session: start a new one, inspect this one, leave."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_DIFF_FILES = 20
 _DIFF = (
     "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
-    # A repository inside has settings of its own, and git would read them there.
+    # git would read the settings of a nested repository.
     "--submodule=short", "--ignore-submodules=dirty",
 )  # fmt: skip
 _FORMATS: dict[str, "ExportFormat"] = {".html": "html", ".htm": "html", ".json": "json"}
@@ -34,19 +34,19 @@ async def _new(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "a new session, told where this one stood; all: told nothing",
+    "a new session with a hand-over from this one; all: without",
     argument="[all]",
     complete=completions.fixed(("all",)),
     group="conversation",
 )
 async def _clear(repl: CommandContext, argument: str) -> None:
-    """Open a fresh session that is told the first level of recovery."""
+    """Open a new session that gets a level 1 hand-over of this one."""
     from ...compaction.recovery import recovery_text
 
     if argument not in ("", "all"):
         raise UsageError(
             f"/clear does not take {argument!r}",
-            hint="/clear hands over where this session stood, /clear all hands over nothing.",
+            hint="/clear hands over the state of this session, /clear all hands over nothing.",
         )
     told = repl.handed_over
     if repl.session:
@@ -55,8 +55,7 @@ async def _clear(repl: CommandContext, argument: str) -> None:
 
 
 async def _open_fresh(repl: CommandContext, told: str) -> None:
-    """Open a fresh session that is told this text, on a clean screen. What it has of the one before
-    is folded."""
+    """Open a new session on a clean screen with this hand-over text, which is folded."""
     if not await repl.may_end_tasks():
         return
     left_behind = _left_behind(repl.agent) if repl.session else []
@@ -69,20 +68,20 @@ async def _open_fresh(repl: CommandContext, told: str) -> None:
         parts.append(f"not carried over: {', '.join(left_behind)}")
     if told:
         key = key_name(repl.screen.keys.unfold) if repl.screen.paints else "/unfold"
-        parts.append(f"{key} shows what it was told")
+        parts.append(f"{key} shows the hand-over")
     repl.say(" · ".join(parts))
     repl.transcript().fold("handed over", told)
 
 
 def _more(names: "Sequence[str]", noun: str) -> list[str]:
-    """Return a line that counts the names that are not listed, if there are any."""
+    """Return a line with the number of names not listed, if any."""
     left = len(names) - MAX_DIFF_FILES
     return [f"… +{count_of(left, noun)}"] if left > 0 else []
 
 
 def _left_behind(agent: "AgentState") -> list[str]:
-    """Return what a fresh session does not have of this one; nothing if this one is not kept."""
-    if not agent.log.path.exists():  # nothing was said, or the log is gone
+    """Return what a new session does not inherit; nothing if this session has no log."""
+    if not agent.log.path.exists():  # the session is empty, or the log is gone
         return []
     counts = (
         (agent.totals.turns, "turn"),
@@ -162,7 +161,7 @@ async def _diff(repl: CommandContext, argument: str) -> None:
 
 
 async def _diff_path(repl: CommandContext, path: str, *, has_commits: bool) -> None:
-    """Show in full what has changed in a file or below a folder, new files as added."""
+    """Show the full diff of a file or folder, with new files as additions."""
     from ..render import diffs
 
     code, changes, problem, others = 0, "", "", "-o"
@@ -178,7 +177,7 @@ async def _diff_path(repl: CommandContext, path: str, *, has_commits: bool) -> N
         repl.put(diffs.diff(changes))
     for name in new[:MAX_DIFF_FILES]:
         added = ""
-        if not name.endswith("/"):  # a repository inside
+        if not name.endswith("/"):  # a nested repository
             _, added, _ = await _git(repl, *_DIFF, "--no-index", "--", os.devnull, name)
         if added:
             repl.put(diffs.diff(added))
@@ -197,20 +196,19 @@ async def _diff_path(repl: CommandContext, path: str, *, has_commits: bool) -> N
         raise UsageError(f"there is no {path}", hint="/diff alone lists what has changed.")
 
 
-@command("leave; exit or quit without the slash do too", anytime=True, group="conversation")
+@command("leave; so do exit and quit without the slash", anytime=True, group="conversation")
 async def _exit(repl: CommandContext, argument: str) -> None:
     await repl.leave()
 
 
 async def _git(repl: CommandContext, *arguments: str) -> tuple[int, str, str]:
-    """Run git with the environment of the tools, without keys; return exit code, output, errors.
-
-    Raises CtxagentError when git cannot be run.
+    """Run git with the tools' environment, which has no keys; return (exit code, output, errors).
+    Raises CtxagentError if git cannot be run.
     """
     from ....tools.system.programs import program
     from ...worktree.git import safe_git_environment
 
-    # The settings of a repository can name programs to run; these options turn them off.
+    # Repository settings can run programs; these options turn them off.
     safe = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
     names = ("-c", "core.quotePath=false")
     tool_env = repl.agent.context.env
@@ -239,7 +237,7 @@ def _write_new(cwd: Path, name: Path, text: str) -> Path:
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
                 file.write(text)
-        except OSError:  # a partial file would be in the way of the next try
+        except OSError:  # a partial file would block the next attempt
             path.unlink(missing_ok=True)
             raise
     except FileExistsError:

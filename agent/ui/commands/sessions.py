@@ -1,4 +1,4 @@
-"""Commands about other sessions: which there are, going on with one of them or in a copy."""
+"""Commands about other sessions: list them, resume one, or continue in a copy."""
 
 import asyncio
 import time
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from ...session.listing import SessionRow
 
 MAX_LISTED_SESSIONS = 10
-FIRST_PAGE_ROWS, PAGE_ROWS = 30, 1_000  # rows of the menu that are read at a time
+FIRST_PAGE_ROWS, PAGE_ROWS = 30, 1_000  # menu rows read at a time
 MAX_BRANCH_CHARS = 18
-MAX_PREVIEW_CHARS = 4_000  # of an answer, more than a preview has room for
+MAX_PREVIEW_CHARS = 4_000  # of an answer in a preview
 
 
 @command(
@@ -90,7 +90,7 @@ async def _fork(repl: CommandContext, argument: str) -> None:
 
 
 async def pick_session(repl: CommandContext, *, fork: bool = False) -> bool:
-    """Go on with a session that the user picks, or in a copy of it; return whether they did."""
+    """Resume a session that the user picks, or a copy of it. Return True if one was picked."""
     picked = await repl.screen.pick(_menu(repl))
     if picked is not None:
         await repl.reopen(resume=picked.key, fork=fork)
@@ -104,7 +104,9 @@ def _listed(repl: CommandContext) -> "list[SessionRow]":
 
 
 def _menu(repl: CommandContext) -> Menu:
-    """Return a menu of the other sessions with words in them, of this project and of all."""
+    """Return a menu of the other sessions that have messages, with scopes for this
+    project and all.
+    """
     logs: dict[str, Path] = {}
     here = repl.session
 
@@ -143,7 +145,7 @@ def _option(row: "SessionRow", *, with_project: bool) -> Option:
 
 
 def _preview(log: Path, cwd: Path) -> list[Styled]:
-    """Return what a session is and its last exchange, as styled lines."""
+    """Return the facts of a session and its last exchange as styled lines."""
     from ...session.listing import last_exchange, newest_entries, session_rows
     from ..render.markdown import bare_words
 
@@ -163,16 +165,16 @@ def _preview(log: Path, cwd: Path) -> list[Styled]:
             ("words", f"❯ {said}" if said else ""),
             ("", bare_words(answer[:MAX_PREVIEW_CHARS] or row.last)),
         ]
-    return [("warning", "its log cannot be read any more")]
+    return [("warning", "its log can no longer be read")]
 
 
 def _when(row: "SessionRow") -> str:
-    """Return how long ago a session has changed last, "in use" if another process has it."""
+    """Return the age of a session's last change, "in use" if another process has it open."""
     return "in use" if row.in_use else age(row.changed)
 
 
 def age(changed: float) -> str:
-    """Return how long ago a time is."""
+    """Return how long ago a timestamp is."""
     seconds = max(0, time.time() - changed)
     for size, name in ((31_536_000, "y"), (86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:

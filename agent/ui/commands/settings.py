@@ -1,4 +1,4 @@
-"""Commands that show and change what the session runs with."""
+"""Commands that show and change the session's effort, permissions, extensions and tools."""
 
 import asyncio
 
@@ -47,13 +47,13 @@ async def _permissions(repl: CommandContext, argument: str) -> None:
     confined = ("sandbox", sandbox.describe() if sandbox else "off", "")
     rows = [("mode", approval.mode, ""), confined]
     if approval.sandboxed:
-        why = f"asked about anyway: {approval.unconfined}" if approval.unconfined else ""
-        rows.append(("confined", why or "commands need no question", ""))
+        why = f"you are asked anyway: {approval.unconfined}" if approval.unconfined else ""
+        rows.append(("confined", why or "sandboxed commands run without a question", ""))
     repl.show_table([*rows, *_rules(repl)])
 
 
 def _rules(repl: CommandContext) -> list[tuple[str, str, str]]:
-    """Return rows of what a rule does, the rule, and where it comes from."""
+    """Return rows of (effect, rule, origin)."""
     return [
         (
             "allow" if kind == "session" else kind,
@@ -66,9 +66,9 @@ def _rules(repl: CommandContext) -> list[tuple[str, str, str]]:
 
 
 async def _forget(repl: CommandContext, text: str) -> None:
-    """Forget a rule that allows something, here and in the files that keep it.
+    """Remove an allow rule from the session and from the settings files.
 
-    Without a rule, list those that can be forgotten.
+    Without a rule, list the rules that can be removed.
     """
     from ...permissions.rules import parse_rule
     from ...session.entries import Note
@@ -76,7 +76,7 @@ async def _forget(repl: CommandContext, text: str) -> None:
     if not text:
         found = [(rule, origin) for kind, rule, origin in _rules(repl) if kind == "allow"]
         if not found:
-            raise UsageError("there is no rule to forget", hint="No rule allows anything.")
+            raise UsageError("there is no rule to forget", hint="There are no allow rules.")
         repl.say("/permissions forget RULE, one of these:")
         repl.show_table(found)
         return

@@ -1,4 +1,6 @@
-"""/settings, /theme and /vim: settings with their origins, changed in the user's own file."""
+"""/settings, /theme and /vim: show settings with their origins, and change them in the
+user's file.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, get_args
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
     from ...config.user_settings import UserSettings
 
 ALL, CHANGED = "all", "not the default"
-UNSET = "--unset"  # in place of a value
-NAME_CELLS = 20  # of a key in the menu
+UNSET = "--unset"  # removes a value
+NAME_CELLS = 20  # width of a key in the menu
 NOT_IN_FORCE = "not in force"
 THEMES: dict[Theme, str] = {
-    "auto": "by the background of the terminal",
+    "auto": "chosen by the terminal's background",
     "dark": "for a dark background",
     "light": "for a light background",
     "high-contrast": "the strongest contrast with the background",
@@ -81,27 +83,28 @@ async def _vim(repl: CommandContext, argument: str) -> None:
 
 
 def user_settings(repl: CommandContext) -> "UserSettings":
-    """Return the settings. Raises UsageError where they cannot be changed."""
+    """Return the settings. Raises UsageError if they cannot be changed."""
     if repl.services.settings is None:
         raise UsageError("there are no settings here", hint="Start ctxagent in a terminal.")
     return repl.services.settings
 
 
 def change(repl: CommandContext, name: str, text: str) -> None:
-    """Set a key in the user's own file ("" removes it there), apply it where that is possible, and
-    print what is in force. Raises ConfigError."""
+    """Set a key in the user's file ("" removes it there), apply it if possible, and print the value
+    in force. Raises ConfigError.
+    """
     settings = user_settings(repl)
     row = settings.set(name, text)
     saved = f"saved in {short_path(settings.path)}" if text else "removed from your file"
     if text and row.origin.rpartition(":")[0] != str(settings.path) and "," not in row.origin:
         repl.say(f"{saved} · {name} is still {row.value}")
-        repl.notify("warning", f"{row.origin} sets {name} too, and comes before your file")
+        repl.notify("warning", f"{row.origin} also sets {name}, and overrides your file")
     else:
         repl.say(f"{name} = {row.value} · {saved} · {_when(repl, name)}")
 
 
 def _when(repl: CommandContext, name: str) -> str:
-    """Apply a setting to this session, and say from when on it counts."""
+    """Apply a setting to this session, and return when it takes effect."""
     now = user_settings(repl).loaded.settings
     if name == "ui.theme":
         repl.screen.use_theme(now.ui.theme)
@@ -110,12 +113,12 @@ def _when(repl: CommandContext, name: str) -> str:
     elif name == "model.effort" and now.model.effort and repl.session:
         repl.agent.model.effort = now.model.effort
     else:
-        return "counts from the next start"
-    return "counts now"
+        return "takes effect at the next start"
+    return "in effect now"
 
 
 async def _browse(repl: CommandContext) -> None:
-    """Show the settings, and change those that the user chooses, until they leave."""
+    """Show the settings and change the chosen ones until the user leaves."""
     while chosen := await repl.screen.pick(_menu(user_settings(repl))):
         await _edit(repl, chosen.key)
 
@@ -150,7 +153,7 @@ def _option(row: SettingRow) -> Option:
 
 
 def _kind(origin: str) -> str:
-    """Return the origin of a value in one word."""
+    """Return a one-word origin of a value."""
     if "," in origin:
         return "several"
     return origin.rpartition(":")[0].rpartition("/")[2] if "/" in origin else origin
@@ -162,7 +165,7 @@ def _shown(row: SettingRow) -> tuple[str, str, str]:
 
 
 async def _edit(repl: CommandContext, name: str) -> None:
-    """Ask for a value of a setting until it is right, or the user goes back."""
+    """Ask for a value of a setting until it is valid or the user goes back."""
     while (text := await _ask(repl, name)) != BACK:
         try:
             change(repl, name, "" if text == UNSET else text.strip())
@@ -178,12 +181,12 @@ async def _ask(repl: CommandContext, name: str) -> str:
         chosen = await repl.screen.pick(_values_menu(settings.row(name), words))
         return chosen.key if chosen else BACK
     wanted = key.value_type.wanted if key else "a value"
-    asked, own = f"{name}: {wanted}. Nothing: back to the default.", settings.own_text(name)
+    asked, own = f"{name}: {wanted}. Leave empty for the default.", settings.own_text(name)
     return await repl.screen.answer(lambda typed: asked, BACK, [own] if own else ())
 
 
 def _words(key: SettingKey) -> Sequence[str]:
-    """Return the values of a setting where these are words, () for any other setting."""
+    """Return the allowed values of a setting if they are words, else ()."""
     kind = key.value_type
     if kind is SWITCH:
         return ("true", "false")
@@ -208,7 +211,7 @@ def _default(name: str) -> str:
 
 
 def _theme_menu(repl: CommandContext, now: Theme) -> Menu:
-    """Return a menu that shows each theme while it is chosen, the one in use first."""
+    """Return a menu that previews the selected theme, with the current one first."""
     names = sorted(get_args(Theme), key=lambda name: name != now)
 
     def load(scope: int) -> Iterator[Sequence[Option]]:

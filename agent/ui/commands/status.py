@@ -1,4 +1,4 @@
-"""/status and /copy: the state of this session, and its last answer in the clipboard."""
+"""/status and /copy: the state of this session, and its last answer to the clipboard."""
 
 import asyncio
 import os
@@ -54,7 +54,7 @@ async def _status(repl: CommandContext, argument: str) -> None:
 
 
 def _fallback(agent: "AgentState") -> list[tuple[str, str]]:
-    """Return a row of the overloaded model that the fallback stands in for, if there is one."""
+    """Return a row with the overloaded model that the fallback replaces, if there is one."""
     first, seconds = agent.model.roles.overloaded
     if not first:
         return []
@@ -64,7 +64,7 @@ def _fallback(agent: "AgentState") -> list[tuple[str, str]]:
 
 
 @command(
-    "copy the last answer, or the last code block in one",
+    "copy the last answer, or the last code block",
     argument="[code]",
     anytime=True,
     complete=completions.fixed(("code",)),
@@ -84,7 +84,7 @@ async def _copy(repl: CommandContext, argument: str) -> None:
 
 
 def _last(entries: "Reversible[Entry]", *, code: bool) -> str:
-    """Return the newest text of the agent, or the newest code block in one; "" for none."""
+    """Return the newest text of the agent, or the newest code block in it; "" if there is none."""
     from ...session.entries import Assistant
 
     for entry in reversed(entries):

@@ -1,5 +1,6 @@
-"""/tasks, /background, /set-aside: subagents and background commands, sending one there, and what
-commands have planted for other programs to run."""
+"""/tasks, /background and /set-aside: subagents and background commands, sending work to the
+background, and files that commands created for other programs to run.
+"""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from ...loop.agent import AgentState
     from ..tasks import SessionTask
 
-TAIL_LINES = 40  # of the output of one task
-MAX_WHAT_CHARS = 100  # of its work
-MAX_PREVIEW_CHARS, PREVIEW_LINES = 76, 4  # of a line in the menu; of the output
+TAIL_LINES = 40  # shown of a task's output
+MAX_WHAT_CHARS = 100  # of a task's description
+MAX_PREVIEW_CHARS, PREVIEW_LINES = 76, 4  # of a menu line; of the output
 STOP = "stop"
 HEAD = ("task", "state", "time", "tokens", "cost", "what")
 
@@ -42,7 +43,7 @@ async def _tasks(repl: CommandContext, argument: str) -> None:
         await _choose(repl)
     elif tasks:
         _show(repl, tasks)
-        repl.say("/tasks ID shows its last output · /tasks stop ID ends it")
+        repl.say("/tasks ID shows its last output · /tasks stop ID stops it")
     else:
         repl.say(
             "there are no tasks yet: subagents, and commands in the background "
@@ -51,7 +52,7 @@ async def _tasks(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "send what the agent waits for to the background",
+    "send the running command or subagent to the background",
     anytime=True,
     group="files and work",
 )
@@ -61,7 +62,7 @@ async def _background(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "rename what commands made for other programs to run",
+    "rename files that commands created for other programs to run",
     argument="[PATH | all]",
     anytime=True,
     group="files and work",
@@ -71,11 +72,11 @@ async def _set_aside(repl: CommandContext, argument: str) -> None:
     told = watch.told if watch else []
     chosen = told if argument == "all" or not argument else [str(cwd.resolve() / argument)]
     if not watch or not told:
-        repl.say("no command has made what other programs would run")
+        repl.say("no command has created files for other programs to run")
     elif not argument and len(told) > 1:
-        repl.say("\n".join(["say which, or /set-aside all:", *told]))
+        repl.say("\n".join(["name a path, or run /set-aside all:", *told]))
     elif unknown := [path for path in chosen if path not in told]:
-        raise UsageError(f"no command has made {unknown[0]}", hint=f"There are: {', '.join(told)}.")
+        raise UsageError(f"no command has created {unknown[0]}", hint=f"Known: {', '.join(told)}.")
     else:
         for path in await asyncio.to_thread(watch.set_aside, chosen):
             repl.say(f"renamed to {path}")
@@ -88,7 +89,7 @@ def _all(repl: CommandContext) -> "list[SessionTask]":
 
 
 async def _choose(repl: CommandContext) -> None:
-    """Let the user choose a task: print its last output, or stop it while it runs."""
+    """Let the user choose a task. Print its last output, or stop it if it is running."""
     while chosen := await repl.screen.pick(_menu(repl)):
         task = _find(_all(repl), chosen.key)
         if task.is_running and (chosen := await repl.screen.pick(_actions(task))) is None:
@@ -108,7 +109,7 @@ def _actions(task: "SessionTask") -> Menu:
 
 
 def _menu(repl: CommandContext) -> Menu:
-    """Return a menu of all tasks, those that run first."""
+    """Return a menu of all tasks, running ones first."""
     tasks = sorted(_all(repl), key=lambda task: not task.is_running)
     said = {task.id: _last_lines(repl, task) for task in tasks}
     work = {task.id: task.what for task in tasks}
@@ -163,7 +164,7 @@ def _show(repl: CommandContext, tasks: "Sequence[SessionTask]") -> None:
 
 
 def _facts(task: "SessionTask") -> tuple[str, str, str, str]:
-    """Return the state of a task, its time, its tokens and its cost."""
+    """Return a task's state, time, tokens and cost."""
     from ..render import render
 
     return (
@@ -175,14 +176,14 @@ def _facts(task: "SessionTask") -> tuple[str, str, str, str]:
 
 
 def _show_one(repl: CommandContext, task: "SessionTask") -> None:
-    """Print a task, and below it the end of what it said."""
+    """Print a task and the end of its output."""
     _show(repl, [task])
     lines = _output_of(repl, task)
     if lines:
         repl.say(f"last output of {task.id}:")
         repl.show("\n".join(lines[-TAIL_LINES:]))
     else:
-        repl.say(f"{task.id} has said nothing yet")
+        repl.say(f"{task.id} has no output yet")
 
 
 def _output_of(repl: CommandContext, task: "SessionTask") -> list[str]:
@@ -215,7 +216,7 @@ async def _stop(repl: CommandContext, task: "SessionTask") -> None:
     agent = repl.agent
     if (running := agent.context.agents.get(task.id)) is not None:
         running.stop()
-        repl.say(f"{task.id} stopped; the conversation gets what it has done so far")
+        repl.say(f"{task.id} stopped; the conversation gets its results so far")
         return
     job = agent.context.jobs[task.id]
     job.ended_by_user = True
@@ -226,7 +227,7 @@ async def _stop(repl: CommandContext, task: "SessionTask") -> None:
 
 
 async def end_tasks(agent: "AgentState") -> None:
-    """End what runs in the background, and wait for it."""
+    """Stop all background tasks, and wait for their end."""
     agents = [each for each in agent.context.agents.values() if each.in_background]
     jobs = [job for job in agent.context.jobs.values() if job.process.running]
     for each in agents:
@@ -237,8 +238,9 @@ async def end_tasks(agent: "AgentState") -> None:
 
 
 def _find(tasks: "Sequence[SessionTask]", id: str, *, running: bool = False) -> "SessionTask":
-    """Return the task whose id is or begins with `id`; "" is the only one that runs. Raises
-    UsageError for none, for several, and for one that has ended where it must be `running`."""
+    """Return the task with this ID or ID prefix; "" means the only running one. Raises UsageError
+    if none or several match, or if `running` is required and the task has ended.
+    """
     at_work = [task for task in tasks if task.is_running]
     found = [task for task in tasks if task.id in (id, f"job-{id}")]
     begin = [task for task in (at_work if running else tasks) if task.id.startswith(id)]
@@ -250,4 +252,4 @@ def _find(tasks: "Sequence[SessionTask]", id: str, *, running: bool = False) -> 
         return found[0]
     there = ", ".join(task.id for task in (at_work if running else tasks)) or "none"
     problem = f"several tasks begin with {id!r}" if found else f"there is no task {id!r}"
-    raise UsageError(problem if id else "say which: /tasks stop ID", hint=f"There are: {there}.")
+    raise UsageError(problem if id else "name the task: /tasks stop ID", hint=f"Tasks: {there}.")

@@ -1,4 +1,4 @@
-"""The open session: opened, left for another one, and what was chosen for all of them."""
+"""The open session: opening it, switching to another, and settings that apply to all sessions."""
 
 import asyncio
 import time
@@ -22,22 +22,24 @@ if TYPE_CHECKING:
     from ...loop.agent import AgentState
 
 MODES: "tuple[PermissionMode, ...]" = ("ask", "accept-edits", "sandboxed", "plan", "bypass")
-RETRY_INTERVAL_S = 0.2  # between two tries to open a session that another process has
-FINISH_TIMEOUT_S = 60.0  # for the summary at the end of a session
+RETRY_INTERVAL_S = 0.2  # between attempts to open a session that is in use
+FINISH_TIMEOUT_S = 60.0  # limit for the summary at the end of a session
 
 T = TypeVar("T")
 
 
 class Conversation:
-    """The conversation of the REPL, in one session at a time; each gets `emit` and `ask`."""
+    """The conversation of the REPL, in one session at a time. Each session gets `emit`
+    and `ask`.
+    """
 
     def __init__(self, services: ConversationServices, emit: Emit, ask: Ask) -> None:
         self._services = services
         self._emit = emit
         self._ask = ask
         self._agent: AgentState | None = None
-        self._model = ""  # chosen by the person, for this session and later ones
-        self._model_after = ""  # to go back to when the turn ends; "" for none
+        self._model = ""  # chosen by the user, for this session and later ones
+        self._model_after = ""  # restored when the turn ends; "" for none
         self._last_mode: str = ""  # the permission mode of the newest turn
         self.is_opening, self._since = True, time.monotonic()
         self._branch = current_branch(services.cwd)
@@ -49,14 +51,14 @@ class Conversation:
 
     @property
     def agent(self) -> "AgentState":
-        """The agent of the open session. Raises CtxagentError when none is open."""
+        """The agent of the open session. Raises CtxagentError if none is open."""
         if self._agent is None:
             raise CtxagentError("no session is open", hint="/clear opens a fresh one.")
         return self._agent
 
     @property
     def session(self) -> str:
-        """The id of the open session, "" when none is open."""
+        """The ID of the open session, "" if none is open."""
         return self._agent.log.path.parent.name if self._agent else ""
 
     async def reopen(
@@ -68,12 +70,13 @@ class Conversation:
         read_only: bool = False,
         patient: bool = False,
     ) -> tuple[str, str] | None:
-        """Go over to another session: the one asked for at the start, or as `Opener` says.
+        """Switch to another session: the one chosen at the start, or as the arguments say (see
+        `Opener`).
 
-        `patient` waits until no other process has it. Returns where the session was left, as the
-        last words and the answer to them; None for a fresh session and for a copy. Raises
-        CtxagentError; the session that was open stays open then. Once the other one is open, an
-        interrupt cuts short only what the one before still does at its end.
+        `patient` waits until no other process has the session open. Returns the last user message
+        and its answer; None for a new session or a fork. Raises CtxagentError, and then the
+        previous session stays open. Once the new session is open, an interrupt only shortens the
+        end work of the previous one.
         """
         if not self.is_opening:
             self.is_opening, self._since = True, time.monotonic()
@@ -118,20 +121,20 @@ class Conversation:
             return said, ""
 
     def set_model(self, id: str) -> None:
-        """Change the model of this session and of those opened later."""
+        """Change the model of this session and of sessions opened later."""
         self._services.set_model(self.agent, id)
         self._model = id
 
     def use_model_for_turn(self, id: str) -> None:
-        """Change the model until the next turn has ended."""
+        """Change the model until the end of the next turn."""
         self._model_after = self._model_after or self.agent.model.roles.own.id
         self._services.set_model(self.agent, id)
 
     @property
     def modes(self) -> "list[PermissionMode]":
-        """The permission modes that can be chosen. `bypass` is among them only if the session began
-        with it, `sandboxed` only where commands can be confined. Raises CtxagentError when no
-        session is open."""
+        """The available permission modes. `bypass` is included only if the session began with it,
+        `sandboxed` only if commands can be sandboxed. Raises CtxagentError if no session is open.
+        """
         approval = self.agent.approval
         left_out = set() if approval.first_mode == "bypass" else {"bypass"}
         if approval.unconfined:
@@ -139,32 +142,32 @@ class Conversation:
         return [mode for mode in MODES if mode == approval.mode or mode not in left_out]
 
     def next_mode(self, after: "PermissionMode | None" = None) -> "PermissionMode | None":
-        """Return the permission mode that comes after one, or after that of now; None while no
-        session is open."""
+        """Return the permission mode that follows `after` (default: the current one); None if no
+        session is open.
+        """
         if self._agent is None:
             return None
         modes = self.modes
         return modes[(modes.index(after or self._agent.approval.mode) + 1) % len(modes)]
 
     def set_mode(self, mode: "PermissionMode") -> None:
-        """Go over to a mode, and to nothing more than it says."""
+        """Set the permission mode, and remove the added `sandboxed` option."""
         self.agent.approval.mode, self.agent.approval.sandboxed = mode, False
 
     def begin_turn(self) -> None:
-        """Tell the model if the permission mode has changed. Raises RecordError."""
+        """Announce a changed permission mode to the model. Raises RecordError."""
         permission_mode.announce_mode(self.agent.handle, self._last_mode)
         self._last_mode = self.agent.approval.mode
 
     def end_turn(self) -> None:
-        """Look again at the branch, which the turn may have changed, and go back to the model of
-        the session where the turn had one of its own."""
+        """Read the branch again, and restore the session's model after a turn with another one."""
         if self._model_after and self._agent is not None:
             self._services.set_model(self._agent, self._model_after)
         self._model_after = ""
         self._branch = current_branch(self._services.cwd)
 
     def share(self) -> float | None:
-        """Return how full the context is, from 0 to 1; None when no session is open."""
+        """Return how full the context is, from 0 to 1; None if no session is open."""
         return self._agent.model.current_window().share if self._agent else None
 
     def status(self, width: int) -> list[status.Fragment]:
@@ -193,8 +196,9 @@ class Conversation:
         return status.fit_line(now, width)
 
     def facts(self) -> dict[str, Any]:
-        """Return what the status line tells, for the user's own command. Raises CtxagentError
-        when no session is open."""
+        """Return the facts of the status line, for the user's own status command. Raises
+        CtxagentError if no session is open.
+        """
         agent = self.agent
         window = agent.model.current_window()
         return {
@@ -224,43 +228,46 @@ class Conversation:
 
     @property
     def works_in_background(self) -> bool:
-        """Whether anything on the status line goes on without a turn: a summary, tasks."""
+        """Whether a summary or tasks run in the background and the status line must be redrawn."""
         return self._agent is not None and (
             self._agent.engine.is_preparing or bool(self.running_jobs or self._agent.context.agents)
         )
 
     @property
     def running_jobs(self) -> "list[BackgroundJob]":
-        """The background jobs that run."""
+        """The running background jobs."""
         jobs = self._agent.context.jobs.values() if self._agent is not None else ()
         return [job for job in jobs if job.process.running]
 
     @property
     def background_tasks(self) -> list[SessionTask]:
-        """The jobs and the subagents in the background that run."""
+        """The running jobs and background subagents."""
         return background_tasks(self._agent) if self._agent is not None else []
 
     def ended_jobs(self, jobs: "Sequence[BackgroundJob]") -> "list[BackgroundJob]":
-        """Return those of these jobs of the session that have ended by themselves."""
+        """Return the jobs among these that belong to the session and ended without
+        being stopped.
+        """
         own = [*self._agent.context.jobs.values()] if self._agent is not None else []
         ended = (job for job in jobs if not (job.process.running or job.interrupted))
         return [job for job in ended if job in own]
 
     @property
     def runs_command(self) -> bool:
-        """Whether a command or a subagent is waited for that can be sent to the background."""
+        """Whether a foreground command or subagent can be sent to the background."""
         return self._agent is not None and bool(self._agent.context.foreground)
 
     def send_to_background(self) -> int:
-        """Let the commands and subagents that are waited for go on in the background; return how
-        many. Raises ToolError and RecordError."""
+        """Send the foreground commands and subagents to the background; return their number. Raises
+        ToolError and RecordError.
+        """
         sending = [*self._agent.context.foreground] if self._agent is not None else []
         for send in sending:
             send()
         return len(sending)
 
     def record_fault(self, error: Exception) -> CtxagentError:
-        """Record where a fault of the program came from, and return the error to show."""
+        """Record the traceback of an internal error, and return the error to show."""
         text = f"internal error: {type(error).__name__}: {error}"
         if self._agent is not None and self._agent.log.last_seq:
             from ...session.entries import Note
@@ -268,13 +275,12 @@ class Conversation:
             data = {"traceback": traceback.format_exception(error)}
             with suppress(CtxagentError):
                 self._agent.record(Note(topic="warning", text=text, data=data))
-        return CtxagentError(
-            text, hint="The session is still open; /log shows where this came from."
-        )
+        return CtxagentError(text, hint="The session is still open; /log shows the traceback.")
 
     async def finish(self) -> None:
-        """Do what the policy says at the end of a session, in limited time. Raises CtxagentError
-        and TimeoutError."""
+        """Write the summary or checkpoint that the policy requires at the end of a session. Raises
+        CtxagentError, and TimeoutError after FINISH_TIMEOUT_S.
+        """
         if self._agent is not None and self._agent.totals.turns:
             await asyncio.wait_for(self._agent.finish(), FINISH_TIMEOUT_S)
 
@@ -286,14 +292,16 @@ class Conversation:
 
 
 async def _close_unwanted(opening: "asyncio.Future[AgentState]") -> None:
-    """Close a session that is still being opened, as soon as it is open."""
+    """Close a session that is still opening, as soon as it is open."""
     with suppress(CtxagentError):
         opened = await opening
         await opened.close()
 
 
 async def when_free(open: Callable[[], Awaitable[T]]) -> T:
-    """Open a session as soon as no other process has it. Raises what else `open` raises."""
+    """Open a session as soon as no other process has it open. Passes on all other
+    errors of `open`.
+    """
     while True:
         with suppress(SessionBusy):
             return await open()

@@ -1,4 +1,6 @@
-"""The question whether a plan is agreed to: shown rendered, edited, answered with a mode or no."""
+"""The question whether to approve a plan: it is shown rendered, can be edited, and is answered with
+a permission mode or a refusal.
+"""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,18 +13,19 @@ from ..screen import Screen
 if TYPE_CHECKING:
     from ..transcript import Transcript
 
-# By the word that agrees: the mode in which the plan is carried out, and what it means.
+# Approval word → (permission mode for the plan, label).
 MODES: dict[str, tuple[str, str]] = {
-    "yes": ("accept-edits", "[y]es, edits unasked"),
-    "ask": ("ask", "yes, [a]sk about edits"),
+    "yes": ("accept-edits", "[y]es, and stop asking about edits"),
+    "ask": ("ask", "yes, and keep [a]sking about edits"),
     "sandboxed": ("sandboxed", "[s]andboxed"),
     "bypass": ("bypass", "[b]ypass"),
 }
 
 
 async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Question) -> Answer:
-    """Show a plan, and return whether the user agrees to it, as they leave it, and in which mode
-    it is carried out; other words than those of a choice are a no with a reason."""
+    """Show a plan and return the user's answer: approval with the edited plan and the permission
+    mode, or refusal. Any other text is a refusal with that text as the reason.
+    """
     from ...features.plan import PLAN_FILE
 
     plan, problem = question.plan, ""
@@ -55,5 +58,5 @@ async def agree_to_plan(screen: Screen, transcript: "Transcript", question: Ques
 
 
 def _choices(problem: str, typed: str) -> str:
-    """Return what went wrong with the answer before, or what becomes of a refusal being typed."""
+    """Return the problem with the previous answer, or the effect of the refusal being typed."""
     return "no; the model gets these words" if typed.strip() else problem

@@ -1,4 +1,4 @@
-"""Questions to the user, one at a time: for permission, and those of commands."""
+"""Questions to the user, one at a time: permission questions and questions from commands."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -22,23 +22,22 @@ if TYPE_CHECKING:
     from ...permissions.rule_files import RuleFiles, RulesFile
     from ..transcript import Transcript
 
-SESSION = "session"  # where a rule is kept that ends with the session
-MIN_REPEATED_LINES = 12  # lines from which on a question may have left the screen
-MAX_TITLE_CHARS = 60  # in a line, to tell how many lines a question has
-PERSON_MARKS = ("!", "#")  # which a command of the person's or a note begins with
-MAX_REMINDER_CHARS = 200  # of what is asked, beside the choices
-MAX_ONE_KEY_CHARS = 48  # of a rule in words that one key takes
-MAX_ONE_KEY_RULE_CHARS = 120  # of the rule itself
+SESSION = "session"  # place of a rule that ends with the session
+MIN_REPEATED_LINES = 12  # a question of this many lines may have scrolled away
+MAX_TITLE_CHARS = 60  # assumed line width, to estimate the lines of a question
+PERSON_MARKS = ("!", "#")  # prefixes of a shell command and of a note
+MAX_REMINDER_CHARS = 200  # of the reminder above the choices
+MAX_ONE_KEY_CHARS = 48  # longest description of a rule that one key accepts
+MAX_ONE_KEY_RULE_CHARS = 120  # longest such rule
 BUSY_CHOICES = "[r]ead only · [f]ork: continue in a copy · [w]ait · [l]eave"
 LEAVE_CHOICES = "[y]es, leave and end {them} · [n]o, stay"
 MAX_LISTED_TASKS = 5
-BUSY_WORDS = ("read", "fork", "wait", "leave")  # each may be answered by its first letter
+BUSY_WORDS = ("read", "fork", "wait", "leave")  # the first letter is accepted too
 
 
 async def ask_rule(screen: Screen, question: Question, files: "RuleFiles | None") -> Answer | None:
-    """Ask for a rule and where to keep it, write it there, and return the answer that names both.
-
-    None when the user went back. Without `files` rules are kept for the session alone.
+    """Ask for a rule and where to save it, save it there, and return an answer with both. Returns
+    None if the user went back. Without `files`, rules apply to the session only.
     """
     from ...permissions.rules import parse_rule
 
@@ -69,14 +68,15 @@ async def _is_sure(screen: Screen, rule: str, objection: str) -> bool:
 
 
 async def ask_sandboxed(screen: Screen, files: "RuleFiles | None") -> Answer | None:
-    """Ask for how long what the sandbox confines needs no question, and return the answer that says
-    so; None when the user went back."""
+    """Ask for how long sandboxed commands may run without a question, and return the answer; None
+    if the user went back.
+    """
     if files is None:
         return Answer(True, sandboxed=True, where=SESSION)
     user = f"for you, in every project: {files.describe_file('user')}"
     where = await _choose_place(
         screen,
-        "Commands that the sandbox confines run without a question. For how long?",
+        "Sandboxed commands run without a question. For how long?",
         {SESSION: "for this session only", "user": user},
         lambda file: files.allow_sandboxed(),
     )
@@ -84,7 +84,7 @@ async def ask_sandboxed(screen: Screen, files: "RuleFiles | None") -> Answer | N
 
 
 async def _keep(screen: Screen, rule: str, files: "RuleFiles") -> str:
-    """Ask where to keep a rule, write it there, and return the place; "" to go back."""
+    """Ask where to save a rule, save it there, and return the place; "" to go back."""
     from ...permissions.suggestions import describe_rule
 
     places: dict[str, str] = {SESSION: "for this session only"}
@@ -96,7 +96,7 @@ async def _keep(screen: Screen, rule: str, files: "RuleFiles") -> str:
 async def _choose_place(
     screen: Screen, title: str, places: dict[str, str], write: "Callable[[RulesFile], str]"
 ) -> str:
-    """Ask for a place, write there, and return it; "" to go back."""
+    """Ask for a place, call `write` for its file, and return the place; "" to go back."""
     problem = ""
     while True:
         rows = [
@@ -134,7 +134,7 @@ def _place_prompt(title: str, problem: str, typed: str) -> str:
 
 
 def _describe(where: str, path: str, rule: str) -> str:
-    """Describe a settings file as a place for a rule."""
+    """Describe a settings file as a place to save a rule."""
     if where == "project":
         return f"for everyone who works on this project: {path}"
     from ...permissions.rules import parse_rule
@@ -148,9 +148,9 @@ def _error_lines(error: CtxagentError) -> str:
 
 
 class Questions:
-    """Puts questions on a screen, one after another.
+    """The questions shown on a screen, one after another.
 
-    A question that waited is not put any more when the answer to the one before settles it.
+    A waiting question is not shown if the answer to the previous one settles it.
     """
 
     def __init__(
@@ -158,12 +158,12 @@ class Questions:
         screen: Screen,
         transcript: "Callable[[], Transcript]",
         set_mode: "Callable[[PermissionMode], None]",
-        take_command: Callable[[str], bool],  # takes a slash command; False for other words
-        submit: Callable[[str], None],  # takes words that are for us
-        files: "RuleFiles | None" = None,  # where rules can be kept besides the session
+        take_command: Callable[[str], bool],  # runs a slash command; False for other text
+        submit: Callable[[str], None],  # submits a `!` command or a `#` note
+        files: "RuleFiles | None" = None,  # settings files for rules
     ) -> None:
         self.always_yes = False  # whether every answer is yes, without asking
-        # The mode that the person may take while a permission is asked for.
+        # The permission mode offered during a permission question.
         self.offered_mode: PermissionMode | None = None
         self.asks_permission = False
         self._told_of_sandbox = False
@@ -176,25 +176,25 @@ class Questions:
         self._turn = asyncio.Lock()
 
     async def choose(self, choices: str, keys: str) -> str:
-        """Ask a command's question, and return the answer; a key of `keys` answers at once."""
+        """Ask a command's question and return the answer. A key of `keys` answers at once."""
         async with self._turn:
             if self.always_yes:
                 return "y"
             return await self._screen.answer(lambda typed: choices, keys)
 
     async def secret(self, text: str) -> str:
-        """Ask for a text that is not shown while it is typed, and return it; BACK to go back."""
+        """Ask for a text that is hidden while typed, and return it; BACK if the user goes back."""
         async with self._turn:
             return await self._screen.answer(lambda typed: text, BACK, hidden=True)
 
     async def take_row(self, text: str, rows: Sequence[ChoiceRow]) -> ChoiceRow | None:
-        """Ask for one of the rows, and return it; None for anything else."""
+        """Ask the user to choose one of the rows, and return it; None for any other answer."""
         async with self._turn:
             answer = await self._screen.answer(lambda typed: text, BACK, rows=rows)
         return next((row for row in rows if row.key == answer.strip().lower()), None)
 
     async def end_tasks(self, tasks: Sequence[SessionTask]) -> bool:
-        """Ask whether to go although that ends these tasks."""
+        """Ask whether to leave although that stops these tasks."""
         kinds = {task.kind for task in tasks}
         what = kinds.pop() if len(kinds) == 1 else "task"
         them = f"this {what}" if len(tasks) == 1 else f"these {len(tasks)} {what}s"
@@ -206,11 +206,11 @@ class Questions:
 
     @property
     def is_asking(self) -> bool:
-        """Whether a question stands."""
+        """Whether a question is open."""
         return self._turn.locked()
 
     async def busy_session(self) -> str:
-        """Ask what to do with a session that another process has, and return one of BUSY_WORDS."""
+        """Ask what to do with a session that another process has open. Return one of BUSY_WORDS."""
         keys = "".join(word[0] for word in BUSY_WORDS)
         while not self.always_yes:
             answer, _, _ = (await self.choose(BUSY_CHOICES, keys)).strip().lower().partition(" ")
@@ -242,7 +242,9 @@ class Questions:
             transcript.waits_for_answer(question, False)
 
     async def _fill_in(self, question: Question) -> Answer:
-        """Put the questions of a form one after another; Esc goes back, at the first one out."""
+        """Ask the questions of a form one after another. Esc goes back; at the first question it
+        cancels.
+        """
         answers: list[str] = []
         while len(answers) < len(question.form):
             place, asked = len(answers), question.form[len(answers)]
@@ -261,7 +263,7 @@ class Questions:
         return Answer(True, words=answers)
 
     async def _agree(self, question: Question) -> Answer:
-        """Put a plan to the user."""
+        """Ask the user to approve a plan."""
         from ..render import tool_calls
 
         answer = Answer(True)
@@ -285,15 +287,15 @@ class Questions:
             self._told_of_sandbox = self._told_of_sandbox or question.may_be_sandboxed
 
     async def _answer(self, question: Question, line: str) -> Answer | None:
-        """Return the answer that a line gives; None when it must be asked again."""
+        """Return the answer for a typed line; None if the question must be asked again."""
         if line == BACK:
             return Answer(False)
         word = _only_word(line)
-        if line.strip()[:1] in PERSON_MARKS:  # never a refusal
+        if line.strip()[:1] in PERSON_MARKS:  # not a refusal
             self._submit(line.strip())
             return None
         if line.strip().startswith("/") and self._take_command(line.strip()):
-            await asyncio.sleep(0)  # what it prints stands above the question
+            await asyncio.sleep(0)  # let its output appear above the question
             return question.settled()
         mode = self.offered_mode if not word else None
         if word in ("e", "edits") and question.may_accept_edits:
@@ -311,13 +313,13 @@ class Questions:
         return parse_answer(line)
 
     def _choices(self, question: Question, shown_at: int, typed: str) -> str:
-        """Return what may be answered, below what is asked where that may have left its place."""
+        """Return the choices, after a reminder of the question if it may have scrolled away."""
         moved = self._screen.printed > shown_at or self._screen.unfinished
         lines = [*filter(None, [reminder_of(question, always=moved), permission_choices(typed)])]
         if self.offered_mode is not None:
             next_mode = key_name(self._screen.keys.cycle_mode)
             lines.append(
-                f"mode {self.offered_mode}? Enter: use it, here too · {next_mode}: next mode"
+                f"mode {self.offered_mode}? Enter: use it, also here · {next_mode}: next mode"
             )
         return "\n".join(lines)
 
@@ -328,8 +330,9 @@ def _task_line(task: SessionTask) -> str:
 
 
 def _one_key_rule(question: Question) -> str:
-    """Return in words the first rule that is offered, with the rule itself, if one key may take it:
-    a rule that is short to say, and not wide."""
+    """Return the description of the first suggested rule if it is short and not broad, so that one
+    key can accept it; else "".
+    """
     from ...permissions.suggestions import EXACTLY, describe_rule
 
     if not question.offers:
@@ -346,7 +349,7 @@ def _one_key_rule(question: Question) -> str:
 
 
 def permission_rows(question: Question) -> list[ChoiceRow]:
-    """Return the choices, each on a row."""
+    """Return a row for each choice."""
     rows = [ChoiceRow("y", "[y]es")]
     always = _one_key_rule(question)
     if always:
@@ -358,7 +361,7 @@ def permission_rows(question: Question) -> list[ChoiceRow]:
         edits = "allow all edits in this session"
         rows.append(ChoiceRow("e", f"[e] yes, and {edits}", short=f"[e] {edits}"))
     if question.may_be_sandboxed:
-        sandboxed = "don't ask again for what the sandbox confines"
+        sandboxed = "don't ask again for sandboxed commands"
         rows.append(
             ChoiceRow("s", f"[s] yes, and {sandboxed}", short="[s] don't ask where sandboxed")
         )
@@ -369,7 +372,7 @@ def permission_rows(question: Question) -> list[ChoiceRow]:
 
 
 def permission_choices(typed: str) -> str:
-    """Return, while a refusal is typed, what becomes of it; "" for anything else."""
+    """Return the effect of the refusal being typed; "" for any other text."""
     answer = None if typed.strip()[:1] in ("/", *PERSON_MARKS) else parse_answer(typed)
     if answer is None or answer.allow:
         return ""
@@ -377,8 +380,9 @@ def permission_choices(typed: str) -> str:
 
 
 def reminder_of(question: Question, *, always: bool = False) -> str:
-    """Return what is asked in a line or a few, if the question is long and may have left the screen
-    (or `always`); "" for a short one."""
+    """Return a one-line reminder of a question that is long enough to have scrolled away; "" for a
+    short one. `always` returns a reminder for any question.
+    """
     lines = (question.diff or "\n".join(map(str, question.input.values()))).split("\n")
     if not always and sum(1 + len(line) // MAX_TITLE_CHARS for line in lines) < MIN_REPEATED_LINES:
         return ""
@@ -391,19 +395,19 @@ def reminder_of(question: Question, *, always: bool = False) -> str:
     if not question.diff:
         size = f" (in {count_of(len(lines), 'line')})" if of_several else ""
         return f"{question.tool} {subject}{size}"
-    body = lines[2:]  # below the names of the two files
+    body = lines[2:]  # after the two file name lines
     added, removed = (sum(line.startswith(mark) for line in body) for mark in "+-")
     return f"{question.tool} {subject} (+{added:,} −{removed:,})"
 
 
 def _form_prompt(asked: FormQuestion, several: str, typed: str) -> str:
-    """Return a question; with its choices, numbered, where several may be taken."""
+    """Return the text of a form question, with numbered choices if several may be selected."""
     lines = [f"{clean(reveal_invisible(asked.text))}{several}"]
     if asked.multiple:
         lines += [f"[{row.key}] {row.label}" for row in _form_rows(asked)]
-        lines.append("numbers such as 1 3, or other words" if asked.choices else "your words")
+        lines.append("numbers such as 1 3, or your answer" if asked.choices else "type your answer")
     elif not typed:
-        lines.append("choose, or type other words" if asked.choices else "your words")
+        lines.append("choose, or type your answer" if asked.choices else "type your answer")
     return "\n".join(lines)
 
 
@@ -416,7 +420,7 @@ def _form_rows(asked: FormQuestion) -> list[ChoiceRow]:
 
 
 def _chosen(asked: FormQuestion, said: str) -> str:
-    """Return the answer that a line gives: the choices whose numbers it names, or its words."""
+    """Return the answer for a line: the choices with the numbers in it, or the line itself."""
     numbers = said.replace(",", " ").split()
     if not (asked.multiple or len(numbers) == 1):
         return said
@@ -426,9 +430,9 @@ def _chosen(asked: FormQuestion, said: str) -> str:
 
 
 def parse_answer(text: str) -> Answer | None:
-    """Return the answer that a line gives; None when it must be asked again.
+    """Return the answer for a typed line; None if the question must be asked again.
 
-    Words that are none of the choices are a refusal with a reason: never a permission.
+    Text that matches no choice is a refusal with a reason, never a permission.
     """
     first, _, rest = text.strip().partition(" ")
     word = first.lower().rstrip(",.:;")

@@ -1,16 +1,16 @@
-"""The turn or command that runs and can be interrupted, and the tasks that run next to it."""
+"""The running turn or command, which can be interrupted, and background tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-REDRAW_INTERVAL_S = 0.5  # while something runs
+REDRAW_INTERVAL_S = 0.5  # interval while a task runs
 T = TypeVar("T")
 
 
 class RunningTask:
-    """The turn or command that runs, if one does; `redraw` is called regularly until its end."""
+    """The running turn or command, if any. `redraw` is called regularly until it ends."""
 
     def __init__(self, redraw: Callable[[], None]) -> None:
         self._redraw = redraw
@@ -21,7 +21,7 @@ class RunningTask:
         return self._task is not None
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """Run a turn or command to its end; None when it was cancelled before it returned."""
+        """Run a turn or command to its end; return None if it was cancelled."""
         self._task = task = asyncio.create_task(work)
         try:
             async with self.redrawing():
@@ -40,11 +40,11 @@ class RunningTask:
             ticker.cancel()
 
     def cancel(self) -> bool:
-        """Interrupt what runs, once; return whether this call did it."""
+        """Interrupt the task; return False if there is none or it is already being interrupted."""
         return self._task is not None and not self._task.cancelling() and self._task.cancel()
 
     async def end(self, seconds: float) -> None:
-        """Interrupt what runs, and wait at most `seconds` for its end."""
+        """Interrupt the task, and wait at most `seconds` for its end."""
         if self._task is not None:
             self.cancel()
             await asyncio.wait({self._task}, timeout=seconds)
@@ -56,7 +56,7 @@ class RunningTask:
 
 
 class BackgroundTasks:
-    """Tasks that run until `end`; `failed` gets the exception of each that raised one."""
+    """Tasks that run until `end`. `failed` is called with each exception."""
 
     def __init__(self, failed: Callable[[BaseException], None]) -> None:
         self._failed = failed

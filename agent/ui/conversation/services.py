@@ -1,4 +1,4 @@
-"""The services that the command line gives the REPL: the project, its sessions and settings."""
+"""The services that the command line passes to the REPL: the project, its sessions and settings."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
@@ -20,19 +20,20 @@ if TYPE_CHECKING:
     from ...permissions.rule_files import RuleFiles
 
 
-# Returns the commands that files describe, by name, and what is wrong with files; blocking.
+# Returns (command files by name, problems with files). Blocks.
 CommandFilesReader = Callable[[], tuple[Mapping[str, "CommandFile"], Sequence[str]]]
 
-# The same for skills.
+# Returns (skills by name, problems with files). Blocks.
 SkillsReader = Callable[[], tuple[Mapping[str, "Skill"], Sequence[str]]]
 
 
 class Opener(Protocol):
-    """Opens the session that the command line asked for, or the one `resume` names.
+    """A function that opens the session chosen on the command line, or the one in
+    `resume`.
 
-    With `fork` in a copy; with `prior` a fresh one that is told this text about another; with
-    `read_only` even if another process has it. Raises CtxagentError, SessionBusy when another
-    process has it.
+    `fork` opens a copy. `prior` opens a new session with this text about another one. `read_only`
+    opens a session even if another process has it open. Raises CtxagentError, and SessionBusy if
+    another process has the session open.
     """
 
     async def __call__(
@@ -57,12 +58,12 @@ def _no_copy(log: Path, last_seq: int) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ConversationServices:
-    """The services of the REPL; each has a default, for when it is not given."""
+    """The services of the REPL, with defaults for most."""
 
     open: Opener
     cwd: Path
     version: str
-    history: Path | None = None  # the file of what was typed before
+    history: Path | None = None  # the input history file
     check_key: Callable[[], None] = lambda: None  # raises NoCredentials
     warm: Callable[[], None] = lambda: None  # runs in a thread once the prompt is painted
     sessions: Callable[[], Sequence[Path]] = list  # the project's logs, newest first
@@ -72,19 +73,19 @@ class ConversationServices:
     command_files: "CommandFilesReader" = lambda: ({}, ())
     skills: "SkillsReader" = lambda: ({}, ())
     settings: "UserSettings | None" = None
-    checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of ok, note or FAIL, what, finding
-    models: Callable[[], Sequence[Sequence[str]]] = list  # rows of id, prices, window, provider
-    # the same of providers that are asked, which may take seconds
+    checks: Callable[[], Sequence[Sequence[str]]] = list  # rows of (state, check, finding)
+    models: Callable[[], Sequence[Sequence[str]]] = list  # rows of (ID, prices, window, provider)
+    # rows like `models`, queried from providers; may take seconds
     listed_models: Callable[[], Sequence[Sequence[str]]] = list
-    # rows of ready or -, a provider, and how its key is found; the servers here are asked
+    # rows of (ready or -, provider, key source); queries local servers
     providers: Callable[[], Sequence[Sequence[str]]] = list
     set_model: Callable[["AgentState", str], None] = _no_model_change
     logins: "Logins | None" = None  # the keys of providers
-    rules: "RuleFiles | None" = None  # the files that permission rules are kept in
-    choice: SessionChoice = field(default_factory=SessionChoice)  # the session asked for
-    wait: bool = False  # whether to wait for the session asked for, if another process has it
-    # loads the extensions again, and returns their names and warnings
+    rules: "RuleFiles | None" = None  # the settings files for permission rules
+    choice: SessionChoice = field(default_factory=SessionChoice)  # the chosen session
+    wait: bool = False  # wait if another process has the chosen session open
+    # reloads the extensions; returns (names, warnings)
     reload_extensions: "Callable[[AgentState], Awaitable[tuple[list[str], list[str]]]] | None" = (
         None
     )
-    status_command: str = ""  # of the person's; its line stands below the status line
+    status_command: str = ""  # the user's command for the line below the status line

@@ -1,1 +1,1 @@
-"""Input of the user: keys, completion, history, long pastes, their editor."""
+"""User input: keys, completion, history, long pastes, and the user's editor."""

@@ -1,8 +1,8 @@
-"""Completion of what is typed: `/commands` with their help, their arguments, `#refs`, and `@paths`
-of the project.
+"""Completion of typed text: `/commands` with their help, their arguments, `#refs`, and `@paths` of
+the project.
 
-Typing never waits: files are listed and matched in threads, a listing serves until the next one is
-made, and the next key cancels a search.
+Typing never waits. Files are listed and matched in threads, a listing is reused until the next one
+is ready, and the next key cancels a search.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from ...lazy import regex
 from ..screen import Offer, ScreenHost
 from .path_match import Paths, folder_entries, match_cost
 
-MAX_FILES = 200_000  # that are listed
-MIN_LISTING_AGE_S = 5.0  # before the files are listed again,
-LISTING_TIME_FACTOR = 20  # and at least so many times what listing them took
-OFFERS_AGE_S = 1.0  # before what fits in a place is asked for again
+MAX_FILES = 200_000  # listed files
+MIN_LISTING_AGE_S = 5.0  # the files are listed again after this time,
+LISTING_TIME_FACTOR = 20  # or after this multiple of the time the listing took
+OFFERS_AGE_S = 1.0  # offers are cached for this time
 MAX_COMPLETIONS = 40
-DESCRIPTION_MATCH_COST = 1_000  # of a match in a description alone
+DESCRIPTION_MATCH_COST = 1_000  # cost of a match only in the description
 
 _MENTION = regex(r"""(?:^|(?<=[\s(\["'`,;]))@("(?:[^"\n\\]|\\.)*|[^\s"]*)$""")
 _REF = regex(r"(?:^|(?<=[\s(\[,]))#(\d*)$")
@@ -42,11 +42,11 @@ class WordsCompleter(Completer):
         self._paths: Paths | None = None
         self._stale_at = 0.0
         self._listing: asyncio.Future[None] | None = None
-        self._search = object()  # stands for the newest search
+        self._search = object()  # identifies the newest search
         self._offers: dict[str, tuple[float, Sequence[Offer]]] = {}
 
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
-        return ()  # they come one by one, as they are found
+        return ()  # the async method yields them as they are found
 
     async def get_completions_async(
         self, document: Document, event: CompleteEvent
@@ -71,11 +71,11 @@ class WordsCompleter(Completer):
                     yield _completion(mention_of(path), found[0], what, shown=path)
 
     def cancel(self) -> None:
-        """Cancel the search: a key was pressed."""
+        """Cancel the search, because a key was pressed."""
         self._search = object()
 
     async def _offered(self, place: str) -> Sequence[Offer]:
-        """Return what fits in a place, asked for again once it is old."""
+        """Return the offers for a place, cached for OFFERS_AGE_S seconds."""
         at, offers = self._offers.get(place, (-OFFERS_AGE_S, ()))
         if time.monotonic() - at > OFFERS_AGE_S:
             offers = await self._host.offers(place)
@@ -83,7 +83,7 @@ class WordsCompleter(Completer):
         return offers
 
     async def _find(self, typed: str, search: object) -> AsyncGenerator[Offer, None]:
-        """Yield paths that match, those first that the session has used."""
+        """Yield matching paths, those used in the session first."""
         if typed.startswith(("/", "~", "..")):
             for path in await asyncio.to_thread(folder_entries, typed, self._cwd, MAX_COMPLETIONS):
                 yield path, ""
@@ -109,7 +109,9 @@ class WordsCompleter(Completer):
         return self._paths
 
     def _list(self) -> "asyncio.Future[None]":
-        """Begin to list the files, if that has not begun; the result is done with the listing."""
+        """Start listing the files, unless a listing is running. The future is done when the listing
+        is.
+        """
         if self._listing is None:
             loop, began = asyncio.get_running_loop(), time.monotonic()
             listing = self._listing = loop.create_future()
@@ -124,11 +126,11 @@ class WordsCompleter(Completer):
                 from ....tools.system.project_files import survey
 
                 paths = None
-                with contextlib.suppress(OSError):  # a folder that is gone, or not ours to read
+                with contextlib.suppress(OSError):  # the folder is gone or unreadable
                     paths = Paths(asyncio.run(survey(self._cwd, MAX_FILES)).paths)
                 try:
                     loop.call_soon_threadsafe(finish, paths)
-                except RuntimeError:  # the REPL has ended meanwhile
+                except RuntimeError:  # the REPL has ended
                     return
 
             threading.Thread(target=make, daemon=True).start()
@@ -136,12 +138,14 @@ class WordsCompleter(Completer):
 
 
 def _completion(text: str, typed: str, what: str, *, shown: str = "") -> Completion:
-    """Return a completion that puts the text in place of what is typed."""
+    """Return a completion that replaces the typed text."""
     return Completion(text, -len(typed), display=clean(shown or text), display_meta=clean(what))
 
 
 def _matching(offers: Iterable[Offer], typed: str) -> list[Offer]:
-    """Return the offers that match by text, or from three letters on by description; best first."""
+    """Return the matching offers, best first. From three typed letters on, descriptions
+    match too.
+    """
     found = []
     low = typed.lower()
     for offer in offers:
@@ -155,7 +159,7 @@ def _matching(offers: Iterable[Offer], typed: str) -> list[Offer]:
 
 
 def mention_of(path: str) -> str:
-    """Return a path as a mention, quoted where it would not end at its end."""
+    """Return a path as an `@` mention, quoted if it contains spaces or quotes."""
     if _PLAIN.fullmatch(path):
         return f"@{path}"
     escaped = re.sub(r'(["\\])', r"\\\1", path)

@@ -1,4 +1,4 @@
-"""Editing a text in the user's own editor: $VISUAL, else $EDITOR, else one that is installed."""
+"""Editing a text in the user's editor: $VISUAL, else $EDITOR, else an installed editor."""
 
 import asyncio
 import os
@@ -10,16 +10,22 @@ from pathlib import Path
 from ....tools.system.programs import program
 from ...errors import CtxagentError
 
-FALLBACK_EDITORS = ("nano", "vim", "vi", "sensible-editor")  # the last may ask which to use
+FALLBACK_EDITORS = (
+    "nano",
+    "vim",
+    "vi",
+    "sensible-editor",
+)  # the last may ask the user which to use
 
 
 class EditorKilled(CtxagentError):
-    """The editor was killed, and could not restore the terminal."""
+    """An editor that was killed, and so could not restore the terminal."""
 
 
 async def edit(text: str, name: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the text as the editor leaves it, in a file of this name; the terminal must be free
-    for it. Raises CtxagentError if there is no editor, or it fails: the text is unchanged."""
+    """Edit a text in a file called `name`, and return the result. The terminal must be free for the
+    editor. Raises CtxagentError if there is no editor or it fails.
+    """
     try:
         return await _edited(text, name, _command(environ))
     except OSError as error:

@@ -1,7 +1,7 @@
-"""The history of what was typed in a project, newest last, in a file that only its owner can read.
+"""The input history of a project, newest last, in a file that only its owner can read.
 
-Parallel sessions add to the same file, one entry at a time, and none removes another's. Past a size
-the oldest entries go. If the file cannot be written, the user is told so, once.
+Parallel sessions append to the same file, one entry at a time, and never remove each other's
+entries. Above a size limit, the oldest entries are removed. A write error is reported once.
 """
 
 import errno
@@ -21,12 +21,13 @@ from .pasted import PastedTexts
 
 Tell = Callable[[CtxagentError], None]
 
-MAX_HISTORY_BYTES = 4 << 20  # a longer file is cut to half of that
+MAX_HISTORY_BYTES = 4 << 20  # a longer file is cut to half this size
 
 
 class ProjectHistory(FileHistory):
-    """The history file. Entries have the texts behind the marks of `pasted`, without our API keys;
-    `tell` is given the error that keeps one from being written."""
+    """The history file. Entries contain the full texts of pasted marks, with API keys removed.
+    `tell` gets the first write error.
+    """
 
     def __init__(self, path: Path, pasted: PastedTexts, tell: Tell | None = None) -> None:
         super().__init__(str(path))
@@ -38,7 +39,7 @@ class ProjectHistory(FileHistory):
         before = ""
         with suppress(OSError):
             for words in super().load_history_strings():
-                if words != before:  # also where two sessions said the same
+                if words != before:  # drop repeated entries, also from two sessions
                     yield self._pasted.fold(words)
                 before = words
 
@@ -55,16 +56,16 @@ class ProjectHistory(FileHistory):
             self._store(entry)
         except OSError as error:
             if self._tell:
-                message = f"typed lines cannot be saved: {self._path}: {error.strerror}"
+                message = f"the input history cannot be saved: {self._path}: {error.strerror}"
                 self._tell(CtxagentError(message))
             self._tell = None
 
     def _store(self, entry: bytes) -> None:
-        """Add an entry whole, or leave the file as it was. Raises OSError."""
+        """Append a whole entry, or leave the file unchanged. Raises OSError."""
         make_private_folder(self._path.parent)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            with suppress(OSError):  # without locks, two writers at once may lose an entry
+            with suppress(OSError):  # without file locks, two writers may lose an entry
                 fcntl.flock(file, fcntl.LOCK_EX)
             size = os.fstat(file).st_size
             if size + len(entry) > MAX_HISTORY_BYTES:
@@ -76,8 +77,9 @@ class ProjectHistory(FileHistory):
             os.close(file)
 
     def _cut(self, file: int, size: int) -> int:
-        """Keep the newest entries, in place since other sessions may have the file open; return its
-        size."""
+        """Keep only the newest entries, and return the new size. The file is changed in place,
+        because other sessions may have it open.
+        """
         newest = os.pread(file, MAX_HISTORY_BYTES // 2, max(0, size - MAX_HISTORY_BYTES // 2))
         newest = newest[newest.find(b"\n# ") :]
         os.pwrite(file, newest, 0)
@@ -86,8 +88,9 @@ class ProjectHistory(FileHistory):
 
 
 class BackgroundHistory(ThreadedHistory):
-    """A history that is read in the background. Once read it answers at once, so that the key Up
-    right after a line was sent finds that line."""
+    """A history that is read in the background. Once read, it answers at once, so that Up right
+    after sending finds the sent line.
+    """
 
     async def load(self) -> AsyncGenerator[str, None]:
         if self._loaded:
@@ -96,9 +99,11 @@ class BackgroundHistory(ThreadedHistory):
             return
         async for words in super().load():
             yield words
-        get_app().invalidate()  # a search may have begun without it
+        get_app().invalidate()  # an earlier search may need it
 
 
 def open_history(path: Path | None, pasted: PastedTexts, tell: Tell) -> History:
-    """Return the history in a file, read in the background; without a file, that of this run."""
+    """Return the history in a file, read in the background; without a file, an
+    in-memory history.
+    """
     return BackgroundHistory(ProjectHistory(path, pasted, tell)) if path else InMemoryHistory()

@@ -1,7 +1,7 @@
-"""Images that come by the terminal: one in the clipboard, and files that are dropped on it.
+"""Images from the clipboard, and image files dropped on the terminal.
 
-A terminal has no way to hand over an image. A dropped file comes as the paste of its path, quoted
-as shells are; what is in the clipboard is read by a program of the desktop.
+A terminal cannot pass on an image. A dropped file arrives as a paste of its shell-quoted path; the
+clipboard is read by a desktop program.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ from ...lazy import regex
 from .completion import mention_of
 
 CLIPBOARD_TIMEOUT_S = 5.0
-MAX_DROPPED_CHARS = 8_000  # of a paste that is looked at
+MAX_DROPPED_CHARS = 8_000  # longest paste that is checked for paths
 MAX_DROPPED_FILES = 20
-KEPT_DAYS = 30  # that a file made of the clipboard stays; what was sent is kept by its session
+KEPT_DAYS = 30  # lifetime of clipboard files; sessions keep what was sent
 
-_HEAD_BYTES = 32  # that tell what image a file is
+_HEAD_BYTES = 32  # enough to detect the image format
 _TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff")
 PASTE_HINT = "Text is pasted with the terminal's own key, often Ctrl-Shift-V."
 _APPLE_SCRIPT = b"get the clipboard as \xc2\xabclass PNGf\xc2\xbb".decode()  # printed in hex
@@ -35,8 +35,7 @@ _APPLE_DATA = regex(rb"PNGf([0-9A-F]+)")
 
 
 def mentions_of_dropped(text: str, cwd: Path) -> str:
-    """Return mentions of the image files that a paste consists of, "" where it is anything else.
-    Blocking, for a moment."""
+    """Return `@` mentions if a paste consists of paths of image files, else "". Blocks briefly."""
     text = text.strip()
     if not text or len(text) > MAX_DROPPED_CHARS or text[0] not in "/~'\"\\f":
         return ""
@@ -44,7 +43,7 @@ def mentions_of_dropped(text: str, cwd: Path) -> str:
         names = shlex.split(text)
     except ValueError:
         return ""
-    whole = Path(text)  # a path with blanks that nobody quoted
+    whole = Path(text)  # an unquoted path with spaces
     paths = [whole] if _is_image(whole) else [_path_of(name) for name in names[:MAX_DROPPED_FILES]]
     if len(names) > MAX_DROPPED_FILES or not all(_is_image(path) for path in paths):
         return ""
@@ -74,8 +73,9 @@ def _shortest(path: Path, cwd: Path) -> str:
 
 
 def keep_clipboard_image(folder: Path, environ: Mapping[str, str] = os.environ) -> Path:
-    """Write the image that is in the clipboard to a file in `folder`, named by its content, and
-    return its path; blocking. Raises CtxagentError where there is none, or no program reads it."""
+    """Write the clipboard's image to a file in `folder`, named by its content hash, and return its
+    path. Blocks. Raises CtxagentError if there is no image or no program to read it.
+    """
     data = _clipboard(environ)
     format = images.format_of(data)
     if not format:
@@ -89,13 +89,13 @@ def keep_clipboard_image(folder: Path, environ: Mapping[str, str] = os.environ) 
                 other.unlink()
         write_private(path, data)
     except OSError as error:
-        why = f"the image cannot be kept in {folder}: {error.strerror}"
-        raise CtxagentError(why, hint="Save it to a file, and name that with @.") from None
+        why = f"the image cannot be saved in {folder}: {error.strerror}"
+        raise CtxagentError(why, hint="Save it to a file, and attach the file with @.") from None
     return path
 
 
 def _clipboard(environ: Mapping[str, str]) -> bytes:
-    """Return the image in the clipboard, b"" where it has none. Raises CtxagentError."""
+    """Return the image in the clipboard, b"" if there is none. Raises CtxagentError."""
     search = environ.get("PATH")
     if environ.get("WAYLAND_DISPLAY") and (reader := program("wl-paste", search)):
         there = _output([reader, "--list-types"], environ)
@@ -107,7 +107,7 @@ def _clipboard(environ: Mapping[str, str]) -> bytes:
         found = _APPLE_DATA.search(_output([reader, "-e", _APPLE_SCRIPT], environ))
         return bytes.fromhex(found[1].decode()) if found else b""
     raise CtxagentError(
-        "no program reads the clipboard here",
+        "no program to read the clipboard is installed",
         hint="Install wl-clipboard (Wayland) or xclip (X11), or name a file with @.",
     )
 
@@ -119,7 +119,7 @@ def _of_type(command: Sequence[str], types: bytes, environ: Mapping[str, str]) -
 
 
 def _output(command: Sequence[str], environ: Mapping[str, str]) -> bytes:
-    """Return what a program prints, b"" where it fails. Raises CtxagentError."""
+    """Return the output of a program, b"" if it fails. Raises CtxagentError."""
     try:
         done = subprocess.run(
             command,

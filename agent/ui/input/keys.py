@@ -1,9 +1,9 @@
-"""The keys of the input and of an open question.
+"""The key bindings of the input and of an open question.
 
-The settings `keys` say which key sends, makes a new line and so on. A backslash before the key that
-sends makes a new line, too. Ctrl-C stops what runs; at rest it clears the input, and twice in an
-empty one it leaves, as Ctrl-D does. Where nothing runs, Ctrl-B moves to the left. Up in an empty
-input takes out waiting words for editing, the newest first; Down puts them back.
+The settings `keys` define the keys to send, to insert a new line and so on. A backslash before the
+send key also inserts a new line. Ctrl-C stops the running task. When idle, it clears the input, and
+pressed twice in an empty input it leaves, as Ctrl-D does. When nothing runs, Ctrl-B moves left. Up
+in an empty input takes out queued messages for editing, newest first; Down puts them back.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from .pasted import PastedTexts
 
 Handler = Callable[[KeyPressEvent], None]
 
-KEY_ALONE_S = 0.15  # without another key after it, a key counts as pressed alone
+KEY_ALONE_S = 0.15  # a key counts as single if no other key follows within this time
 
 
 class KeyTarget(Protocol):
-    """The screen, as the keys act on it."""
+    """The part of the screen that the keys use."""
 
     host: ScreenHost
     keys: KeyboardSettings
     words: Buffer  # the input
-    pasted: PastedTexts  # the long texts that marks in the input stand for
+    pasted: PastedTexts  # the long texts behind the marks in the input
     reply: Buffer  # the answer to an open question
     asked: OpenQuestion
     app: Application[Any]
@@ -57,10 +57,10 @@ class KeyTarget(Protocol):
 
     @property
     def drafting(self) -> bool:
-        """Whether the user still types other words while a question is open."""
+        """Whether the user is still typing a message while a question is open."""
 
     def take_keys(self) -> None:
-        """Give the keyboard to the open question."""
+        """Move the focus to the open question."""
 
     @property
     def instant(self) -> str:
@@ -68,21 +68,21 @@ class KeyTarget(Protocol):
 
     @property
     def takes_rows(self) -> bool:
-        """Whether the arrows move between the rows of the open question."""
+        """Whether the arrows select rows of the open question."""
 
     def give(self, text: str) -> None:
         """Answer the open question."""
 
     async def edit(self, text: str, name: str) -> str:
-        """Return a text as the user leaves it in their editor, which sees a file of this name.
-
-        Raises CtxagentError."""
+        """Let the user edit a text in their editor, in a file called `name`; return the result.
+        Raises CtxagentError.
+        """
 
     async def paste_image(self) -> str:
-        """Return the mark of the image in the clipboard. Raises CtxagentError if there is none."""
+        """Return a mark for the image in the clipboard. Raises CtxagentError if there is none."""
 
     def dropped(self, text: str) -> str:
-        """Return mentions of the image files that a paste consists of, "" for any other paste."""
+        """Return `@` mentions if a paste consists of paths of image files, else ""."""
 
     def hint(self, text: str) -> None: ...
 
@@ -91,7 +91,7 @@ class KeyTarget(Protocol):
 
 
 def key_sequence(key: str) -> list[str]:
-    """Return a key of the settings as prompt_toolkit writes it."""
+    """Convert a key from the settings to prompt_toolkit's names."""
     sequence = list[str]()
     for each in key.split(" "):
         modifier, dash, rest = each.partition("-")
@@ -103,7 +103,7 @@ def key_sequence(key: str) -> list[str]:
 
 
 def key_bindings(target: KeyTarget, *others: KeyBindingsBase) -> KeyBindingsBase:
-    """Return all keys of the input and of an open question, merged with `others`."""
+    """Return all key bindings of the input and of an open question, merged with `others`."""
     parts = (
         _search_keys,
         _stop_keys,
@@ -136,11 +136,11 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
         elif words.text.strip():
             target.host.submit(target.pasted.unfold(words.text), alt=alt)
             words.reset(append_to_history=not words.text[0].isspace())
-            words.load_history_if_not_yet_loaded()  # or only the next paint would
+            words.load_history_if_not_yet_loaded()  # otherwise only the next paint would load it
 
     bound, other = target.keys, key_sequence(target.keys.send_other)
 
-    # Ctrl-J is what Shift-Enter and pasted lines send: no other key may make it send by default.
+    # Shift-Enter and pasted lines arrive as Ctrl-J, so it must not send by default.
     @keys.add(*key_sequence(CTRL_J), filter=typing)
     @keys.add(*other, filter=typing & ~working)
     @keys.add(*key_sequence(bound.newline), filter=typing)
@@ -173,7 +173,7 @@ def _typing_keys(target: KeyTarget) -> KeyBindings:
 
 
 def _moving_keys(target: KeyTarget) -> KeyBindings:
-    """Return the keys that move up and down in the text, the waiting words and the history."""
+    """Return the keys that move up and down in the text, the queued messages and the history."""
     keys = KeyBindings()
     words = target.words
     choosing = Condition(lambda: words.complete_state is not None)
@@ -201,7 +201,7 @@ def _moving_keys(target: KeyTarget) -> KeyBindings:
 
 
 def _pasting_keys(target: KeyTarget) -> KeyBindings:
-    """Return the keys for pastes: they never send, and a long text becomes a mark."""
+    """Return the keys for pastes. A paste never sends, and a long text becomes a mark."""
     keys = KeyBindings()
     words = target.words
     typing = has_focus(words)
@@ -216,7 +216,7 @@ def _pasting_keys(target: KeyTarget) -> KeyBindings:
             _insert_apart(words, mentions)
         elif text:
             words.insert_text(target.pasted.paste(text))
-        else:  # as some terminals do where an image is in the clipboard
+        else:  # some terminals paste an empty text if the clipboard has an image
             event.app.create_background_task(_paste_image(target))
 
     paste = key_sequence(target.keys.paste_image)
@@ -232,7 +232,7 @@ def _pasting_keys(target: KeyTarget) -> KeyBindings:
 
 
 async def _paste_image(target: KeyTarget) -> None:
-    """Insert the mark of the image in the clipboard; say so where there is none."""
+    """Insert a mark for the image in the clipboard, or show a hint if there is none."""
     try:
         mark = await target.paste_image()
     except CtxagentError as error:
@@ -242,20 +242,22 @@ async def _paste_image(target: KeyTarget) -> None:
 
 
 def _insert_apart(words: Buffer, text: str) -> None:
-    """Insert a mention, or what stands for one, with blanks around it."""
+    """Insert a mention or a mark with spaces around it."""
     before = words.document.text_before_cursor
     words.insert_text(f"{' ' * bool(before and not before[-1].isspace())}{text} ")
 
 
 async def _compose(target: KeyTarget) -> None:
-    """Open the input in the user's own target. It comes back, and is not sent."""
+    """Open the input in the user's editor. The result goes back to the input and is not sent."""
     typed = target.words.text
     try:
         text = await target.edit(target.pasted.unfold(typed), "message.md")
     except CtxagentError as error:
         target.host.tell(error)
         return
-    restored = target.words.text.removesuffix(typed)  # by a turn that ended meanwhile
+    restored = target.words.text.removesuffix(
+        typed
+    )  # unsent messages put back by a turn that ended meanwhile
     target.words.save_to_undo_stack()
     _set_text(target.words, restored + target.pasted.fold(text.removesuffix("\n")))
 
@@ -310,9 +312,9 @@ def _answer_keys(target: KeyTarget) -> KeyBindings:
 
 
 def _answer_if_alone(target: KeyTarget, key: str) -> None:
-    """Answer with the key, unless another key follows at once: then it is text of the reply."""
+    """Answer with the key unless another key follows at once. Then both are text of the reply."""
     asked, keys = target.asked, target.app.key_processor
-    target.app.vi_state.reset()  # what follows is typed, whatever keys meant before
+    target.app.vi_state.reset()  # following keys are text, whatever the vi mode was
 
     def drop(_: object) -> None:
         timer.cancel()
@@ -328,8 +330,9 @@ def _answer_if_alone(target: KeyTarget, key: str) -> None:
 
 
 def _can_go_back(target: KeyTarget) -> Condition:
-    """Return whether Esc goes back within an open question, instead of interrupting. Between turns,
-    where nothing can be interrupted, it leaves any question."""
+    """Return whether Esc goes back in an open question instead of interrupting. Between turns there
+    is nothing to interrupt, so Esc leaves any question.
+    """
 
     def can_go_back() -> bool:
         typed = bool(target.reply.text.strip())
@@ -343,7 +346,7 @@ def _set_text(buffer: Buffer, text: str) -> None:
 
 
 def _hint_until_a_key(target: KeyTarget, text: str) -> None:
-    """Show a hint until the next key, and for two seconds at most: it hides the status line."""
+    """Show a hint over the status line until the next key, for at most two seconds."""
     pressed = target.app.key_processor.before_key_press
 
     def drop(_: object = None) -> None:
@@ -357,7 +360,7 @@ def _hint_until_a_key(target: KeyTarget, text: str) -> None:
 
 
 def _search_keys(target: KeyTarget) -> KeyBindings:
-    """Return the keys that search the history, where they are others than prompt_toolkit's."""
+    """Return the history search keys if they differ from prompt_toolkit's."""
     keys = KeyBindings()
     if target.keys.history_search != DEFAULT_KEYS.history_search:
         former, key = (key_sequence(each.history_search) for each in (DEFAULT_KEYS, target.keys))
@@ -368,14 +371,14 @@ def _search_keys(target: KeyTarget) -> KeyBindings:
 
 
 def _stop_keys(target: KeyTarget) -> KeyBindings:
-    """Return the keys that stop what runs, besides Ctrl-C."""
+    """Return the keys other than Ctrl-C that stop the running task."""
     keys = KeyBindings()
     working = Condition(lambda: target.host.working)
     vi = Condition(lambda: target.app.editing_mode == EditingMode.VI)
     empty = Condition(lambda: not (target.reply if target.asking else target.words).text)
     back = _can_go_back(target)
     bound = target.keys
-    # In a question of a turn Esc declines, whatever key stops the turn.
+    # In a question during a turn, Esc declines, whichever key stops the turn.
     by_esc = Condition(lambda: target.asking or bound.interrupt == ESC)
     stopping = working & by_esc & ~is_searching
 
@@ -392,7 +395,7 @@ def _stop_keys(target: KeyTarget) -> KeyBindings:
 
 
 def _session_keys(target: KeyTarget) -> KeyBindings:
-    """Return the keys that mean the same wherever the focus is."""
+    """Return the keys that work independently of the focus."""
     keys = KeyBindings()
     words = target.words
     commands = Condition(lambda: target.host.runs_command)
@@ -416,13 +419,13 @@ def _session_keys(target: KeyTarget) -> KeyBindings:
             asked_at = time.monotonic()
             _hint_until_a_key(target, "Press Ctrl-C again to leave.")
 
-    # Not in a menu, which hides the mode.
+    # Not in a menu, because it hides the mode.
     outside = has_focus(words) | has_focus(target.reply) | is_searching
     keys.add(*key_sequence(bound.cycle_mode), filter=outside)(lambda _: target.host.cycle_mode())
 
     @keys.add(*key_sequence(bound.redraw))
     def _(event: KeyPressEvent) -> None:
-        event.app.renderer.erase()  # the scrollback above is not ours to clear
+        event.app.renderer.erase()  # keep the scrollback above
         event.app.invalidate()
 
     keys.add("c-z")(lambda _: target.suspend())

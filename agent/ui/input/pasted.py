@@ -1,6 +1,7 @@
-"""Long texts and images in the input. Each is shown as one short mark, so that typing stays quick,
-and is whole again in what is sent, edited elsewhere or kept in the history: of an image that is the
-mention of its file."""
+"""Long texts and images in the input. Each is shown as a short mark, so that typing stays fast. The
+mark is replaced by the full text when it is sent, edited elsewhere or saved in the history; for an
+image, this is the mention of its file.
+"""
 
 import re
 from itertools import count
@@ -8,36 +9,37 @@ from itertools import count
 from ....tools.system.plural import count_of
 from ...lazy import regex
 
-MAX_PASTED_LINES, MAX_PASTED_CHARS = 20, 2_000  # a longer paste is shown as a mark
+MAX_PASTED_LINES, MAX_PASTED_CHARS = 20, 2_000  # longer pastes are shown as marks
 MAX_TEXT_CHARS, MAX_LINE_CHARS = 100_000, 5_000  # any longer text is shown as a mark
-MARK_TEXT_CHARS = 24  # of the text's beginning
+MARK_TEXT_CHARS = 24  # shown of the text's beginning
 
 _MARK = regex(r"\[(?:text|image) (\d+), [^\n\]]*\]")
-_MARK_LENGTH = 100  # characters that no mark exceeds
+_MARK_LENGTH = 100  # longest mark
 
 
 class PastedTexts:
-    """The texts behind the marks, by the number in the mark. May be used from several threads."""
+    """The texts behind the marks, by the number in the mark. Thread-safe."""
 
     def __init__(self) -> None:
         self._texts: dict[str, tuple[str, str]] = {}  # mark and text
         self._numbers = count(1)
 
     def paste(self, text: str) -> str:
-        """Return what the input shows for a pasted text: the text, or its mark."""
+        """Return the input's form of a pasted text: the text, or a mark if it is long."""
         long = text.count("\n") >= MAX_PASTED_LINES or len(text) > MAX_PASTED_CHARS
         return self._add_mark(text) if long else text
 
     def add_image(self, mention: str, about: str) -> str:
-        """Return the mark of an image that is in a file; `about` says what image it is."""
+        """Return a mark for an image file; `about` describes the image."""
         number = str(next(self._numbers))
         mark = f"[image {number}, {about}]"
         self._texts[number] = mark, mention
         return mark
 
     def fold(self, words: str) -> str:
-        """Return whole words as the input shows them: known long texts as their marks, and a mark
-        for all of it where typing would be slow."""
+        """Replace known long texts by their marks. If the result is still too long for fast typing,
+        return one mark for all of it.
+        """
         for mark, text in list(self._texts.values()):
             words = words.replace(text, mark)
         longest = max(map(len, words.split("\n")))
@@ -45,12 +47,11 @@ class PastedTexts:
         return self._add_mark(words) if slow else words
 
     def unfold(self, words: str) -> str:
-        """Return the words with every mark replaced by its text. A mark that was edited, or has no
-        text, is left as it is."""
+        """Replace every mark by its text. A mark that was edited or is unknown stays unchanged."""
         return _MARK.sub(lambda found: self._text_of(found) or found[0], words)
 
     def mark_length_at_end(self, words: str) -> int:
-        """Return the length of the mark that the words end with, 0 without one."""
+        """Return the length of the mark at the end of the text, 0 if there is none."""
         for found in _MARK.finditer(words, max(0, len(words) - _MARK_LENGTH)):
             if found.end() == len(words) and self._text_of(found):
                 return len(found[0])

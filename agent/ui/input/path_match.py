@@ -1,9 +1,8 @@
-"""Finding the paths of a project that match what is typed, best first, among a hundred thousand
-while the user types: in small steps, and cancelled once the result is not wanted.
+"""Search for project paths that match typed text, best first. It handles a hundred thousand paths
+while the user types: it works in small steps, and is cancelled when its result is no longer needed.
 
-First come paths with a part that begins with what was typed, the name before its folders; then
-those that contain it, in the name before elsewhere; then those that have its letters in order.
-Upper and lower case are the same.
+Paths with a part that begins with the text come first (file name before folders), then paths that
+contain it (file name first), then paths with its letters in order. Case is ignored.
 """
 
 import heapq
@@ -12,16 +11,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-STEP_PATHS = 250  # that are searched at a time
-MAX_CANDIDATES = 4_000  # that match, among which the best are chosen
-MAX_GAP_COST = 8  # characters between two letters past which more of them cost the same
+STEP_PATHS = 250  # paths searched at a time
+MAX_CANDIDATES = 4_000  # the best paths are chosen among so many matches
+MAX_GAP_COST = 8  # a larger gap between two letters costs no more
 
 Rank = tuple[int, int, int, str]  # cost, depth, length, the path
 
 
 class Paths:
-    """The files of a project and their folders, by relative paths. Paths that are not printable
-    (control characters, bytes that are not UTF-8) are left out."""
+    """The files and folders of a project as relative paths. Paths with control characters or
+    invalid UTF-8 are left out.
+    """
 
     def __init__(self, files: Iterable[str]) -> None:
         depths: dict[int, list[str]] = {}
@@ -34,7 +34,7 @@ class Paths:
     def rank(
         self, typed: str, limit: int, unwanted: Callable[[], bool] = lambda: False
     ) -> list[str]:
-        """Return the best `limit` paths; fewer once they are unwanted."""
+        """Return the best `limit` paths; fewer if `unwanted` becomes true."""
         wanted = _lower(typed)
         if not wanted:
             return self._top[:limit]
@@ -45,7 +45,7 @@ class Paths:
                 if unwanted() or len(found) >= MAX_CANDIDATES:
                     break
                 step = slice(start, start + STEP_PATHS)
-                if not search("\n".join(self._low[step])):  # of most, all at once
+                if not search("\n".join(self._low[step])):  # most steps have no match
                     continue
                 for path, low in zip(self._paths[step], self._low[step], strict=True):
                     if path not in found and search(low):
@@ -56,18 +56,18 @@ class Paths:
 
 
 def match_cost(path: str, typed: str) -> int | None:
-    """Return how badly a path matches: 0 is best, None is no match."""
+    """Return the match cost of a path: 0 is best, None is no match."""
     low, wanted = f"/{_lower(path)}", _lower(typed)
     return _cost(low, wanted) if re.search(_letters(wanted), low) else None
 
 
 def folder_entries(typed: str, cwd: Path, limit: int) -> list[str]:
-    """Return what is in the folder that was typed, for a path that leads out of the project."""
+    """Return the matching entries of the typed folder, for paths outside the project."""
     folder, slash, name = typed.rpartition("/")
     try:
         with os.scandir(cwd / Path(folder + slash).expanduser()) as entries:
             names = [entry.name + "/" * entry.is_dir() for entry in entries]
-    except (OSError, RuntimeError):  # also the home of an unknown user
+    except (OSError, RuntimeError):  # RuntimeError: the home of an unknown user
         return []
     near = [each for each in names if _lower(each).startswith(_lower(name)) and each.isprintable()]
     return [folder + slash + each for each in sorted(near)[:limit]]
@@ -87,13 +87,13 @@ def _with_folders(files: Iterable[str]) -> Iterator[str]:
 
 
 def _lower(text: str) -> str:
-    """Return the text in lower case, or as it is if that has another length."""
+    """Return the text in lower case, or unchanged if that would change its length."""
     low = text.lower()
     return low if len(low) == len(text) else text
 
 
 def _letters(wanted: str) -> str:
-    """Return a pattern for all letters in order within one line, without backtracking."""
+    """Return a pattern that matches all letters in order within one line, without backtracking."""
     return "^/" + "".join(f"[^\n{re.escape(c)}]*{re.escape(c)}" for c in wanted)
 
 
@@ -107,8 +107,9 @@ def _cost(low: str, wanted: str) -> int:
 
 
 def _gap_cost(low: str, wanted: str) -> int:
-    """Return how far apart the letters are, searched from the end: the sizes of gaps, with more for
-    one that ends within a word and for a match that begins before the name."""
+    """Return the cost of the gaps between the letters, searched from the end. A gap that ends
+    inside a word costs more, and so does a match that begins before the file name.
+    """
     cost, place = 0, len(low)
     for letter in reversed(wanted):
         after, place = place, low.rfind(letter, 0, place)

@@ -1,7 +1,7 @@
-"""The vi keys that prompt_toolkit has otherwise than vi, and the name of the mode.
+"""Corrections to prompt_toolkit's vi keys, and the name of the vi mode.
 
-`cw` and `cW` change up to the end of the word and leave the blank after it; on a blank they change
-blanks. A register that is named before `c`, `d` or `y` takes the text; prompt_toolkit fails there.
+`cw` and `cW` change up to the end of the word and keep the space after it; on a space they change
+spaces. `"x` before `c`, `d` or `y` stores the text in register x, which fails in prompt_toolkit.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ _MODE_NAMES = {
 
 
 def mode_name(app: Application[Any]) -> str:
-    """Return the name of the vi mode, "" where the keys are not vi's."""
+    """Return the name of the vi mode, "" if vi keys are off."""
     if app.editing_mode != EditingMode.VI:
         return ""
     return "VISUAL" if app.current_buffer.selection_state else _MODE_NAMES[app.vi_state.input_mode]
@@ -39,7 +39,7 @@ def mode_name(app: Application[Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
-    """`c`, `d` or `y`, which waits for what it is done to."""
+    """The operator `c`, `d` or `y`, waiting for its text object."""
 
     key: str
     register: str  # "" for the clipboard
@@ -57,7 +57,7 @@ class _Operator:
 
 
 def vi_keys() -> KeyBindings:
-    """Return the keys that change a text, with words as vi has them there."""
+    """Return the corrected vi keys."""
     keys = KeyBindings()
     text_object = create_text_object_decorator(keys)
     ready = vi_navigation_mode & ~vi_waiting_for_text_object_mode

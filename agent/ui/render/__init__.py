@@ -1,1 +1,1 @@
-"""Renderables for rich, made from plain values, and their styles."""
+"""Rich renderables made from plain values, and their styles."""

@@ -1,5 +1,6 @@
-"""A bar of the parts of a whole, as wide as the terminal, and the table that is its legend. Each
-part has a letter of its own, so that colours are not needed."""
+"""A bar that shows the parts of a whole across the terminal, and a table as its legend. Each part
+has its own letter, so that no colours are needed.
+"""
 
 from collections.abc import Sequence
 from string import ascii_lowercase, ascii_uppercase, digits
@@ -25,12 +26,14 @@ class Segment:
     style: str = ""  # a role of the theme
     count: int = 0  # items; shown in the table if not 0
     saved: int = 0  # tokens; shown in the table if not 0
-    fill: str = ""  # drawn in place of a letter: for what is not in use
+    fill: str = ""  # drawn instead of a letter, for unused space
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The segments side by side; one that is too small for a column is in the table only."""
+    """The segments next to each other. A segment smaller than a column appears only in
+    the legend.
+    """
 
     segments: Sequence[Segment]
 
@@ -44,7 +47,7 @@ class Bar:
 
 
 def legend(segments: Sequence[Segment]) -> RenderableType:
-    """Return a row for each segment; shares are of all segments together."""
+    """Return a table with a row per segment. Shares are relative to the sum of all segments."""
     whole = sum(segment.size for segment in segments)
     has_saved = any(segment.saved for segment in segments)
     rows: list[tuple[str | Text, ...]] = [
@@ -62,7 +65,7 @@ def legend(segments: Sequence[Segment]) -> RenderableType:
 
 
 def percentage(part: int, whole: int) -> str:
-    """Return a part as a percentage; one that is not nothing is never 0 %."""
+    """Return a part as a percentage. A non-zero part is never shown as 0 %."""
     shown = f"{part / whole if whole else 0.0:.0%}"
     return "<1%" if part and shown == "0%" else shown
 

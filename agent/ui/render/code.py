@@ -1,5 +1,6 @@
-"""Code in the colours of its language. It may arrive in parts: the state of the lexer at the end of
-one holds for the next, so that no part is read twice."""
+"""Syntax-highlighted code. Code may arrive in parts: the lexer state is kept between parts, so that
+no part is lexed twice.
+"""
 
 from copy import copy
 from itertools import groupby
@@ -17,14 +18,14 @@ from . import theme
 
 
 class Code:
-    """The code of one fence or one file, in roles of the theme."""
+    """The code of one fence or file, styled with theme roles."""
 
     def __init__(self, lexer: Lexer | None) -> None:
         self._lexer = lexer
         self._context = LexerContext("", 0) if lexer and _is_steady(lexer) else None
 
     def take(self, code: str) -> Text:
-        """Return the next part, of whole lines, in its styles. The last line has no line end."""
+        """Return the next part, made of whole lines, with styles. The last line has no line end."""
         tokens = ((theme.token_role(kind), value) for kind, value in self._tokens(f"{code}\n"))
         text = Text(end="")
         for role, run in groupby(tokens, key=itemgetter(0)):
@@ -51,8 +52,9 @@ class Code:
 
 
 def _is_steady(lexer: Lexer) -> bool:
-    """Return whether the lexer can continue where it stopped: all its state is its stack of states.
-    A lexer with functions of its own may have more."""
+    """Return True if the lexer can continue where it stopped, because its whole state is its stack.
+    A lexer with callback functions may have more state.
+    """
     if isinstance(lexer, ExtendedRegexLexer):
         own = type(lexer).get_tokens_unprocessed
         return bool(own is ExtendedRegexLexer.get_tokens_unprocessed)
@@ -77,7 +79,7 @@ def lexer_named(language: str) -> Lexer | None:
 
 
 def lexer_for(path: str) -> Lexer | None:
-    """Return the lexer for a file, by its name; None for an unknown kind."""
+    """Return the lexer for a file name; None for an unknown file type."""
     try:
         return get_lexer_for_filename(path.rpartition("/")[2]) if path else None
     except ClassNotFound:
@@ -85,7 +87,7 @@ def lexer_for(path: str) -> Lexer | None:
 
 
 def fold_line(line: Text, width: int) -> list[Text]:
-    """Fold a line into rows of `width` cells, cut where one is full: each blank counts."""
+    """Fold a line into rows of `width` cells, also inside words. All spaces are kept."""
     if cell_len(line.plain) <= width:
         return [line]
     ends, at = [], 0

@@ -1,5 +1,6 @@
-"""A command that is asked about, with the parts marked that made it ask. A long command is shown
-in a few rows: its beginning, these parts wherever they stand, and its end."""
+"""A command in a permission question, with a mark on the parts that caused the question. A long
+command is shown in a few rows: its beginning, these parts, and its end.
+"""
 
 import math
 import re
@@ -14,11 +15,11 @@ from ....tools.system.plural import count_of
 from ...lazy import dataclass
 from ..cells import first_cells
 
-MAX_ROWS = 10  # of a command that is shown whole
-MIN_LONG_CHARS = 300  # that may take more rows on a narrow terminal
-HEAD_LINES = 2  # of a long command
-MAX_PARTS = 3  # that are named
-MARGIN = 2  # cells left of a line, for the mark of a part
+MAX_ROWS = 10  # a command of up to this many rows is shown whole
+MIN_LONG_CHARS = 300  # a longer command may need more rows on a narrow terminal
+HEAD_LINES = 2  # first lines shown of a long command
+MAX_PARTS = 3  # parts shown
+MARGIN = 2  # cells for the mark left of a line
 MARK = "!"
 
 Span = tuple[int, int]
@@ -26,15 +27,17 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class CommandText:
-    """A command. With an `unfold_hint` a long one is shown in part; the hint says what shows it."""
+    """A command. With an `unfold_hint`, which says how to see all of it, a long command is shown in
+    part.
+    """
 
     command: str
-    parts: Sequence[str]  # of the command, that are asked about; the dangerous ones first
+    parts: Sequence[str]  # the parts that caused the question, dangerous ones first
     unfold_hint: str = ""
 
     @property
     def is_long(self) -> bool:
-        """Whether a terminal may be too small to show it whole."""
+        """Whether the command may be too long to be shown in full."""
         return len(self.command) > MIN_LONG_CHARS or self.command.count("\n") >= MAX_ROWS
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -69,14 +72,16 @@ class CommandText:
 
 
 def _spans(line: str, parts: Sequence[str]) -> list[Span]:
-    """Return where the first lines of parts stand in a line."""
+    """Return the positions of the parts in a line. Only the first line of each part is searched."""
     firsts = [part.partition("\n")[0] for part in parts]
     patterns = [rf"(?<!\w){re.escape(first)}(?![\w-])" for first in firsts if first]
     return [found.span() for each in patterns for found in re.finditer(each, line)]
 
 
 def _kept(lines: Sequence[str], parts: Sequence[str]) -> list[int]:
-    """Return the numbers of the lines to show: the first ones, those of the parts, the last."""
+    """Return the numbers of the lines to show: the first lines, the lines with parts, the last
+    line.
+    """
     kept = {*range(min(HEAD_LINES, len(lines))), len(lines) - 1}
     for part in parts[:MAX_PARTS]:
         kept |= {next((n for n, line in enumerate(lines) if _spans(line, [part])), 0)}
@@ -84,7 +89,7 @@ def _kept(lines: Sequence[str], parts: Sequence[str]) -> list[int]:
 
 
 def _pieces(line: str, spans: Sequence[Span], width: int) -> Iterator[str]:
-    """Yield a line that fits, or the beginning, the parts and the end of a longer one."""
+    """Yield a line that fits, or the beginning, the parts and the end of a longer line."""
     if cell_len(line) <= (2 if spans else 1) * width:
         yield line
         return

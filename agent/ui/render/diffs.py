@@ -1,5 +1,6 @@
-"""Changes of files as rows: each line with its number and a plain + or -, in the colours of its
-language, changes within a line underlined. Long lines continue below; nothing is cut."""
+"""Diffs as rows: each line with its number and a + or -, with syntax highlighting, and with changes
+within a line underlined. Long lines are wrapped, never cut.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from ...lazy import dataclass, regex
 from .code import Code, fold_line, lexer_for
 
 FOLDED_LINES, FOLDED_NEW_FILE_LINES = 40, 12
-MIN_SIMILARITY = 0.5  # of two lines for one to be the other, changed
+MIN_SIMILARITY = 0.5  # at which two lines count as one changed line
 MAX_COMPARED_CHARS = 500  # longer lines are not compared word by word
 INDENT_CELLS = 2
 
@@ -30,7 +31,7 @@ _STYLES = {"+": "added", "-": "removed"}
 
 @dataclass(slots=True)
 class _Line:
-    # Added, removed, unchanged, lines left out, name of a file, remark.
+    # Added, removed, unchanged, omitted lines, file name, remark.
     mark: Literal["+", "-", " ", "@", "=", "!"]
     text: str
     number: int = 0
@@ -39,11 +40,12 @@ class _Line:
 
 @dataclass(slots=True)
 class _Hunk:
-    """A hunk that is being read. It knows how many lines are left, because what looks like the name
-    of a file may be one of them."""
+    """A hunk that is being parsed. It counts its remaining lines, because a line of the hunk may
+    look like a file name.
+    """
 
-    old: int  # number of the next line before the change; 0: not known
-    new: int  # number of the next line after the change
+    old: int  # next line number before the change; 0 if not known
+    new: int  # next line number after the change
     old_left: int
     new_left: int
 
@@ -64,10 +66,10 @@ class _Hunk:
 
 @dataclass(frozen=True, slots=True)
 class DiffView:
-    """Lines of a diff, as rows with numbers and marks."""
+    """Lines of a diff as rows with numbers and marks."""
 
     lines: Sequence[_Line]
-    hidden: str = ""  # how many more there are, and how to see them
+    hidden: str = ""  # number of hidden lines, and how to see them
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         digits = len(str(max((line.number for line in self.lines), default=0)))
@@ -94,8 +96,10 @@ class DiffView:
 
 
 def diff(text: str, *, fold: bool = False, path: str = "", unfold_hint: str = "") -> DiffView:
-    """Return a unified diff, of git or of the agent, as rows. Folded, it has its first lines, and
-    `unfold_hint` says how to see the others. `path` is given where a headline names the file."""
+    """Return a unified diff, from git or from the agent, as rows. `fold` keeps only the first
+    lines, and `unfold_hint` says how to see the rest. Pass `path` if a headline already names the
+    file.
+    """
     lines = list(_parsed(clean(text), path))
     if path and sum(line.mark == "=" for line in lines) == 1:
         lines = [line for line in lines if line.mark != "="]
@@ -113,8 +117,8 @@ def diff(text: str, *, fold: bool = False, path: str = "", unfold_hint: str = ""
 def _parsed(text: str, path: str) -> Iterator[_Line]:
     lines = text.rstrip("\n").split("\n")
     hunk: _Hunk | None = None
-    named = -1  # the line that was read as the second of two with names
-    by_git = False  # which names each file in a line of its own
+    named = -1  # index of the second file name line
+    by_git = False  # whether git wrote the diff, with a line per file name
     for place, line in enumerate(lines):
         following = lines[place + 1] if place + 1 < len(lines) else ""
         free = hunk is None or hunk.is_over
@@ -139,7 +143,7 @@ def _parsed(text: str, path: str) -> Iterator[_Line]:
 
 
 def _named(after: str, before: str) -> str:
-    """Return the file that the two lines above a hunk name."""
+    """Return the file named in the two lines above a hunk."""
     for line in (after, before):
         name = line[4:].split("\t")[0]
         if name != "/dev/null":
@@ -148,14 +152,14 @@ def _named(after: str, before: str) -> str:
 
 
 def _colour(lines: Sequence[_Line], path: str) -> None:
-    """Colour each side of each hunk as code of its own."""
+    """Highlight each side of each hunk as separate code."""
     start, named = 0, path
     for end in range(len(lines) + 1):
         if end < len(lines) and lines[end].mark not in "@=":
             continue
         for side in ("+ ", "-"):
             chosen = [line for line in lines[start:end] if line.mark in side]
-            # What stood before is read with the lines around it, and only its own are coloured.
+            # The old side is lexed with its context, but only removed lines are coloured.
             read = chosen if side == "+ " else [x for x in lines[start:end] if x.mark in "- "]
             code = Code(lexer_for(named)).take("\n".join(line.text for line in read))
             for line, shown in zip(read, code.split("\n", allow_blank=True), strict=False):
@@ -167,7 +171,7 @@ def _colour(lines: Sequence[_Line], path: str) -> None:
 
 
 def _with_blanks_seen(line: _Line, shown: Text) -> Text:
-    """Show the blanks at the end of a changed line as dots."""
+    """Show trailing spaces of a changed line as dots."""
     bare = shown.plain.rstrip(" ")
     blanks = len(shown.plain) - len(bare)
     if line.mark == " " or not blanks:
@@ -176,7 +180,7 @@ def _with_blanks_seen(line: _Line, shown: Text) -> Text:
 
 
 def _emphasise(lines: Sequence[_Line]) -> None:
-    """Underline what changed within lines that are otherwise alike."""
+    """Underline the changes within similar lines."""
     place = 0
     while place < len(lines):
         removed = _run(lines, place, "-")

@@ -1,5 +1,6 @@
-"""Markdown for the terminal: the pieces of `markdown_stream` as renderables. What cannot be shown
-as what it is (HTML, formulas, definitions of links) is shown as it was written."""
+"""Markdown for the terminal: the pieces of `markdown_stream` as renderables. HTML, formulas and
+link definitions are shown as source text.
+"""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -21,16 +22,16 @@ from .code import Code, fold_line, lexer_named
 from .markdown_stream import COLUMNS, TABLE_SAMPLE_ROWS, Blocks, Piece, cells
 from .render import indented
 
-MIN_COLUMN_CELLS = 10  # of a column that was made narrower
+MIN_COLUMN_CELLS = 10  # minimum width of a narrowed column
 COLUMN_GAP_CELLS = 2
-MAX_SLACK_CELLS = 4  # that a column is wider where more rows may follow
+MAX_SLACK_CELLS = 4  # extra column width if more rows may follow
 CODE_INDENT_CELLS = 2
-MIN_TEXT_CELLS = 20  # left to a text, however deep in lists it is
+MIN_TEXT_CELLS = 20  # minimum width of text in nested lists
 
 _FORMULA = regex(r"\$(?=\S)[^$\n]*?(?<=[^\s\\])\$(?!\d)|\\\(.*?\\\)")
 _WORD = regex(r"(\S*)\s*")
 _SPOKEN = str.maketrans({"▌": ">", "•": "-", "☐": "to do:", "☑": "done:"})
-_LABEL = regex(r"(?<=[^\n])\n(?=\*\*)")  # before a line of a report that begins with one
+_LABEL = regex(r"(?<=[^\n])\n(?=\*\*)")  # the line break before a bold label in a report
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 Justify = Literal["left", "center", "right"]
@@ -38,15 +39,15 @@ Justify = Literal["left", "center", "right"]
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """The common properties of all rows of a table."""
+    """The properties shared by all rows of a table."""
 
     head: Sequence[str]
-    sample: Sequence[Sequence[Text]]  # head and first rows, which set the widths of the columns
+    sample: Sequence[Sequence[Text]]  # head and first rows, which define the column widths
     justify: Sequence[Justify]
     open: bool  # whether more rows may follow
 
     def widths(self, room: int) -> list[int] | None:
-        """Return the widths of the columns in `room` cells; None if these are too few."""
+        """Return the column widths for `room` cells; None if there is too little room."""
         wanted = [max(row[n].cell_len for row in self.sample) or 1 for n in range(len(self.head))]
         room -= COLUMN_GAP_CELLS * (len(wanted) - 1)
         if self.open:
@@ -55,7 +56,7 @@ class TableLayout:
         if sum(wanted) <= room:
             return wanted
         left, widest = room, len(wanted)
-        for width in sorted(wanted):  # narrow ones keep theirs, the others share the rest
+        for width in sorted(wanted):  # narrow columns keep their width, the others share the rest
             if width * widest > left:
                 break
             left, widest = left - width, widest - 1
@@ -65,14 +66,14 @@ class TableLayout:
 
 @dataclass(frozen=True, slots=True)
 class TableRows:
-    """Some rows of a table, under its head where they are the first."""
+    """Some rows of a table, under the table's head if they are the first."""
 
     layout: TableLayout
     rows: Sequence[Sequence[Text]]
-    first: bool  # whether the head goes above them
+    first: bool  # whether to show the head
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # A cell that is read aloud is preceded by the name of its column.
+        # For screen readers, each cell follows its column's name.
         widths = self.layout.widths(options.max_width) if options.is_terminal else None
         if widths is None:
             yield from self._records()
@@ -103,7 +104,7 @@ class TableRows:
 
 
 def table_layout(lines: Sequence[str], inline: Callable[[str], Text], *, open: bool) -> TableLayout:
-    """Return the layout of a table that begins with these lines: head, line below it, rows."""
+    """Return the layout of a table from its first lines: head, delimiter row, rows."""
     head, columns = cells(lines[0]), cells(lines[1])
     sample = [[inline(cell) for cell in head], *table_rows(lines[2:], len(head), inline)]
     justify = [_justify(mark) for mark in columns]
@@ -113,7 +114,7 @@ def table_layout(lines: Sequence[str], inline: Callable[[str], Text], *, open: b
 def table_rows(
     lines: Sequence[str], columns: int, inline: Callable[[str], Text]
 ) -> list[list[Text]]:
-    """Split lines into as many cells as the table has columns; surplus cells join the last."""
+    """Split lines into as many cells as the table has columns. Surplus cells join the last one."""
     found = []
     for line in lines:
         parts = cells(line)
@@ -129,21 +130,23 @@ def _justify(mark: str) -> Justify:
 
 
 class Prose:
-    """Makes renderables of pieces, in their order: later parts of a leaf look like its first."""
+    """A converter of pieces, in order, to renderables. Later parts of a block look like its first
+    part.
+    """
 
     def __init__(self) -> None:
         self._code = Code(None)
         self._layout: TableLayout | None = None
         self._row = _OpenRow()
-        self._folds = False  # whether lines are folded that the terminal would wrap
+        self._folds = False  # whether to fold long lines, which the terminal would wrap
 
     def show(self, piece: Piece) -> RenderableType:
-        """Return a piece as a renderable, below the line above it if that has a mark."""
+        """Return a piece as a renderable, with the line above it if that has a quote mark."""
         body = _Within(piece.lead, piece.hang, self._body(piece))
         return Group(Text(piece.gap, style="markdown.block_quote"), body) if piece.gap else body
 
     def preview(self, pieces: Sequence[Piece]) -> RenderableType:
-        """Return unfinished pieces as a renderable, with the blank lines between them."""
+        """Return unfinished pieces as a renderable, with blank lines between them."""
         twin = copy(self)
         twin._code, twin._row, twin._folds = self._code.twin(), copy(self._row), True
         out: list[RenderableType] = []
@@ -180,17 +183,19 @@ class Prose:
 
 
 def document(text: str) -> RenderableType:
-    """Return a whole text as a renderable, as it looks once it has streamed in."""
+    """Return a whole text as a renderable that looks the same as streamed text."""
     return Prose().preview(_pieces(text))
 
 
 def report(text: str) -> RenderableType:
-    """Return a whole report as a renderable; a line that begins with a label stays a line."""
+    """Return a whole report as a renderable. A line that begins with a bold label stays a separate
+    line.
+    """
     return document(_LABEL.sub("  \n", clean(text)))
 
 
 def bare_words(text: str) -> str:
-    """Return a text on one line without the marks of Markdown."""
+    """Return a text on one line without Markdown marks."""
     return " ".join(" ".join(map(_bare, _pieces(text))).split())
 
 
@@ -210,7 +215,7 @@ def _pieces(text: str) -> list[Piece]:
 
 
 def inline(text: str) -> Text:
-    """Return a line or a paragraph with the styles that its marks ask for."""
+    """Return a line or a paragraph with its inline styles."""
     out, opened = Text(), list[tuple[int, str]]()
     for token in _parser().parseInline(text)[0].children or ():
         if token.nesting > 0:
@@ -233,7 +238,7 @@ def inline(text: str) -> Text:
 
 
 def _end_link(out: Text, start: int, address: str) -> None:
-    """Show where a link leads, if its text does not."""
+    """Add the address of a link, unless the link text is the address."""
     shown = out.plain[start:]
     out.stylize("markdown.link", start)
     if address.removeprefix("mailto:") != shown:
@@ -241,7 +246,7 @@ def _end_link(out: Text, start: int, address: str) -> None:
 
 
 class _Parser(MarkdownIt):
-    """Shows an address as it was written."""
+    """A parser that shows addresses as written."""
 
     def normalizeLink(self, url: str) -> str:
         return url
@@ -258,7 +263,7 @@ def _parser() -> MarkdownIt:
 
 
 def _formula(state: StateInline, silent: bool) -> bool:
-    """Parse a formula within a line, so that nothing in it counts as a mark."""
+    """Parse an inline formula, so that its characters do not count as Markdown."""
     found = _FORMULA.match(state.src, state.pos)
     if found is None:
         return False
@@ -270,7 +275,7 @@ def _formula(state: StateInline, silent: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Within:
-    """A body, with what goes before its first line and before the others."""
+    """A body with a prefix for its first line and a prefix for the other lines."""
 
     lead: str
     hang: str
@@ -285,11 +290,13 @@ class _Within:
         if "▌" in hang:
             style = console.get_style("markdown.block_quote")
         inner = options.update(width=options.max_width - cell_len(hang))
-        # `render_lines` would cut a line that the terminal is to wrap.
+        # Not `render_lines`: it cuts lines that the terminal should wrap.
         rows = [*Segment.split_lines(console.render(self.body, inner))]
         while rows and not "".join(segment.text for segment in rows[-1]).strip():
             del rows[-1]
-        waits = isinstance(self.body, _Paragraph) and not self.body.ends  # with its only row
+        waits = (
+            isinstance(self.body, _Paragraph) and not self.body.ends
+        )  # its only row is held back
         for place, row in enumerate(rows or ([] if waits else [[]])):
             yield Segment(hang if place else lead, style)
             yield from row
@@ -298,14 +305,14 @@ class _Within:
 
 @dataclass(slots=True)
 class _OpenRow:
-    """The last row of a paragraph of which more is to come."""
+    """The last row of an unfinished paragraph."""
 
     text: Text | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Paragraph:
-    """A paragraph, or a part of it. The last row of a part waits for the part that follows."""
+    """A paragraph or a part of it. The last row of a part is held back for the next part."""
 
     text: Text
     open_row: _OpenRow
@@ -323,8 +330,9 @@ class _Paragraph:
 
 
 def wrapped_rows(text: Text, width: int) -> list[Text]:
-    """Return a text in rows of `width` cells. A longer word of ASCII, such as an address, stays
-    whole: the terminal wraps it, so that it can be copied."""
+    """Wrap a text into rows of `width` cells. A longer ASCII word, such as a URL, stays whole: the
+    terminal wraps it, so that it can be copied.
+    """
     rows = list[Text]()
     for line in text.split("\n", allow_blank=True):
         cuts, filled = list[int](), 0
@@ -350,8 +358,9 @@ def wrapped_rows(text: Text, width: int) -> list[Text]:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """Code without a background and without anything to its right, so that it can be copied. The
-    terminal wraps its long lines, unless it `folds` them."""
+    """Code without background or padding, so that it can be copied. The terminal wraps long lines,
+    unless `folds` is set.
+    """
 
     code: Text
     folds: bool

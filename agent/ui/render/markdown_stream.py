@@ -1,9 +1,9 @@
-"""Markdown that arrives bit by bit, cut into pieces that can be printed for good.
+"""Streaming Markdown, cut into pieces that can be printed before the rest arrives.
 
-A `Piece` is a leaf (a paragraph, a heading, a table, code) or a part of a long one, with what the
-lists and quotes around it put before its lines. Each line is read once, and lines alone decide, so
-that the pieces are the same however the text arrived. Nothing waits for a far end: a list goes out
-item by item, code and tables some lines at a time, a long paragraph some sentences at a time.
+A `Piece` is a block (a paragraph, a heading, a table, code) or a part of a long one, with the
+prefixes of the lists and quotes around it. Each line is read once, and the pieces depend only on
+lines, not on how the text was split on arrival. Long blocks are printed in parts: a list item by
+item, code and tables some lines at a time, a long paragraph some sentences at a time.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Literal
 
 from ...lazy import dataclass, regex
 
-MAX_OPEN_CHARS = 2_000  # the beginning of a longer paragraph goes out
+MAX_OPEN_CHARS = 2_000  # a longer paragraph is emitted in parts
 
 FENCE = regex(r"(`{3,}(?=[^`]*$)|~{3,})\s*([^\s`{,:]*)")
 HEADING = regex(r"#{1,6}(?=\s|$)")
@@ -26,24 +26,24 @@ UNDERLINE = regex(r"(={3,}|-{3,})\s*$")
 COLUMNS = regex(r"\|?\s*+:?-+:?\s*+(\|\s*+:?-+:?\s*+)*\|?\s*+$")
 VERBATIM = regex(r"\$\$|\\\[|<(?:/?[a-zA-Z][\w-]*(?=[\s/>]|$)|!--)")
 SENTENCE = regex(r"[.!?:;]\s|[。！？]|\n")
-MARKS = regex(r"[-+*=#`~|>\s]*(?:\d{1,9}[.)]?\s*)?$")  # a line of these may become anything
+MARKS = regex(r"[-+*=#`~|>\s]*(?:\d{1,9}[.)]?\s*)?$")  # such a line may still become any block
 COMMENTS = {"/*": "*/", "<!--": "-->", "{-": "-}", "(*": "*)"}
 
-CODE_PART_LINES, MAX_COMMENT_PART_LINES = 8, 100  # that go out together; within a comment
-TABLE_SAMPLE_ROWS = 30  # that say how wide the columns are
+CODE_PART_LINES, MAX_COMMENT_PART_LINES = 8, 100  # lines per part; within a comment
+TABLE_SAMPLE_ROWS = 30  # rows that define the column widths
 
 BlockKind = Literal["text", "heading", "rule", "code", "table", "verbatim"]
 
 
 def starts_block(line: str) -> bool:
-    """Return whether a line begins something other than a paragraph."""
+    """Return True if a line begins a block other than a paragraph."""
     bare = line.strip()
     starts = (FENCE, HEADING, RULE, BULLET, NUMBER)
     return bare.startswith(">") or any(start.match(bare) for start in starts)
 
 
 def item_marker(line: str) -> re.Match[str] | None:
-    """Match the marker of a list item at the beginning of a line, with the blanks after it."""
+    """Match a list item marker at the beginning of a line, with the spaces after it."""
     return None if RULE.match(line) else BULLET.match(line) or NUMBER.match(line)
 
 
@@ -54,7 +54,7 @@ def is_table(head: str, columns: str) -> bool:
 
 
 def cells(row: str) -> list[str]:
-    r"""Return the cells of a row of a table, with `\|` replaced by `|`."""
+    r"""Return the cells of a table row, with `\|` replaced by `|`."""
     bare = row.strip().removeprefix("|")
     if bare.endswith("|") and not bare.endswith("\\|"):
         bare = bare[:-1]
@@ -63,7 +63,7 @@ def cells(row: str) -> list[str]:
 
 
 def open_comment(open: str, line: str) -> str:
-    """Return what closes the comment that is open after this line; "" when none is."""
+    """Return the closing mark of the comment that is open after this line; "" if none is open."""
     if not open:
         begun = next((mark for mark in COMMENTS if line.startswith(mark)), "")
         open, line = COMMENTS.get(begun, ""), line[len(begun) :]
@@ -71,7 +71,7 @@ def open_comment(open: str, line: str) -> str:
 
 
 def best_cut(text: str) -> int:
-    """Return where to cut a long paragraph: after a sentence, outside of open marks."""
+    """Return where to cut a long paragraph: after a sentence and outside of open marks."""
     half = len(text) // 2
     ends = [found.end() for found in SENTENCE.finditer(text, half)]
     for end in reversed(ends):
@@ -88,25 +88,25 @@ def _is_balanced(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A leaf, or a part of a long one."""
+    """A block, or a part of a long one."""
 
     kind: BlockKind
     text: str
-    lead: str = ""  # goes before its first line
-    hang: str = ""  # goes before its other lines
-    gap: str | None = None  # the blank line above it; None without one
-    begins: bool = True  # False for a later part of a leaf
-    ends: bool = True  # False for a part of a paragraph that goes on in its last row
+    lead: str = ""  # prefix of its first line
+    hang: str = ""  # prefix of its other lines
+    gap: str | None = None  # the blank line above it (may have a quote mark); None without one
+    begins: bool = True  # False for a later part of a block
+    ends: bool = True  # False for a part of a paragraph whose last row continues
     about: str = ""  # the language of code, the level of a heading
 
 
 @dataclass(slots=True)
 class _Around:
-    """A quote, or an item of a list."""
+    """A quote or a list item around the current block."""
 
     mark: str
-    column: int = 0  # where the content of an item begins
-    seen: bool = False  # whether a piece of it went out
+    column: int = 0  # start column of an item's content; 0 for a quote
+    seen: bool = False  # whether a piece of it was emitted
 
     @property
     def is_quote(self) -> bool:
@@ -125,19 +125,19 @@ class _Leaf:
     lines: list[str] = field(default_factory=list)
     size: int = 0
     begins: bool = True
-    fence: str = ""  # what closes it
-    indent: int = 0  # of the line that opened it
-    comment: str = ""  # what closes the comment that is open in it
+    fence: str = ""  # the closing fence
+    indent: int = 0  # indentation of the opening line
+    comment: str = ""  # closing mark of an open comment
 
 
 class Blocks:
-    """Cuts a stream of Markdown. Each line costs the same, however many came before."""
+    """A cutter of a Markdown stream. The cost per line does not grow with the text."""
 
     def __init__(self) -> None:
         self._partial: list[str] = []  # parts of the unfinished line
-        self._length = 0  # of the unfinished line
-        self._look = MAX_OPEN_CHARS  # length from which on its beginning may go out
-        self._within = False  # whether its beginning went out
+        self._length = 0  # length of the unfinished line
+        self._look = MAX_OPEN_CHARS  # length at which its beginning may be processed
+        self._within = False  # whether its beginning was processed
         self._around: list[_Around] = []
         self._leaf: _Leaf | None = None
         self._blank = True  # whether a blank line followed the newest leaf
@@ -158,7 +158,7 @@ class Blocks:
         return self._taken()
 
     def finish(self) -> list[Piece]:
-        """Return what is left as pieces: the stream has ended."""
+        """Return the remaining text as pieces, because the stream has ended."""
         done = self.feed("\n") if self._partial or self._within else []
         self._flush()
         self._close(0)
@@ -166,7 +166,7 @@ class Blocks:
         return done + self._taken()
 
     def tail(self) -> list[Piece]:
-        """Return what is not finished as if the stream ended here; never much."""
+        """Return the unfinished pieces, as if the stream ended here. They are always short."""
         partial, leaf = self._beginning(), self._leaf
         if leaf is not None and leaf.fence:
             known = bool(partial.strip().strip(leaf.fence[0]))
@@ -188,7 +188,7 @@ class Blocks:
         return twin
 
     def _beginning(self) -> str:
-        """Return the beginning of the unfinished line."""
+        """Return at most MAX_OPEN_CHARS of the unfinished line."""
         kept, length = [], 0
         for each in self._partial:
             kept.append(each)
@@ -198,7 +198,7 @@ class Blocks:
         return "".join(kept)[:MAX_OPEN_CHARS]
 
     def _look_ahead(self) -> None:
-        """Let the beginning of a long unfinished line go out, if it is a paragraph's."""
+        """Process the beginning of a long unfinished line if it belongs to a paragraph."""
         line = "".join(self._partial)
         if self._within or self._is_prose(line[:200]):
             self._partial, self._length, self._look = [], 0, MAX_OPEN_CHARS // 10
@@ -207,7 +207,7 @@ class Blocks:
             self._partial, self._look = [line], 2 * len(line)
 
     def _is_prose(self, beginning: str) -> bool:
-        """Return whether a line that begins so belongs to a paragraph, however it ends."""
+        """Return True if a line with this beginning belongs to a paragraph, however it ends."""
         if "|" in beginning or (self._leaf and self._leaf.kind != "text"):
             return False
         twin = self._twin()
@@ -226,7 +226,7 @@ class Blocks:
             elif not rest.strip():
                 self._empty(depth, rest)
             elif outside and leaf is not None and leaf.kind == "text" and not starts_block(rest):
-                # Less indented than its paragraph, and yet part of it.
+                # A lazy continuation: less indented, but part of the paragraph.
                 self._add(leaf, rest.lstrip(" "))
             else:
                 self._close(depth)
@@ -234,7 +234,9 @@ class Blocks:
         self._within = not ended
 
     def _match(self, line: str) -> tuple[int, str]:
-        """Return how many of the quotes and items around continue in this line, and its rest."""
+        """Return how many of the open quotes and items continue in this line, and the rest of the
+        line.
+        """
         rest = line
         for place, around in enumerate(self._around):
             bare = rest.lstrip(" ")
@@ -246,13 +248,13 @@ class Blocks:
             elif indent >= around.column or not bare:
                 rest = rest[around.column :]
             elif self._leaf is not None and self._leaf.fence:
-                rest = bare  # code that is less indented than its item
+                rest = bare  # code less indented than its item
             else:
                 return place, rest
         return len(self._around), rest
 
     def _empty(self, depth: int, rest: str) -> None:
-        """Handle a blank line: it ends a paragraph, and the quotes that it is outside of."""
+        """Handle a blank line: end the paragraph, and close quotes that do not continue."""
         leaf = self._leaf
         quotes = [n for n, a in enumerate(self._around) if a.is_quote and n >= depth]
         if quotes:
@@ -264,7 +266,7 @@ class Blocks:
         self._blank = True
 
     def _enter(self, rest: str) -> str:
-        """Open the quotes and items that begin in this line; return the rest of it."""
+        """Open the quotes and items that begin in this line; return the rest of the line."""
         while True:
             bare = rest.lstrip(" ")
             indent = len(rest) - len(bare)
@@ -277,7 +279,9 @@ class Blocks:
                 rest = bare[1:].removeprefix(" ")
             elif item and self._may_begin(item):
                 self._flush()
-                blanks = len(item[2]) if len(item[2]) < 5 else 1  # more of them are code's
+                blanks = (
+                    len(item[2]) if len(item[2]) < 5 else 1
+                )  # five or more are an indented code block
                 rest = bare[item.start(2) + blanks :]
                 mark = "• " if item[1] in "-*+" else bare[: item.start(2)] + " "
                 column = indent + item.start(2) + (blanks if rest else 1)
@@ -286,13 +290,15 @@ class Blocks:
                 return rest
 
     def _may_begin(self, item: re.Match[str]) -> bool:
-        """Return whether an item may begin here: within a paragraph not every number begins one."""
+        """Return True if a list item may begin here. Within a paragraph, a number other than 1 does
+        not.
+        """
         if self._leaf is None or self._leaf.kind != "text":
             return True
         return bool(item.string[item.end() :].strip()) and item[1] in ("-", "*", "+", "1")
 
     def _start(self, rest: str) -> None:
-        """Begin a leaf with the rest of a line, or continue one."""
+        """Begin a block with the rest of a line, or continue the open block."""
         bare, leaf = rest.strip(), self._leaf
         indent = len(rest) - len(rest.lstrip(" "))
         if leaf is not None and leaf.kind == "code" and indent < 4:
@@ -360,7 +366,7 @@ class Blocks:
                 self._part(leaf)
 
     def _cut_text(self, leaf: _Leaf) -> None:
-        """Let the beginning of a long paragraph go out."""
+        """Emit the beginning of a long paragraph."""
         text = "\n".join(leaf.lines)
         while len(text) > MAX_OPEN_CHARS:
             at = best_cut(text[:MAX_OPEN_CHARS])
@@ -378,12 +384,12 @@ class Blocks:
         leaf.kind, leaf.lines = "table", [head, columns]
 
     def _part(self, leaf: _Leaf) -> None:
-        """Let what there is of a leaf go out."""
+        """Emit the lines of the block so far as a part."""
         self._emit(leaf, "\n".join(leaf.lines), ends=leaf.kind != "text")
         leaf.lines, leaf.size, leaf.begins = [], 0, False
 
     def _flush(self) -> None:
-        """End the leaf."""
+        """End the block and emit it."""
         leaf, self._leaf = self._leaf, None
         if leaf is not None:
             text = "\n".join(leaf.lines)
@@ -412,7 +418,7 @@ class Blocks:
         self._out.append(Piece(leaf.kind, text, lead, hang, gap, leaf.begins, ends, leaf.about))
 
     def _close(self, depth: int) -> None:
-        """Leave the quotes and items from `depth` on, and the leaf in them."""
+        """Close the quotes and items from `depth` on, and the block in them."""
         if depth >= len(self._around):
             return
         self._flush()

@@ -1,4 +1,4 @@
-"""Rows for the options of a menu, cut by cells, with the search words marked."""
+"""Rows for the options of a menu, cut to width, with the search words marked."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,22 +11,20 @@ from ...lazy import dataclass
 from ..cells import cut_to_cells, first_cells
 from ..menu import Option, Styled
 
-MIN_ONE_ROW_COLUMNS = (
-    100  # columns from which on an option is one row, however much there is to say of it
-)
-MIN_FACTS_COLUMNS = 60  # columns below which one fact stands beside it
-MAX_FACT_CELLS = 20  # cells of a fact
+MIN_ONE_ROW_COLUMNS = 100  # at this width or more, an option with details takes one row
+MIN_FACTS_COLUMNS = 60  # below this width, only one fact is shown
+MAX_FACT_CELLS = 20  # longest fact
 GAP = "  "
 
 
 @dataclass(frozen=True, slots=True)
 class MenuSpace:
-    """The room that a menu has on the terminal."""
+    """The room of a menu on the terminal."""
 
     columns: int
-    rows: int  # of options
+    rows: int  # rows for options
     preview: int  # rows
-    each: int  # rows of one option
+    each: int  # rows per option
 
 
 def option_row(
@@ -37,12 +35,13 @@ def option_row(
     *,
     chosen: bool,
 ) -> StyleAndTextTuples:
-    """Return an option in its rows. `columns` are the widths of the facts, `words` matches what was
-    searched for."""
+    """Return the rows of an option. `columns` are the widths of the facts; `words` matches the
+    search text.
+    """
     style = "class:chosen" if chosen else ""
     width = space.columns - 2
     facts: StyleAndTextTuples = []
-    # On a narrow terminal the room beside a short fact is for the title.
+    # On a narrow terminal, the title gets all room that the fact does not need.
     narrow = space.columns < MIN_FACTS_COLUMNS
     sizes = [*map(get_cwidth, option.facts[:1])] if narrow else columns
     for fact, size in zip(option.facts, sizes, strict=False):
@@ -67,7 +66,7 @@ def option_row(
 
 
 def preview_rows(lines: Iterable[Styled], space: MenuSpace) -> list[Styled]:
-    """Return the lines as rows of the preview; the last line takes as many rows as fit."""
+    """Return the lines as preview rows. The last line takes as many rows as fit."""
     out: list[Styled] = []
     for role, text in lines:
         rest = " ".join(clean(text[: 20 * space.columns]).split())
@@ -87,7 +86,7 @@ def words_pattern(words: Sequence[str]) -> re.Pattern[str] | None:
 
 
 def _marked(text: str, style: str, words: re.Pattern[str] | None) -> StyleAndTextTuples:
-    """Return the text with every match of `words` in a style of its own."""
+    """Return the text with the matches of `words` highlighted."""
     out: StyleAndTextTuples = []
     at = 0
     for found in words.finditer(text) if words else ():
@@ -97,7 +96,7 @@ def _marked(text: str, style: str, words: re.Pattern[str] | None) -> StyleAndTex
 
 
 def _cut_around(text: str, cells: int, words: re.Pattern[str] | None) -> str:
-    """Return what fits of a text, cleaned, with the first match of `words` in it."""
+    """Return a cleaned text cut to `cells`, so that the first match of `words` stays visible."""
     text = clean(text)
     found = words.search(text) if words else None
     if found and get_cwidth(text[: found.end()]) >= cells and get_cwidth(text) > cells:

@@ -1,6 +1,7 @@
-"""Renderables for rich: each function makes one from plain values; `render_text` prints them.
-Styles are roles of the theme. Text of models, tools and files is cleaned first: none of their
-escape sequences reaches the terminal."""
+"""Rich renderables, each made by a function from plain values; `render_text` prints them. Styles
+are theme roles. Text from models, tools and files is cleaned first, so that no escape sequence in
+it reaches the terminal.
+"""
 
 import io
 import re
@@ -54,7 +55,7 @@ class LastRows:
 
 @dataclass(frozen=True, slots=True)
 class FirstRows:
-    """The first rows of a renderable; one more counts the others, with `more` that it lacks."""
+    """The first rows of a renderable, and a row that counts the remaining rows plus `more`."""
 
     renderable: RenderableType
     rows: int
@@ -73,12 +74,12 @@ class FirstRows:
 Depth = Literal["color", "mono", "plain", "spoken"]
 
 COLUMN_GAP = 2
-MIN_TABLE_COLUMNS, MIN_CELL_COLUMNS = 50, 13  # of the terminal, for a table and for each cell
-MAX_LINE_CHARS = 1_000  # more than a few lines of a terminal hold
-RECAP_WORDS_LINES, RECAP_ANSWER_LINES = 3, 10  # of the last turn, when a session is resumed
-MAX_RECAP_CHARS = 10_000  # of each, that are looked at for these lines
-MAX_WORDS_LINES, MAX_WAITING_LINES = 30, 5  # of what the person says, and of what waits
-MAX_SHOWN_WAITING = 8  # the newest of the words that wait
+MIN_TABLE_COLUMNS, MIN_CELL_COLUMNS = 50, 13  # minimum terminal width: in total, and per column
+MAX_LINE_CHARS = 1_000  # more than a few terminal lines
+RECAP_WORDS_LINES, RECAP_ANSWER_LINES = 3, 10  # shown of the last turn in a resumed session
+MAX_RECAP_CHARS = 10_000  # read of each for these lines
+MAX_WORDS_LINES, MAX_WAITING_LINES = 30, 5  # shown of a sent and of a queued message
+MAX_SHOWN_WAITING = 8  # newest queued messages shown
 
 _FIGURE = regex(r"[<$]?[\d,.]+[%kM]?|not known")
 _BLANK_END = regex(r"[ ]+((?:\x1b\[[0-9;]*m)*)$", re.MULTILINE)
@@ -91,8 +92,9 @@ def render_text(
     depth: Depth,
     palette: theme.Palette = "ansi",
 ) -> str:
-    """Return renderables as text for a terminal. `mono` keeps bold and dim, `plain` has no escape
-    sequences, `spoken` may be read aloud: it says in words what marks and lines show."""
+    """Return renderables as text for a terminal. `mono` keeps bold and dim. `plain` has no escape
+    sequences. `spoken` is for screen readers and replaces marks and lines by words.
+    """
     colours: Literal["standard", "256"] = "standard" if palette == "ansi" else "256"
     console = Console(
         file=io.StringIO(),
@@ -109,26 +111,28 @@ def render_text(
     )
     with console.capture() as captured:
         for renderable in renderables:
-            # A bare Text would lose its own wrapping. The terminal wraps a line that is too long.
+            # Group: a bare Text would lose its own wrapping. The terminal wraps long lines.
             console.print(Group(renderable), crop=False)
     return _BLANK_END.sub(r"\1", captured.get())
 
 
 def words(text: str) -> RenderableType:
-    """Show what the user said; of a long text the beginning, since /log has all of it."""
+    """Show the user's message. A long one is cut; /log shows it in full."""
     return _hanging("❯ ", Text(_first_lines(text, MAX_WORDS_LINES), style="words"), "prompt", "> ")
 
 
 def waiting(text: str, when: str = "") -> RenderableType:
-    """Show the beginning of words that wait to be sent, and `when` they will be: they are painted
-    again and again."""
+    """Show the beginning of a queued message, and when it will be sent. It is short, because it is
+    repainted often.
+    """
     mark = f"{when} ❯ " if when else "❯ "
     return _hanging(mark, Text(_first_lines(text, MAX_WAITING_LINES), style="dim"), "dim")
 
 
 def queue(words: Sequence[tuple[str, str]]) -> list[RenderableType]:
-    """Show what waits to be sent: the newest words, each with when it will be ("" for next), and
-    how many wait before them."""
+    """Show the newest queued messages with the time each will be sent ("" for next), and the number
+    of earlier ones.
+    """
     before = len(words) - MAX_SHOWN_WAITING
     more = f"  {before:,} more waiting before these"
     head: list[RenderableType] = [Text(more, style="dim")] if before > 0 else []
@@ -136,7 +140,7 @@ def queue(words: Sequence[tuple[str, str]]) -> list[RenderableType]:
 
 
 def last_words(text: str) -> RenderableType:
-    """Show the beginning of what the user said last, before the session was resumed."""
+    """Show the beginning of the user's last message in a resumed session."""
     words = FirstRows(Text(clean(text.strip()[:MAX_RECAP_CHARS]), style="words"), RECAP_WORDS_LINES)
     return _hanging("❯ ", words, "prompt", "You said: ")
 
@@ -158,7 +162,7 @@ def notice(level: str, text: str) -> RenderableType:
 
 
 def failure(message: str, hint: str = "") -> RenderableType:
-    """Show an error: what is wrong, and the next step below it."""
+    """Show an error message with the next step below it."""
     what = Text(clean(message), style="error")
     parts: list[RenderableType] = [_hanging("✗ ", what, "error", "Error: ")]
     if hint:
@@ -167,7 +171,7 @@ def failure(message: str, hint: str = "") -> RenderableType:
 
 
 def activity(text: str) -> RenderableType:
-    """Show what is being waited for."""
+    """Show the current activity."""
     return one_line(Text(f"◌ {clean(text)}", style="dim"))
 
 
@@ -180,8 +184,9 @@ def receipt(
     share: float | None = None,
     spends: bool = True,
 ) -> RenderableType:
-    """Show in one quiet line what a turn has used, and how full the context is after it. Where a
-    scripted model only has prices, nothing `spends`."""
+    """Show the usage of a turn and the context usage after it, in one dim line. `spends` is False
+    if a scripted model only simulates prices.
+    """
     cached = usage.get("cache_read", 0)
     prompt = usage.get("input", 0) + usage.get("cache_creation", 0) + cached
     parts = [f"{token_count(prompt)} in" + (f" ({token_count(cached)} cached)" if cached else "")]
@@ -198,7 +203,7 @@ def receipt(
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """Short facts side by side, in as many lines as they need; none of them is broken."""
+    """Short facts separated by dots, wrapped only between facts."""
 
     facts: Sequence[str]
 
@@ -217,8 +222,10 @@ class _Facts:
 def table(
     rows: Iterable[Sequence[str | Text]], *, head: Sequence[str] = (), wrap: bool = True
 ) -> RenderableType:
-    """Show rows in columns without lines: the first column bold, figures to the right. The last
-    column wraps, or is cut. On a narrow terminal the cells of a row are below its first cell."""
+    """Show rows in columns without lines: the first column bold, numbers right-aligned. The last
+    column wraps, or is cut if `wrap` is False. On a narrow terminal, the other cells of a row are
+    below its first cell.
+    """
     cells = [
         [cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row] for row in rows
     ]
@@ -247,7 +254,7 @@ def table(
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Rows as a grid, or each with its cells below its first where there is no room."""
+    """Rows as a grid or, on a narrow terminal, with the other cells below the first."""
 
     grid: Table
     head: Sequence[str]
@@ -273,13 +280,13 @@ def dim(text: str) -> RenderableType:
 
 
 def verbatim(text: str) -> RenderableType:
-    """Show a text as it is, wrapped and indented."""
+    """Show a text unchanged, wrapped and indented."""
     return indented(Text(clean(text)))
 
 
 @dataclass(frozen=True, slots=True)
 class HangingLines:
-    """Lines of which each is wrapped under what stands next to its label."""
+    """Lines with labels, each wrapped with a hanging indent."""
 
     text: str
 
@@ -292,16 +299,16 @@ def indented(what: RenderableType) -> RenderableType:
 
 
 def compaction_receipt(event: Compacted, agent: str = "", *, spends: bool = True) -> RenderableType:
-    """Show the receipt of a compaction: one quiet line for frequent layers and for subagents."""
+    """Show the receipt of a compaction. Frequent layers and subagents get one dim line."""
     line = clean(f"{agent}: " * bool(agent) + compaction_report.receipt(event, spends=spends))
     if agent or event.layer != "summary":
         return one_line(Text(f"  {line}", style="dim"))
-    ways = "/log shows what happened · /uncompact takes it back · /compact --show asks first"
+    ways = "/log shows the details · /uncompact undoes it · /compact --show asks first"
     return Group(_hanging("↧ ", Text(line), "compaction"), indented(Text(ways, style="dim")))
 
 
 def token_count(tokens: int) -> str:
-    """Return a count of tokens for people: 940, 12.3k, 1.2M."""
+    """Return a token count in short form: 940, 12.3k, 1.2M."""
     if tokens < 1_000:
         return str(tokens)
     if tokens < 999_950:
@@ -314,12 +321,12 @@ def dollars(amount: float) -> str:
 
 
 def price(amount: float | None) -> str:
-    """Return an amount as `dollars` does, for a cell of a table."""
+    """Return an amount as `dollars` does, or "not known", for a table cell."""
     return "not known" if amount is None else dollars(amount)
 
 
 def _first_lines(text: str, limit: int) -> str:
-    """Return the first lines of a text, each cut after some lines of the terminal."""
+    """Return the first `limit` lines of a text, with long lines cut."""
     lines = text.split("\n", limit)
     shown = [
         clean(line) if len(line) <= MAX_LINE_CHARS else f"{clean(line[:MAX_LINE_CHARS])}…"
@@ -332,7 +339,7 @@ def _first_lines(text: str, limit: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """A renderable for the eye, and another for where it is read aloud."""
+    """A renderable for the screen, and an alternative for screen readers."""
 
     shown: RenderableType
     spoken: RenderableType
@@ -342,7 +349,7 @@ class Either:
 
 
 def _hanging(mark: str, text: RenderableType, style: str, spoken: str = "") -> RenderableType:
-    """Show a mark and the text next to it; `spoken` replaces the mark where it is read aloud."""
+    """Show a mark and a text next to it. For screen readers, `spoken` replaces the mark."""
     return Either(_beside(mark, text, style), _beside(spoken, text, style) if spoken else text)
 
 

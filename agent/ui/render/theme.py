@@ -1,9 +1,10 @@
-"""The themes: every style that the program uses, by its role, for rich and prompt_toolkit alike.
+"""The themes: all styles of the program by role, for rich and prompt_toolkit.
 
-A role has attributes and a hue; a palette says what the hues are. `dark` and `light` have those of
-the 256 colours that can be read on any usual background of that kind, those of high contrast more
-so; `ansi` has the terminal's own, `none` no colours.
-Light to import, because the first paint needs it.
+A role has attributes and a hue; a palette defines the hues. `dark` and `light` use colours of the
+256-colour set that are readable on any usual background of that kind; the contrast palettes use
+stronger ones. `ansi` uses the terminal's own colours, `none` no colours.
+
+The module is light because the first paint needs it.
 """
 
 from collections.abc import Sequence
@@ -45,7 +46,7 @@ HUES: dict[Palette, dict[str, str]] = {
 }  # fmt: skip
 
 ROLES = {
-    # What is said and done.
+    # Messages and tool calls.
     "dim": "quiet",
     "words": "bold",
     "prompt": "cyan bold",
@@ -62,7 +63,7 @@ ROLES = {
     "added": "green",
     "removed": "red",
     "hunk": "cyan",
-    # What stands at the bottom.
+    # The input, questions, menus and the status line.
     "status": "quiet",
     "choices": "bold",
     "chosen": "reverse",
@@ -76,13 +77,13 @@ ROLES = {
     "level.orange": "yellow bold",
     "level.red": "red",
     "level.critical": "red bold",
-    # What fills the window, by whose it is.
+    # Content of the context, by origin.
     "filling.fixed": "violet",
     "filling.again": "violet bold",
     "filling.person": "cyan bold",
     "filling.agent": "green",
     "filling.tools": "yellow",
-    # Markdown, by the names that rich has for it.
+    # Markdown, by rich's names.
     "markdown.code": "cyan",
     "markdown.code_block": "cyan",
     "markdown.h1": "bold underline",
@@ -96,7 +97,7 @@ ROLES = {
     "markdown.table.border": "quiet",
     "markdown.table.header": "bold",
     "markdown.kbd": "bold",
-    # Code, by pygments' names for kinds of token; a kind without a row looks like text.
+    # Code, by pygments' token types; other types look like text.
     "code.comment": "quiet italic",
     "code.error": "red",
     "code.generic.deleted": "red",
@@ -124,8 +125,9 @@ ROLES = {
 
 
 def choose_palette(setting: "Setting", colours: Colours, background: TerminalBackground) -> Palette:
-    """Return the palette for a terminal: `ansi` without 256 colours or a known background. High
-    contrast without them is no colour at all: the text of the terminal on its background."""
+    """Return the palette for a terminal: `ansi` without 256 colours or a known background. For high
+    contrast, use no colours then, because the terminal's own text has the best contrast.
+    """
     if setting == "none":
         return "none"
     if setting == "high-contrast":
@@ -138,7 +140,7 @@ def choose_palette(setting: "Setting", colours: Colours, background: TerminalBac
 
 @cache
 def rich_theme(palette: Palette) -> "Theme":
-    """Return the roles as a theme of rich."""
+    """Return the roles as a rich theme."""
     from rich.theme import Theme
 
     return Theme({role: _style(role, palette) for role in ROLES})
@@ -146,7 +148,7 @@ def rich_theme(palette: Palette) -> "Theme":
 
 @cache
 def prompt_toolkit_style(palette: Palette) -> "Style":
-    """Return each role as a class of prompt_toolkit; one with a hue inherits no dimness."""
+    """Return the roles as prompt_toolkit classes. A class with a hue does not inherit dim."""
     from prompt_toolkit.styles import Style
 
     styles = {role: _style(role, palette, "ansi") for role in ROLES}
@@ -155,7 +157,7 @@ def prompt_toolkit_style(palette: Palette) -> "Style":
     return Style.from_dict(
         {
             **roles,
-            # prompt_toolkit's own parts, so that they can be read on any background.
+            # prompt_toolkit's own classes, made readable on any background.
             "completion-menu": "noinherit",
             "completion-menu.completion": "noinherit",
             "completion-menu.completion.current": "reverse",
@@ -169,7 +171,7 @@ def prompt_toolkit_style(palette: Palette) -> "Style":
 
 @cache
 def token_role(kind: Sequence[str]) -> str:
-    """Return the role of a token of code, from its type in pygments; "" for plain text."""
+    """Return the role for a pygments token type; "" for plain text."""
     for length in range(len(kind), 0, -1):
         role = ".".join(["code", *kind[:length]]).lower()
         if role in ROLES:

@@ -1,5 +1,6 @@
-"""Calls of tools as renderables: running, finished and folded, asked about; and the subagents that
-calls of Task start."""
+"""Tool calls as renderables: running, finished and folded, or in a question; and the subagents that
+Task calls start.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,12 +24,12 @@ from .diffs import diff
 from .markdown import report
 from .render import Either, Headline, duration, indented, notice, one_line
 
-HEAD_LINES, TAIL_LINES = 4, 2  # of a folded result
-MAX_UNCUT_CHARS = 76  # a longer line may be cut on a usual terminal
+HEAD_LINES, TAIL_LINES = 4, 2  # lines shown of a folded result
+MAX_UNCUT_CHARS = 76  # longer lines may be cut on a usual terminal
 TASK_TOOL = "Task"  # starts subagents
-COMMAND_TOOLS = ("Bash", "Shell", TASK_TOOL)  # what can go to the background, as it is called
-BACKGROUND_HINT_S = 10  # seconds from which on that is said
-QUIET_TOOLS = ("Read", "Write", "Edit")  # the title says all that matters of their results
+COMMAND_TOOLS = ("Bash", "Shell", TASK_TOOL)  # tools that can go to the background
+BACKGROUND_HINT_S = 10  # running time after which the key for that is shown
+QUIET_TOOLS = ("Read", "Write", "Edit")  # tools whose title says enough about the result
 
 _OFFLOADED = regex(r"^\*\*Preview:\*\* .* of ([\d,]+) lines", re.MULTILINE)
 _VERBS = {
@@ -38,8 +39,8 @@ _VERBS = {
 }  # fmt: skip
 _SPOKEN = {"running": "starts", "done": "is done", "error": "failed"}
 SANDBOXED_MEANS = (
-    "sandboxed: from now on such commands run without a question; they write to this project and "
-    "temporary files only, and have no network"
+    "sandboxed: from now on, such commands run without a question; they can write only to this "
+    "project and temporary files, and have no network"
 )
 _BLOCKED = {
     "network": "the sandbox has no network", "files": "the sandbox may forbid it",
@@ -49,7 +50,7 @@ _MARKS = {"completed": ("✔", "done:"), "in_progress": ("▸", "now:"), "pendin
 
 
 def started(name: str, title: str) -> RenderableType:
-    """Show that a tool begins, where nobody sees it running."""
+    """Announce a tool that starts, for screens that do not show it running."""
     return _headline(name, title, "running", "")
 
 
@@ -67,7 +68,7 @@ def running(
 def tasks(
     titles: Sequence[str], agents: Sequence[Subagent], seconds: float, keys: KeyboardSettings
 ) -> RenderableType:
-    """Show running calls of Task: one headline for all, and a line for each subagent."""
+    """Show running Task calls: one headline for all, and a line for each subagent."""
     waiting = len(titles) - len(agents) if agents else 0
     several = f"{len(titles)} subagents" + (f", {waiting} waiting to start" if waiting else "")
     head = running(TASK_TOOL, titles[0] if len(titles) == 1 else several, seconds, (), keys)
@@ -75,30 +76,32 @@ def tasks(
 
 
 def finished_subagent(agent: Subagent, *, named: bool = False) -> RenderableType:
-    """Show how a subagent ended and what it used."""
+    """Show the result and the usage of a subagent."""
     style = "dim" if agent.finished and agent.finished.status == "done" else "warning"
     name = f"{agent.name} · " if named else ""
     return one_line(Text(f"  {clean(name + agent.ending)}", style=style))
 
 
 def ended_in_background(agent: Subagent) -> RenderableType:
-    """Show how a subagent in the background ended, and how its answer is seen."""
+    """Show that a background subagent has ended, and how to see its answer."""
     return notice("info", f"{agent.name} has ended: {agent.ending} · /tasks {agent.id} shows more")
 
 
 @dataclass(frozen=True, slots=True)
 class ShownResult:
-    """The shown part of a finished call."""
+    """The visible part of a finished call."""
 
     parts: list[RenderableType]
     folded: bool = False
 
 
 def result(event: ToolFinished, *, unfold_hint: str = "") -> ShownResult:
-    """Show a finished call: its headline and, where there is more to see, its folded result."""
+    """Show a finished call: its headline and, if there is more to see, its folded result."""
     head = _headline(event.name, event.title, "error" if event.is_error else "done", _facts(event))
     details = event.details
-    if details.get("declined") or details.get("plan"):  # what was said stands above
+    if details.get("declined") or details.get(
+        "plan"
+    ):  # the question and answer are already shown above
         return ShownResult([head])
     if not event.is_error and isinstance(details.get("diff"), str):
         change = diff(details["diff"], fold=True, path=event.title, unfold_hint=unfold_hint)
@@ -107,7 +110,7 @@ def result(event: ToolFinished, *, unfold_hint: str = "") -> ShownResult:
         return ShownResult([head, todos(details["todos"])])
     if not event.is_error and event.name in QUIET_TOOLS:
         return ShownResult([head], bool(event.text))
-    # What a failed command printed is not all error; what a tool itself says then is.
+    # The output of a failed command is not all an error; a tool's own message is.
     style = "error" if event.is_error and "exit_code" not in details else "dim"
     lines, total = _lines(event.text, offloaded=bool(details.get("tokens_saved")))
     shown = _ends(lines, total, unfold_hint)
@@ -118,8 +121,9 @@ def result(event: ToolFinished, *, unfold_hint: str = "") -> ShownResult:
 
 
 def _lines(text: str, *, offloaded: bool) -> tuple[list[str], int]:
-    """Return the lines of a result, and how many it has in all. Of an offloaded result people are
-    shown its beginning and end, which are quoted in the text for the model."""
+    """Return the lines of a result, and its total number of lines. For an offloaded result, return
+    the beginning and end that are quoted in the text for the model.
+    """
     found = _OFFLOADED.search(text) if offloaded else None
     if found:
         preview = [clean(line[2:]) for line in text.split("\n") if line.startswith("> ")]
@@ -130,7 +134,7 @@ def _lines(text: str, *, offloaded: bool) -> tuple[list[str], int]:
 
 
 def _ends(lines: Sequence[str], total: int, unfold_hint: str) -> list[str]:
-    """Return the first and the last of `total` lines; one line says how many are between."""
+    """Return the first and the last of `total` lines, with a line that counts those in between."""
     if total <= HEAD_LINES + TAIL_LINES + 1 and total == len(lines):
         return list(lines)
     head, tail = lines[:HEAD_LINES], lines[HEAD_LINES:][-TAIL_LINES:]
@@ -138,7 +142,7 @@ def _ends(lines: Sequence[str], total: int, unfold_hint: str) -> list[str]:
 
 
 def unfolded(title: str, shown: Iterable[RenderableType]) -> RenderableType:
-    """Show in full what was folded, under its title."""
+    """Show a folded output in full, under its title."""
     first = clean(title).partition("\n")[0]
     head = Headline(Text.assemble(("▾ ", "dim"), (first, "bold")))
     return Group(Either(head, Text(f"In full: {first}")), *shown)
@@ -160,9 +164,10 @@ def todos(items: Sequence[Mapping[str, Any]]) -> RenderableType:
 def question(
     asked: Question, agent: str = "", *, explains: bool = False, unfold_hint: str = ""
 ) -> RenderableType:
-    """Show what would run or change. `agent` names the subagent that asks; `explains` tells what
-    the sandbox would spare, where it confines the call. With an `unfold_hint` a long command is
-    shown in part; all else is never cut."""
+    """Show the call or change in a permission question. `agent` names the subagent that asks.
+    `explains` adds how the sandbox makes such questions unnecessary, if it can confine the call. An
+    `unfold_hint` allows a long command to be cut; nothing else is cut.
+    """
     who = f"{agent}: {asked.tool}" if agent else asked.tool
     verb = _VERBS.get(asked.tool, "run with")
     head = Text.assemble(("? ", "question"), (f"{_whole(who)} wants to ", "bold"), verb)
@@ -180,14 +185,14 @@ def question(
 
 
 def command_text(asked: Question, unfold_hint: str = "") -> CommandText:
-    """Return the command that is asked about, with its parts marked if it has several."""
+    """Return the command in a question, with the parts that caused it."""
     command = _whole(asked.input.get("command", ""))
     sources = [_whole(source) for source, _ in asked.causes]
     return CommandText(command, [each for each in sources if each != command], unfold_hint)
 
 
 def _reasons(asked: Question) -> Iterator[Text]:
-    """Yield why it is asked: for each part of a command, the dangerous ones first."""
+    """Yield the reasons for a question, one per part of the command, dangerous parts first."""
     found = [reason for _, reason in asked.causes]
     if asked.reason and asked.reason not in found:
         found.insert(0, asked.reason)
@@ -201,13 +206,13 @@ def _reasons(asked: Question) -> Iterator[Text]:
 
 
 def plan(text: str) -> list[RenderableType]:
-    """Show a plan that is proposed."""
+    """Show a proposed plan."""
     head = Text.assemble(("? ", "question"), ("The agent proposes this plan", "bold"))
     return [head, indented(report(reveal_invisible(text)))]
 
 
 def answer(given: Answer) -> RenderableType:
-    """Show what was decided, and which rule is kept."""
+    """Show the user's decision and the rule that was added, if any."""
     why = f": {clean(given.reason)}" if given.reason else ""
     if not given.allow:
         return indented(Text(f"✗ declined{why}", style="declined"))
@@ -215,14 +220,14 @@ def answer(given: Answer) -> RenderableType:
         why = f", in mode {given.mode}"
     if given.where:
         session = given.where == "session"
-        where = "for this session" if session else f"kept in {short_path(Path(given.where))}"
+        where = "for this session" if session else f"saved in {short_path(Path(given.where))}"
         what = "everything that the sandbox confines" if given.sandboxed else clean(given.rule)
         why = f", from now on {what} · {clean(where)}"
     return indented(Text(f"✓ allowed{why}", style="allowed"))
 
 
 def _arguments(asked: Question, unfold_hint: str) -> Iterator[RenderableType]:
-    """Yield all arguments of the tool; of a command first the command."""
+    """Yield all arguments of the tool, the command first."""
     given = dict(asked.input)
     if asked.tool == "Bash" and given.pop("command", None) is not None:
         yield command_text(asked, unfold_hint)
@@ -232,7 +237,7 @@ def _arguments(asked: Question, unfold_hint: str) -> Iterator[RenderableType]:
 def _other_arguments(asked: Question, given: dict[str, Any]) -> Iterator[Text]:
     if asked.tool == "Bash":
         if given.get("run_in_background") is True:
-            yield Text("in the background: the agent goes on meanwhile")
+            yield Text("in the background: the agent continues meanwhile")
             del given["run_in_background"]
         if given.pop("unsandboxed", False):
             yield Text("runs OUTSIDE the sandbox", style="warning")
@@ -266,7 +271,7 @@ def _headline(name: str, title: str, style: str, facts: str) -> RenderableType:
 def _progress(agent: Subagent) -> RenderableType:
     now, line = agent.progress, Text(f"  {clean(agent.name)} · ", style="dim")
     if agent.questions:
-        return one_line(line.append("waits for your answer", style="question"))
+        return one_line(line.append("waiting for your answer", style="question"))
     if now is None:
         return one_line(line.append("starting"))
     line.append(f"{count_of(now.calls, 'call')} · {now.tokens:,} tokens ")
@@ -287,14 +292,16 @@ def _facts(event: ToolFinished) -> str:
     if errors := details.get("new_errors"):
         parts.append(count_of(errors, "new error"))
     if details.get("backgrounded"):
-        parts.append(f"goes on in the background as {details.get('job') or details.get('agent')}")
+        parts.append(f"continues in the background as {details.get('job') or details.get('agent')}")
     elif details.get("interrupted") and not details.get("not_run"):
         parts.append("interrupted")
     elif details.get("exit_code"):
         parts.append(f"exit {details['exit_code']}")
     if blocked := details.get("blocked"):
         parts.append(_BLOCKED.get(blocked, "in the sandbox"))
-    if details.get("denied") is True or details.get("not_run"):  # a list: calls of a subagent
+    if details.get("denied") is True or details.get(
+        "not_run"
+    ):  # True, not the list of a subagent's calls
         parts.append("not run")
     elif event.is_error and not parts:
         parts.append("failed")

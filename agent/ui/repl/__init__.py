@@ -1,1 +1,1 @@
-"""The interactive front end: words in, turns out."""
+"""The interactive front end: reads user input and runs turns."""

@@ -1,7 +1,7 @@
-"""Words that wait to be served, in order.
+"""The ordered queue of submitted messages and commands.
 
-One entry at a time may be taken out to be edited: its place is kept, and what stands behind it is
-not served before it is back or dropped.
+The user may take out one entry at a time to edit it. The queue remembers its position and does not
+serve later entries until the entry is put back or dropped.
 """
 
 import asyncio
@@ -12,19 +12,19 @@ from ...lazy import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WaitingWords:
-    """Words that wait."""
+    """A submitted message or command that waits in the queue."""
 
     text: str
-    mid_turn: bool = False  # they need not wait for the end of the turn that runs
+    mid_turn: bool = False  # may be sent during the running turn
 
 
 class InputQueue:
-    """The queue of words, with one consumer; a turn takes those that need not wait for its end."""
+    """A queue of messages with one consumer. A running turn may remove its `mid_turn` messages."""
 
     def __init__(self) -> None:
         self._words: list[WaitingWords] = []
-        self._out: int | None = None  # the place of the words taken out
-        self._taken = WaitingWords("")  # what was taken out
+        self._out: int | None = None  # the position of the message taken out for editing
+        self._taken = WaitingWords("")  # the message taken out
         self._changed = asyncio.Event()
         self._served = asyncio.Event()
 
@@ -35,7 +35,7 @@ class InputQueue:
         return bool(self._words)
 
     def add(self, text: str, *, mid_turn: bool = False) -> None:
-        """Add words: in the place of those taken out, else at the end."""
+        """Add a message at the position of the one taken out, or at the end if none is out."""
         place = len(self._words) if self._out is None else self._out
         self._words.insert(place, WaitingWords(text, mid_turn))
         self._out = None
@@ -43,7 +43,7 @@ class InputQueue:
         self._changed.set()
 
     def add_first(self, words: str) -> None:
-        """Add words that are served before all that wait."""
+        """Add a message at the front of the queue."""
         self._words.insert(0, WaitingWords(words))
         if self._out is not None:
             self._out += 1
@@ -51,32 +51,34 @@ class InputQueue:
         self._changed.set()
 
     def earlier(self, edited: str) -> str | None:
-        """Take out the newest words. When some are out already, put them back as edited and take
-        out the words before them, if there are any. Returns None when nothing waits, and when
-        `edited` was typed and not taken out."""
+        """Take out the newest message for editing. If a message is already out, put it back as
+        `edited` and take out the one before it; return `edited` if there is none before it. Returns
+        None if the queue is empty or if `edited` is new text.
+        """
         if self._out is None:
             free = self._words and not edited.strip()
             return self._take(len(self._words) - 1) if free else None
         return edited if self._out == 0 else self._step(edited, -1)
 
     def later(self, edited: str) -> str | None:
-        """Put the words that are out back, and take out those after them; "" after the newest.
-        None when no words are out."""
+        """Put the message that is out back as `edited`, and take out the next one. Returns "" after
+        the newest message, None if no message is out.
+        """
         return None if self._out is None else self._step(edited, 1)
 
     def drop(self) -> None:
-        """Give up the words that are out."""
+        """Discard the message that is out."""
         self._out = None
         self._changed.set()
 
     def take_back(self) -> list[str]:
-        """Empty the queue, and return what was in it."""
+        """Empty the queue and return its texts."""
         words, self._words = self._words, []
         self.drop()
         return [each.text for each in words]
 
     async def next(self) -> str:
-        """Wait for the next words, and remove them."""
+        """Wait for the next message and remove it."""
         while not self._words or self._out == 0:
             if not self._words:
                 self._served.set()
@@ -85,14 +87,16 @@ class InputQueue:
         return self._remove(0)
 
     def next_mid_turn(self) -> str | None:
-        """Remove the next words that need not wait for the end of the turn; None for none."""
+        """Remove and return the next `mid_turn` message, or None. Messages after the one taken out
+        are skipped.
+        """
         for place, words in enumerate(self._words[: self._out]):
             if words.mid_turn:
                 return self._remove(place)
         return None
 
     async def idle(self) -> None:
-        """Wait until the consumer has taken everything and asks for more."""
+        """Wait until the queue is empty and the consumer asks for more."""
         await self._served.wait()
 
     @property
@@ -105,7 +109,7 @@ class InputQueue:
         if edited.strip():
             self.add(edited, mid_turn=self._taken.mid_turn)
         elif by > 0:
-            target -= 1  # those after it have moved up
+            target -= 1  # later messages have moved up
         self.drop()
         return self._take(target) if target < len(self._words) else ""
 
@@ -114,7 +118,7 @@ class InputQueue:
         return self._taken.text
 
     def _remove(self, place: int) -> str:
-        """Remove words that stand before those taken out."""
+        """Remove the message at `place`, which is before the position of the one taken out."""
         if self._out is not None:
             self._out -= 1
         return self._words.pop(place).text

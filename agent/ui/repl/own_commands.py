@@ -1,9 +1,7 @@
-"""Shell commands of the user's own that the REPL runs: one that is given each notice, and one
-that writes a line below the status line.
-
-Like hooks they run in the working directory with the environment of a session, without its secrets
-and outside of the sandbox, and all that they started is ended with them. Nothing waits for them,
-one of each runs at a time, and a failure is told once.
+"""The two shell commands that the user can configure for the REPL: one runs for each notice, the
+other prints a line below the status line. Like hooks, they run in the working directory, outside
+the sandbox, with the session's environment without secrets; their child processes end with them.
+They run in the background, at most one run of each at a time. Only the first failure is reported.
 """
 
 import asyncio
@@ -27,19 +25,19 @@ if TYPE_CHECKING:
 Start = Callable[[Coroutine[Any, Any, None]], None]  # runs a task until the REPL ends
 Warn = Callable[[str], None]
 
-NOTICE_TITLE, NOTICE_TEXT = "NOTICE_TITLE", "NOTICE_TEXT"  # variables of the command for notices
+NOTICE_TITLE, NOTICE_TEXT = "NOTICE_TITLE", "NOTICE_TEXT"  # variables of the notice command
 NOTICE_TIMEOUT_S = 10.0
 STATUS_TIMEOUT_S = 5.0
-MIN_STATUS_INTERVAL_S = 0.3  # between two starts of the command for the line
-MAX_LINE_CHARS = 2_000  # of the line that are looked at, its colours among them
-MAX_NAME_CHARS = 60  # of a command in a message
+MIN_STATUS_INTERVAL_S = 0.3  # between two starts of the status command
+MAX_LINE_CHARS = 2_000  # read from a line, including colour codes
+MAX_NAME_CHARS = 60  # of the command in a warning
 
 _COLOURS = regex(r"\x1b\[[\d;:]*m")
 _SEQUENCE = regex(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\)?|\[[0-?]*[ -/]*[@-~]?|.?)")
 
 
 class _OwnCommand:
-    """A command, "" for none."""
+    """A configured shell command; "" means none."""
 
     def __init__(self, command: str, key: str, timeout_s: float, start: Start, warn: Warn) -> None:
         self._command = command
@@ -51,7 +49,7 @@ class _OwnCommand:
         self._running = False
 
     async def _run(self, agent: "AgentState", given: bytes, env: Mapping[str, str]) -> str:
-        """Return the output of the command, "" where it failed."""
+        """Return the output of the command, or "" if it failed."""
         from ....tools.system.process import ending
         from ...features.hook_runs import HeadSink, run_command  # loaded with the session
 
@@ -68,7 +66,7 @@ class _OwnCommand:
         except ToolError as error:
             return self._failed(f"did not start: {error}")
         if code is None:
-            return self._failed(f"was ended: it took longer than {self._timeout_s:g} s")
+            return self._failed(f"was stopped after {self._timeout_s:g} s")
         if code:
             return self._failed(f"failed ({ending(code)}): {output.lines() or 'no output'}")
         return output.text()
@@ -77,7 +75,7 @@ class _OwnCommand:
         if not self._told:
             self._told = True
             name = shorten(self._command, MAX_NAME_CHARS)
-            self._warn(f"{self._key} `{name}` {how} · this is told once")
+            self._warn(f"{self._key} `{name}` {how} · later failures are not reported")
         return ""
 
 
@@ -88,7 +86,7 @@ class NoticeCommand(_OwnCommand):
         super().__init__(command, "ui.notify_command", NOTICE_TIMEOUT_S, start, warn)
 
     def give(self, agent: "AgentState", title: str, text: str) -> None:
-        """Run the command for a notice, unless it still runs for the one before."""
+        """Run the command for a notice. Skip the notice if the previous run has not ended."""
         if self._command and not self._running:
             self._running = True
             self._start(self._give(agent, {NOTICE_TITLE: title, NOTICE_TEXT: text}))
@@ -101,12 +99,12 @@ class NoticeCommand(_OwnCommand):
 
 
 class StatusCommand(_OwnCommand):
-    """The command of `statusline.command`. `changed` is called when its line may have changed."""
+    """The command of `statusline.command`. Calls `changed` when its line may have changed."""
 
     def __init__(self, command: str, start: Start, warn: Warn, changed: Callable[[], None]) -> None:
         super().__init__(command, "statusline.command", STATUS_TIMEOUT_S, start, warn)
         self._changed = changed
-        self._facts: Mapping[str, Any] | None = None  # of the newest run
+        self._facts: Mapping[str, Any] | None = None  # input of the newest run
         self._began = -MIN_STATUS_INTERVAL_S
         self._line = ""
 
@@ -115,8 +113,9 @@ class StatusCommand(_OwnCommand):
         return bool(self._command)
 
     def refresh(self, agent: "AgentState", facts: Mapping[str, Any]) -> None:
-        """Run the command with these facts, unless it runs or has had them; `changed` is called
-        after each run, so that what changes meanwhile is not missed."""
+        """Run the command with these facts, unless it is running or the facts are those of its last
+        run. `changed` is called after each run, so that changes during a run cause another one.
+        """
         if self._command and not self._running and facts != self._facts:
             self._running, self._facts = True, facts
             self._start(self._refresh(agent, facts))
@@ -132,12 +131,14 @@ class StatusCommand(_OwnCommand):
         self._changed()
 
     def line(self, width: int) -> list[Fragment]:
-        """Return the newest line in at most so many columns; nothing where there is none."""
+        """Return the newest line, cut to `width` columns; empty if there is none."""
         return fit_coloured(self._line, width)
 
 
 def fit_coloured(line: str, width: int) -> list[Fragment]:
-    """Return a line in at most `width` columns, in its colours; nothing else in it acts."""
+    """Return a line in at most `width` columns. Keep its colours and remove all other escape
+    sequences.
+    """
     safe, at = "", 0
     for found in _SEQUENCE.finditer(line):
         safe += _printable(line[at : found.start()])

@@ -1,9 +1,9 @@
-"""The REPL: words in, turns out, in one session at a time.
+"""The REPL: reads user input and runs turns, in one session at a time.
 
-The prompt is painted first; only then is the session opened, in the background, and whatever is
-typed meanwhile waits for it. Words and commands are served one after another, so that a person can
-type ahead while the agent works; words that need not wait for the end of a turn are taken by it
-before its next call. The screen and the transcript decide how things look.
+The prompt is painted before the session opens. The session opens in the background, and input waits
+for it. Messages and commands are served in order, so the user can type ahead while the agent works.
+Messages that may be sent during a turn are added before its next call. The screen and the
+transcript define the appearance.
 """
 
 import asyncio
@@ -50,22 +50,22 @@ if TYPE_CHECKING:
     from ..transcript import Transcript
 
 HINTS = "@file attaches a file · !command runs it yourself · {cycle_mode}: permission mode"
-LEAVE_COMMAND = "exit"  # which waits for nothing
-AFTER_CALL, AFTER_TURN = "after call", "after turn"  # when words go that wait while a turn runs
+LEAVE_COMMAND = "exit"  # runs at once
+AFTER_CALL, AFTER_TURN = "after call", "after turn"  # when a queued message is sent
 SPOKEN_TIMES = {
     AFTER_CALL: "goes to the agent after the running call",
     AFTER_TURN: "waits for the end of the turn",
 }
-INTERRUPT_TIMEOUT_S = 5.0  # for the end of an interrupted turn, when the person leaves
+INTERRUPT_TIMEOUT_S = 5.0  # limit for an interrupted turn to end on exit
 
 EXIT_CODES = {"ok": 0, "error": 1, "denied": 3, "limit": 4, "interrupted": 130}
 
 
 class Repl:
-    """The host of a screen, which serves what the user submits.
+    """The host of a screen, which serves the user's input.
 
-    `input` and `output` are those of the process when not given; an `output` that is no terminal is
-    written in lines.
+    `input` and `output` default to the streams of the process. If `output` is not a terminal, the
+    plain line screen is used.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Repl:
         )
         self._shown: Transcript | None = None
         self._waiting = InputQueue()
-        self._sending = ""  # words that waited and are not yet recorded
+        self._sending = ""  # the message being sent, not yet recorded
         self._in_turn = False
         self._enter_waits = ui.enter_while_working == "after-turn"
         self._task = RunningTask(self.screen.touch)
@@ -112,7 +112,7 @@ class Repl:
             self._task,
             self._waiting.add_first,
         )
-        self._background = BackgroundTasks(self.screen.exit)  # `run` raises a fault in it
+        self._background = BackgroundTasks(self.screen.exit)  # `run` raises its faults
         start = self._background.start
         self._notice_command = NoticeCommand(ui.notify_command, start, self._warn)
         self._status_command = StatusCommand(
@@ -123,7 +123,7 @@ class Repl:
         self._watching = False
         self._scripted = False
         self._asks_provider = False  # at a first start without a key
-        self._ended = False  # nothing is drawn any more
+        self._ended = False  # the screen no longer draws
         self._exit_code = 0
 
     async def run(
@@ -131,9 +131,9 @@ class Repl:
     ) -> int:
         """Serve until the user leaves, and return the exit code. `first` is submitted at once.
 
-        With a `script`, its words are typed, `pace` seconds a character, each once the answer to
-        the one before is there, and permission is always given; it ends with the exit code of the
-        first turn that failed. An interrupt ends a script; a signal to end the process ends all.
+        With a `script`, type each of its messages at `pace` seconds per character, after the
+        previous one is answered, and always allow permissions. A script ends with the exit code of
+        the first turn that failed. An interrupt ends a script; an end signal ends any run.
         """
         self._events, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._scripted = self._questions.always_yes = bool(script)
@@ -147,7 +147,7 @@ class Repl:
             threading.Thread(target=self._services.warm, daemon=True).start()
             self._background.start(self._serve())
             if first is not None:
-                if self.screen.echoes:  # what is typed, and this was not
+                if self.screen.echoes:  # `first` was not typed, so the terminal has not echoed it
                     self.screen.greet(first)
                 self.submit(first)
             if script:
@@ -161,17 +161,17 @@ class Repl:
         return self._exit_code
 
     def _check_key(self) -> None:
-        """Say that the model has no key, or have it asked for at the first start."""
+        """Report a missing API key, or ask for one at the first start."""
         logins = self._services.logins
         try:
             self._services.check_key()
-        except NoCredentials as error:  # words can be typed all the same: commands need no key
+        except NoCredentials as error:  # go on: commands need no key
             may_ask = logins is not None and self.screen.paints and not self._scripted
             self._asks_provider = may_ask and logins is not None and logins.is_first
             for line in [] if self._asks_provider else str(error).split("\n"):
                 self.screen.greet(line)
 
-    # The host of the screen: what it asks and tells.
+    # ScreenHost methods.
 
     @property
     def working(self) -> bool:
@@ -184,7 +184,7 @@ class Repl:
         else:
             mid_turn = self._is_for_turn(words) and alt == self._enter_waits
             self._waiting.add(words, mid_turn=mid_turn)
-            if self._in_turn and self.screen.echoes:  # nothing is painted there
+            if self._in_turn and self.screen.echoes:  # this screen paints no queue
                 self._transcript().show(Notice("info", SPOKEN_TIMES[self._when(mid_turn)]))
         self.screen.touch()
 
@@ -200,7 +200,7 @@ class Repl:
         return " · ".join(f"{key_name(key)}: {when}" for key, when in rows)
 
     def interrupt(self) -> None:
-        """Stop what runs, and give words that wait back: they were meant for its end."""
+        """Stop the running task and put unsent messages back into the input line."""
         if self._scripted:
             self._stop()
         elif self._task.cancel() or not self._task.running:
@@ -299,7 +299,7 @@ class Repl:
     # Events of the conversation.
 
     def emit(self, event: Event) -> None:
-        """Take an event, from any thread."""
+        """Show an event. May be called from any thread."""
         if threading.get_ident() == self._thread:
             self._show(event)
         else:
@@ -316,10 +316,10 @@ class Repl:
             self.screen.greet(f"waiting for {event.what}")
         self.screen.touch()
 
-    # Serving what is submitted.
+    # Serving submitted input.
 
     async def _serve(self) -> None:
-        """Open the session, then serve what is submitted until cancelled."""
+        """Open the session, then serve submitted input until cancelled."""
         await asyncio.to_thread(_load_transcript)
         try:
             if not await self._open_first():
@@ -337,7 +337,7 @@ class Repl:
                 self.screen.rest()
 
     async def _open_first(self) -> bool:
-        """Open the session asked for; return False if the user was to pick one and did not."""
+        """Open the requested session. Return False if the user should pick one and did not."""
         choice = self._services.choice
         if choice.pick:
             return bool(await self._task.run(pick_session(self._context, fork=choice.fork)))
@@ -360,7 +360,7 @@ class Repl:
             await self._task.run(self._command(words, *found))
             self._context.doing("")
         else:
-            if found:  # a skill, by its whole name
+            if found:  # a skill: use its full name
                 words = f"/{found[0].name} {found[1]}".rstrip()
             self._sending = words
             await self._take_turn(words)
@@ -371,7 +371,7 @@ class Repl:
             self._background.start(self._watch())
 
     async def _take_turn(self, words: str) -> None:
-        """Run one turn until it has ended by itself or by an interrupt."""
+        """Run one turn until it finishes or is interrupted."""
         # Loaded with the session, after the first paint.
         from ...loop.turn import run_turn
 
@@ -398,14 +398,15 @@ class Repl:
             self.screen.turn_ended(time.monotonic() - began)
 
     def _next_mid_turn(self) -> str | None:
-        """Take the next words that go to the model while the turn goes on; None for none."""
+        """Remove the next message to send during the running turn; None if there is none."""
         words = self._waiting.next_mid_turn()
         self._sending = words or ""
         return words
 
     def _is_for_turn(self, words: str) -> bool:
-        """Return whether words can go to the model while the turn that runs goes on: no commands,
-        and no lines of a pipe, which are a turn each."""
+        """Return True if `words` can be sent during the running turn. Commands cannot, and neither
+        can lines from a pipe, because each of them is a turn.
+        """
         try:
             is_command = self._parse(words) is not None
         except UsageError:
@@ -416,24 +417,23 @@ class Repl:
         return parse(words, added_commands(self._context))
 
     def _when(self, mid_turn: bool) -> str:
-        """Return when words that wait will go; "" for next."""
+        """Return the label for when a queued message is sent; "" if it is next."""
         return (AFTER_CALL if mid_turn else AFTER_TURN) if self._in_turn else ""
 
     async def _watch(self) -> None:
-        """Redraw the status line as long as something goes on after a turn or command, and describe
-        jobs that end by themselves."""
+        """Redraw the status line while background work continues, and report jobs that end."""
         self._watching = True
         while self.conversation.works_in_background:
             running = self.conversation.running_jobs
             await asyncio.sleep(REDRAW_INTERVAL_S)
             for ended in self.conversation.ended_jobs(running):
-                seen = f"/tasks {ended.id} shows what it said"
+                seen = f"/tasks {ended.id} shows its output"
                 self.emit(Notice("info", f"{ended.id} has ended: {ended.status} · {seen}"))
             self.screen.touch()
         self._watching = False
 
     def _at_once(self, words: str) -> bool:
-        """Start a command that need not wait for what runs; return whether the words are one."""
+        """Start a command that need not wait for the running task; return True if started."""
         try:
             found = self._parse(words)
         except UsageError:
@@ -446,12 +446,13 @@ class Repl:
         return True
 
     def _command_at_question(self, words: str) -> bool:
-        """Start a command that was typed at a question, keep it for after the turn, or say what is
-        wrong with it; return False for words that are no command."""
+        """Handle a command typed at a question: run it now, queue it until after the turn, or show
+        its error. Return False if `words` are no command.
+        """
         try:
             found = self._parse(words)
         except UsageError as error:
-            if " " in words.strip():  # a reason that begins with a path
+            if " " in words.strip():  # a reason may begin with a path
                 return False
             self.tell(error)
             return True
@@ -476,7 +477,7 @@ class Repl:
             raise
 
     async def _finish_work(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a command to its end. What goes wrong in it is shown, and ends nothing else."""
+        """Run a command to its end. Show its errors without ending the REPL."""
         task = asyncio.create_task(work)
         try:
             await asyncio.wait({task})
@@ -512,7 +513,7 @@ class Repl:
         self.screen.exit()
 
     async def _end(self) -> None:
-        """End everything that runs, and close the session."""
+        """Stop everything that runs, and close the session."""
         unsent = self._waiting.take_back()
         await self._task.end(INTERRUPT_TIMEOUT_S)
         await self._background.end()
@@ -530,8 +531,9 @@ class Repl:
             await self.conversation.close()
 
     async def _say_goodbye(self, agent: "AgentState") -> None:
-        """Do what the policy says at the end of a session, in limited time, and say how to go on
-        with it."""
+        """Write the summary or checkpoint that the policy requires at the end of a session. Then
+        print the command that resumes the session.
+        """
         if not agent.totals.turns:
             return
         try:
@@ -567,5 +569,5 @@ class Repl:
 
 
 def _load_transcript() -> None:
-    """Import what finished text needs, in a thread, while the user already types."""
+    """Import the rendering modules in a thread while the user already types."""
     from .. import transcript  # noqa: F401

@@ -1,1 +1,1 @@
-"""The screens that the REPL shows on: the inline terminal, and plain lines."""
+"""The REPL's screens: the inline terminal, and plain lines."""

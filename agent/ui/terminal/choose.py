@@ -1,4 +1,4 @@
-"""Choosing the screen: that of a real terminal, in the colours it has, or lines."""
+"""The choice of the screen: the inline terminal with its colours, or plain lines."""
 
 import os
 import sys
@@ -34,7 +34,7 @@ def screen_for(
     input: Input | TextIO | None,
     output: BatchedOutput | TextIO | None,
 ) -> Screen:
-    """Return the screen that suits the terminal. None stands for the process's own streams."""
+    """Return the screen that suits the terminal. None means the process's own stream."""
     source = sys.stdin if input is None else input
     target = sys.stdout if output is None else output
     background: TerminalBackground = ""

@@ -1,4 +1,5 @@
-"""The clipboard of the terminal, by OSC 52: it works over ssh, because the terminal keeps it.
+"""The terminal's clipboard, set by OSC 52. It works over ssh, because the local
+terminal sets it.
 
 https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 """
@@ -7,5 +8,5 @@ from base64 import b64encode
 
 
 def clipboard_sequence(text: str) -> str:
-    """Return what makes a terminal put a text into its clipboard."""
+    """Return the escape sequence that copies a text to the terminal's clipboard."""
     return f"\x1b]52;c;{b64encode(text.encode(errors='replace')).decode()}\a"

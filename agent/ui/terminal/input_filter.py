@@ -1,13 +1,13 @@
-"""Querying the terminal's background and its keyboard, and keeping all that it reports out of what
-is typed.
+"""Queries for the terminal's background and keyboard, and a filter that removes the terminal's
+reports from typed input.
 
-The queries go out after the first paint and nothing waits for them. A terminal answers at once,
-late, with something else, or never, and reports its focus at any time; so each read is filtered as
-long as the program runs, and neither a report nor an unknown sequence counts as keys. The last
-query is one that every terminal answers: after that answer no other will come.
+The queries are sent after the first paint, and nothing waits for the answers. A terminal may answer
+at once, late, wrongly or never, and may report focus changes at any time. So every read is
+filtered, and reports and unknown sequences never count as keys. Every terminal answers the last
+query, so its answer means that no other will come.
 
-A terminal that has kitty's keyboard protocol tells more keys apart. Its sequences are replaced by
-those that other terminals have for the same key. https://sw.kovidgoyal.net/kitty/keyboard-protocol
+A terminal with kitty's keyboard protocol distinguishes more keys. Its sequences are replaced by
+those of other terminals for the same key. https://sw.kovidgoyal.net/kitty/keyboard-protocol
 """
 
 import re
@@ -29,12 +29,12 @@ PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 _SEQUENCE = regex(r"\x1b\[([0-?]*)([ -/]*)(?!\[)([@-~])")  # the console's F1 begins "[["
 _MOUSE = regex(r"\x1b\[(?:<?[\d;]+[mM]|M)")
 _CURSOR = regex(r"\x1b\[\d+;\d+R")
-# A key: its code, that with Shift, that on an English keyboard; and the modifiers.
+# A key: its code, its code with Shift, its code on an English keyboard, and modifiers.
 _KEY_CODE = regex(r"(\d+)(?::(\d*))?(?::(\d*))?(?:;(\d+)(?::\d+)?)?(?:;[\d:]*)?")
 _MODIFIED_KEY = regex(r"27;(\d+);(\d+)")
 _FUNCTION_KEY = regex(r"(\d+);(\d+)(?::\d+)?")
 _SHIFT, _ALT, _CTRL = 1, 2, 4
-_MODIFIERS = _SHIFT | _ALT | _CTRL  # others are Caps Lock and Num Lock
+_MODIFIERS = _SHIFT | _ALT | _CTRL  # the others are Caps Lock and Num Lock
 _ENTER, _TAB, _BACKSPACE = 13, 9, 127
 _NEWLINE, _ALT_ENTER = "\n", "\x1b\r"
 _KEYPAD = dict(enumerate("0123456789./*-+\r=,", 57399)) | dict(
@@ -57,11 +57,13 @@ _FOCUS = r"\x1b\[[IO]"
 _ANSWER = regex(rf"\x1b\]11;[^\x07\x1b]*{_END}|\]11;{_COLOUR}{_END}|\x1b\[\?[\d;]*[cu]|{_FOCUS}")
 _BEGUN = regex(r"\x1b(?:\](?:1(?:1(?:;[^\x07\x1b]{0,64}\x1b?)?)?)?|\[[0-?]*[ -/]*)?\Z")
 _REST = regex(rf"[0-9a-fA-F/:;]*(?:{_END}|[cu]|\Z)|[0-9a-fA-F/:;]+\x1b\Z")
-_NO_KEY = ("\x1b]11;", "\x1b[?")  # what begins so was not typed, even if it never ends
+_NO_KEY = ("\x1b]11;", "\x1b[?")  # beginnings that are never typed, even if incomplete
 
 
 def normalize_sequences(typed: str) -> str:
-    """Replace sequences that were typed, outside of pastes, by known ones; drop the others."""
+    """Replace typed escape sequences by known equivalents, and drop unknown ones. Not
+    for pastes.
+    """
     return _SEQUENCE.sub(_known_sequence, typed)
 
 
@@ -83,14 +85,14 @@ def _known_sequence(found: re.Match[str]) -> str:
 
 
 def _character(code: int, modifiers: int, shifted: int = 0, english: int = 0) -> str:
-    """Return the keys for a code with these modifiers; "" for a code that is no character."""
+    """Return the input for a key code with modifiers; "" if the code is not a character."""
     if code == _ENTER and modifiers & _MODIFIERS:
         return _NEWLINE if modifiers & _MODIFIERS == _SHIFT else _ALT_ENTER
     if code == _TAB and modifiers & _SHIFT:
         return "\x1b[Z"
     if code in _KEYPAD:
         return _KEYPAD[code]
-    if modifiers & (_CTRL | _ALT) and code > _BACKSPACE:  # Ctrl-C is one on any keyboard
+    if modifiers & (_CTRL | _ALT) and code > _BACKSPACE:  # Ctrl-C must work on any keyboard
         code = english or code
     if code > 0x10FFFF or 0xD800 <= code < 0xF900:  # surrogates, and keys such as Caps Lock
         return ""
@@ -104,24 +106,24 @@ def _character(code: int, modifiers: int, shifted: int = 0, english: int = 0) ->
 
 
 class AnswerFilter:
-    """Keeps back what the terminal reports, also within a paste, and passes on what is typed."""
+    """A filter that removes the terminal's reports from the input, also inside a paste."""
 
     def __init__(self) -> None:
-        self.done = False  # whether no other answer is expected
+        self.done = False  # whether all answers have arrived
         self.on_background: Callable[[TerminalBackground], None] = lambda background: None
         self.on_focus: Callable[[bool], None] = lambda focused: None
-        # The terminal can tell keys apart, and does by these flags.
+        # Called with the flags of the keyboard protocol, if supported.
         self.on_keyboard: Callable[[int], None] = lambda flags: None
-        self._held = ""  # the possible beginning of an answer
-        self._stale = False  # whether its rest did not come at once
+        self._held = ""  # the buffered beginning of a possible answer
+        self._stale = False  # whether the rest of `_held` is late
         self._pasting = False
 
     def feed(self, data: str) -> str:
-        """Return the part of the data that was typed."""
+        """Return the typed part of the data."""
         text, late = self._held + data, self._stale
         self._held, self._stale = "", False
         if late and not _ANSWER.match(text) and not _REST.match(data):
-            text = data  # the answer that was held back never ended
+            text = data  # the buffered answer was never completed
         typed = _ANSWER.sub(self._take, text)
         if begun := _BEGUN.search(typed):
             self._held = begun[0]
@@ -129,7 +131,7 @@ class AnswerFilter:
         return self._normalized(typed)
 
     def _normalized(self, typed: str) -> str:
-        """Normalize the sequences that were typed; leave pastes as they are."""
+        """Normalize typed escape sequences; leave pastes unchanged."""
         done = ""
         while typed:
             mark = PASTE_END if self._pasting else PASTE_START
@@ -139,7 +141,9 @@ class AnswerFilter:
         return done
 
     def flush(self) -> str:
-        """Return what was held back, if it was typed: nothing more has come for a while."""
+        """Return the buffered beginning of a possible report if it was typed. Called
+        after a pause.
+        """
         if self._held.startswith(_NO_KEY):
             self._stale = True
             return ""
@@ -163,8 +167,9 @@ class AnswerFilter:
 
 
 class FilteredInput(Vt100Input):
-    """The keys of a terminal, also those typed before it was in raw mode; without what it reports.
-    `queries` is what it is to be asked."""
+    """The keys typed in a terminal, without its reports. Includes keys typed before raw mode.
+    `queries` is sent to the terminal.
+    """
 
     def __init__(self, stdin: TextIO, *, queries: str) -> None:
         super().__init__(stdin)
@@ -190,7 +195,7 @@ class _Reader(PosixStdinReader):
     def __init__(self, stdin: TextIO, sieve: AnswerFilter) -> None:
         super().__init__(stdin.fileno(), encoding=stdin.encoding)
         self._sieve = sieve
-        self.early = 0  # bytes from before raw mode, in which the terminal made Enter a line feed
+        self.early = 0  # unread bytes from before raw mode, which have \n for Enter
 
     def read(self, count: int = 1024) -> str:
         if self.early:
@@ -203,7 +208,7 @@ class _Reader(PosixStdinReader):
 
 
 def background_of(red: float, green: float, blue: float) -> TerminalBackground:
-    """Return how dark a background is, from its shares of red, green and blue."""
+    """Classify a background from its red, green and blue shares: dark, light, or "" in between."""
     found = luminance(red, green, blue)
     return (
         "dark" if found <= MAX_DARK_LUMINANCE else "light" if found >= MIN_LIGHT_LUMINANCE else ""
@@ -211,7 +216,7 @@ def background_of(red: float, green: float, blue: float) -> TerminalBackground:
 
 
 def luminance(red: float, green: float, blue: float) -> float:
-    """Return the relative luminance of a colour, from 0 to 1, as WCAG defines it."""
+    """Return the relative luminance of a colour (WCAG), from 0 to 1."""
     linear = [
         c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)
     ]

@@ -1,4 +1,4 @@
-"""The layout of the application, from the live region down to the menu of completions."""
+"""The layout of the application, from the live region down to the completion menu."""
 
 from typing import Protocol
 
@@ -22,11 +22,11 @@ from .output import BatchedOutput
 from .picker import Picker
 from .windows import completions_menu, question_window, text_window
 
-MIN_ROOMY_ROWS = 12  # of the terminal, for a blank line above the input
+MIN_ROOMY_ROWS = 12  # terminal rows needed for a blank line above the input
 
 
 class LayoutParts(Protocol):
-    """The terminal, as its layout sees it."""
+    """The part of the terminal that the layout uses."""
 
     output: BatchedOutput
     picker: Picker

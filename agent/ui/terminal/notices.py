@@ -1,12 +1,13 @@
-"""Notices that call the user back: by the terminal's bell, or by a note on the desktop.
+"""Notifications to the user: the terminal's bell, or a desktop notification.
 
-A note is an OSC sequence that the terminal shows outside of itself, in one of three forms:
+A desktop notification is an OSC sequence in one of three forms:
 
 - 9, of iTerm2: https://iterm2.com/documentation-escape-codes.html
-- 777, of rxvt-unicode, which foot and others know: https://codeberg.org/dnkl/foot
+- 777, of rxvt-unicode, also supported by foot and others: https://codeberg.org/dnkl/foot
 - 99, of kitty: https://sw.kovidgoyal.net/kitty/desktop-notifications/
 
-Nothing shows whether a terminal knows one of them, so `auto` goes by its name and else rings.
+Support cannot be detected, so `auto` chooses the form by the terminal's name, or else
+the bell.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
 PROGRAM = "ctxagent"
 MAX_TITLE_CHARS, MAX_TEXT_CHARS = 80, 200
-QUESTION_TEXT = "a question waits for your answer"
+QUESTION_TEXT = "a question is waiting for your answer"
 TURN_TEXT = "the turn has ended after {}"
-# By the beginning of TERM, or of TERM_PROGRAM.
+# By prefix of TERM or TERM_PROGRAM.
 _STYLES: "dict[str, NoticeStyle]" = {
     "xterm-kitty": "osc99", "kitty": "osc99", "rxvt": "osc777", "foot": "osc777",
     "xterm-ghostty": "osc9", "ghostty": "osc9", "wezterm": "osc9", "WezTerm": "osc9",
@@ -30,8 +31,9 @@ _STYLES: "dict[str, NoticeStyle]" = {
 
 
 def notice_style(wish: "NoticeStyle", environ: Mapping[str, str]) -> "NoticeStyle":
-    """Return the form that notices have in this terminal, never "auto". A multiplexer passes on
-    the bell alone."""
+    """Return the notification form for this terminal, never "auto". A multiplexer passes on only
+    the bell.
+    """
     if wish != "auto":
         return wish
     if not (environ.get("TMUX") or environ.get("STY")):
@@ -43,12 +45,13 @@ def notice_style(wish: "NoticeStyle", environ: Mapping[str, str]) -> "NoticeStyl
 
 
 def notice_sequence(style: "NoticeStyle", title: str, text: str) -> str:
-    """Return what makes a terminal give a notice, "" for "off". Nothing in the title and text acts
-    on the terminal."""
+    """Return the escape sequence for a notification, "" for "off". Control characters in the title
+    and text are removed.
+    """
     title, text = printable(title, MAX_TITLE_CHARS), printable(text, MAX_TEXT_CHARS)
     if style == "bell":
         return "\a"
-    if style == "osc9":  # a text that begins with a number and ";" would be another command
+    if style == "osc9":  # the prefix avoids a text that reads as another OSC 9 command
         return f"\x1b]9;{PROGRAM}: {title}: {text}\a"
     if style == "osc777":
         return f"\x1b]777;notify;{title.replace(';', ',')};{text}\x1b\\"
@@ -59,9 +62,9 @@ def notice_sequence(style: "NoticeStyle", title: str, text: str) -> str:
 
 
 class Notices:
-    """Decides when the user is called: when the terminal does not have the focus, and a turn of
-    more than `after_s` seconds ends or a question waits. Where the terminal has never reported its
-    focus, after such a turn alone: who waits for a question there most likely looks at it.
+    """The rules for notifying the user. A notification is sent if the terminal has no focus and a
+    turn of more than `after_s` seconds ends or a question is open. If the terminal never reported
+    its focus, only such turns notify, because the user is probably looking at the question.
     """
 
     def __init__(
@@ -70,11 +73,11 @@ class Notices:
         self._window = window
         self._give = give
         self._after_s = after_s
-        self._untold = False  # whether a question waits of which no notice was given
+        self._untold = False  # whether an open question has not been notified
         window.on_focus = self._focus_changed
 
     def turn_ended(self, seconds: float) -> None:
-        """A turn has ended by itself, after so many seconds."""
+        """Handle the end of a turn that was not interrupted, after this many seconds."""
         if seconds > self._after_s and not self._window.focused:
             from ..render.render import duration
 

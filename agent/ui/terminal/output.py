@@ -1,4 +1,4 @@
-"""The output side of a real terminal: several paints go as one write, and nothing waits for it."""
+"""The output of a real terminal. Several paints are combined into one write, without blocking."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -36,10 +36,9 @@ _DEPTHS: dict[Colours, ColorDepth] = {
 
 
 class BatchedOutput(Vt100_Output):
-    """A terminal to which several paints can go as one write. Never asks where the cursor is.
-
-    `reflows` says whether the terminal wraps rows again when it gets narrower, `unicode` whether it
-    shows more marks than those of ASCII.
+    """A terminal output that can combine several paints into one write. It never asks for the
+    cursor position. `reflows` means that the terminal rewraps rows when it gets narrower, `unicode`
+    that it shows non-ASCII characters.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class BatchedOutput(Vt100_Output):
 
     @property
     def busy(self) -> bool:
-        """Whether the terminal has not taken all that was written."""
+        """Whether the terminal has not yet accepted all output."""
         return self._writer.busy
 
     def flush(self) -> None:
@@ -69,7 +68,7 @@ class BatchedOutput(Vt100_Output):
             self._writer.write(text if self.unicode else to_ascii_marks(text, self.encoding()))
 
     def write_line(self, line: str, look: Attrs, depth: ColorDepth) -> None:
-        """Write a line, wrapped between words, and wait for the terminal to take it."""
+        """Write a line, wrapped between words, and wait until the terminal accepts it."""
         for part in wrap_words(line, self.get_size().columns).split("\n"):
             self.set_attributes(look, depth)
             self.write(part)
@@ -78,13 +77,13 @@ class BatchedOutput(Vt100_Output):
         self.drain()
 
     def drain(self) -> None:
-        """Wait for the terminal to take all that was written, if it takes any."""
+        """Wait until the terminal accepts all output, unless it accepts none."""
         self.flush()
         self._writer.drain()
 
     @contextmanager
     def batched(self) -> Iterator[None]:
-        """Send what the block writes as one write, at its end."""
+        """Combine all output of the block into one write at its end."""
         self._batching = True
         try:
             yield
@@ -93,20 +92,20 @@ class BatchedOutput(Vt100_Output):
             self.flush()
 
     def scroll_away(self) -> None:
-        """Scroll all that is shown into the scrollback, and go to the first row."""
+        """Scroll everything into the scrollback, and move the cursor to the first row."""
         self.write_raw("\r\n" * self.get_size().rows + "\x1b[H")
 
     def save_cursor(self) -> None:
-        """Have the terminal remember where the cursor is, and take all that was written."""
+        """Save the cursor position in the terminal, and wait until all output is accepted."""
         self.write_raw("\x1b7")
         self.drain()
 
     def restore_cursor(self) -> None:
-        """Return to the place remembered, from the alternate screen if that is shown."""
+        """Leave the alternate screen, if it is shown, and return to the saved cursor position."""
         self.write_raw("\x1b[?1049l")
 
     def reset_modes(self) -> None:
-        """Undo the modes that a program that had the terminal may have left behind."""
+        """Reset the terminal modes that another program may have left set."""
         self.write_raw(RESET_MODES)
         self._cursor_visible = True
         self.flush()
@@ -119,8 +118,9 @@ def output_for(
     size: Callable[[], Size] | None = None,
     reflows: bool | None = None,
 ) -> BatchedOutput:
-    """Return the output for a stream whose terminal has the capabilities `can`. A terminal that is
-    not known to reflow counts as one that does not: finished text must never be erased."""
+    """Return the output for a stream whose terminal has the capabilities `can`. Unknown reflow
+    counts as no reflow, because finished text must never be erased.
+    """
 
     def measure() -> Size:
         columns = rows = 0
@@ -138,11 +138,11 @@ def output_for(
 
 
 class InlineRenderer(Renderer):
-    """Paints below what is finished, and erases no more than was painted, even where the terminal
-    has folded painted rows because it got narrower.
+    """A renderer that paints below finished text and erases only its own paint, even if the
+    terminal folded painted rows because it got narrower.
 
-    `may_paint` is asked before each paint, which is left out if it says no; the caller must paint
-    again later. `painted` is called after each paint.
+    `may_paint` is called before each paint. If it returns False, the paint is skipped and the
+    caller must repaint later. `painted` is called after each paint.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class InlineRenderer(Renderer):
         super().erase(leave_alternate_screen)
 
     def _folded_rows(self) -> int:
-        """Return how many more rows the terminal has made of those painted above the cursor."""
+        """Return the number of extra rows that folding added above the cursor."""
         screen, at = self._last_screen, self._cursor_pos
         width = self.output.get_size().columns
         if screen is None or not self._steady.reflows:
@@ -177,8 +177,9 @@ class InlineRenderer(Renderer):
 
 
 def rows_taken(row: Mapping[int, Char], end: int | None, width: int) -> int:
-    """Return how many rows a painted row takes at a width, up to the column `end`; None stands for
-    its last character that is no blank, since not every terminal keeps blanks at the end."""
+    """Return the number of terminal rows a painted row takes at `width`, up to the column `end`.
+    None means up to the last non-blank character, because some terminals drop trailing blanks.
+    """
     if end is None:
         end = max((x for x, cell in row.items() if cell.char.strip()), default=-1) + 1
     rows, filled = 1, 0

@@ -1,5 +1,6 @@
-"""A menu on a real terminal, in the place of the input: the search, the options in rows, a preview
-of the chosen one. It opens at once and fills while it is open; it leaves nothing behind."""
+"""A menu on a real terminal, in place of the input: a search line, the options in rows, and a
+preview of the selected option. It opens before its options are loaded, and disappears when closed.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -33,16 +34,16 @@ from ..render.menu_rows import (
     words_pattern,
 )
 
-MIN_ROWS_FOR_PREVIEW = 24  # of the terminal
+MIN_ROWS_FOR_PREVIEW = 24  # terminal rows
 MAX_OPTION_ROWS = 24
 
 
 class Picker:
-    """The state of the menu that is open, and how it looks.
+    """The state and the appearance of the open menu.
 
-    `size` gives the terminal's size. `changed` is called when there is something new to show,
-    `closed` at once when the menu closes, so that what is typed next goes elsewhere; its argument
-    are the words that were typed before the menu opened, if nothing was chosen with them.
+    `size` returns the terminal's size. `changed` is called when there is something new to show.
+    `closed` is called when the menu closes, before further keys are handled. Its argument is the
+    text typed before the menu opened, if nothing was chosen with it.
     """
 
     def __init__(
@@ -52,12 +53,12 @@ class Picker:
         self._size = size
         self._changed = changed
         self._closed = closed
-        self._typed_before = False  # words stood in the input when the menu opened
+        self._typed_before = False  # whether the input had text when the menu opened
         self._menu: Menu | None = None
         self._lists: dict[int, OptionList] = {}
         self._scope = 0
         self._top = 0
-        self._moved_to = ""  # the key of the option that was chosen last
+        self._moved_to = ""  # key of the option selected last
         self._previews: dict[str, Sequence[Styled]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._choice: asyncio.Future[Option | None] | None = None
@@ -67,7 +68,7 @@ class Picker:
         return self._menu is not None
 
     async def pick(self, menu: Menu, typed: str = "") -> Option | None:
-        """Show the menu, with words to search for, until the user chooses or leaves."""
+        """Show the menu, with an initial search text, until the user chooses or leaves."""
         self._menu, self._scope, self._top, self._moved_to = menu, 0, 0, ""
         self._lists, self._previews, self._typed_before = {}, {}, bool(typed)
         self._choice = asyncio.get_running_loop().create_future()
@@ -98,7 +99,7 @@ class Picker:
         self.move(direction * max(1, space.rows // space.each - 1))
 
     def change_scope(self, step: int) -> None:
-        """Show the options of another scope, and end a search that looks through all of them."""
+        """Show the options of another scope. End a search across all scopes."""
         if self._menu:
             if self._menu.searches_all:
                 self.search.reset()
@@ -106,18 +107,18 @@ class Picker:
 
     @property
     def several(self) -> bool:
-        """Whether there is another scope."""
+        """Whether there is more than one scope."""
         return self._menu is not None and len(self._menu.scopes) > 1
 
     @property
     def _other(self) -> Option | None:
-        """What is typed, where that is a choice of its own."""
+        """The typed word as an option, if the menu accepts words outside its list."""
         complete = self._menu is not None and self._options.complete and not self._typed_before
         return self._menu.other(self.search.text) if self._menu and complete else None
 
     @property
     def _shown_scope(self) -> int:
-        """The scope that is open or, where a search is for all, the one after the last."""
+        """The open scope, or the one after the last during a search across all scopes."""
         searches_all = self._menu is not None and self._menu.searches_all and bool(self._words)
         return len(self._menu.scopes) if self._menu and searches_all else self._scope
 
@@ -158,7 +159,7 @@ class Picker:
             self._changed()
 
     def _update_preview(self) -> None:
-        """Tell the menu of the chosen option, and load its preview if it is not there."""
+        """Notify the menu of the selected option, and load its preview if it is missing."""
         chosen = self._options.chosen
         if chosen and self._menu and chosen.key != self._moved_to:
             self._moved_to = chosen.key
@@ -253,7 +254,7 @@ class Picker:
         options, space = self._options, self._space()
         if not options.matches and self._menu:
             text = self._menu.empty_text if options.complete else "reading …"
-            text = "nothing in the list has these words" if options.total else text
+            text = "no match in the list" if options.total else text
             text = "not in the list, but it can be used" if self._other else text
             return [("class:dim", cut_to_cells(text, 60))]
         fitting = max(1, space.rows // space.each)
@@ -276,7 +277,7 @@ class Picker:
 
 
 def picker_keys(picker: Picker) -> KeyBindings:
-    """Return the keys that work while the menu is open."""
+    """Return the key bindings of the open menu."""
     keys = KeyBindings()
     picking = has_focus(picker.search)
     several = picking & Condition(lambda: picker.several)

@@ -1,5 +1,6 @@
-"""The screen for terminals that can do little, pipes and screen readers: lines in, lines out, no
-escape sequence, nothing painted twice. The terminal itself edits the line."""
+"""The screen for simple terminals, pipes and screen readers. It reads and writes lines, without
+escape sequences or repainting. The terminal itself edits the input line.
+"""
 
 import asyncio
 import codecs
@@ -39,8 +40,9 @@ NOBODY_ANSWER = "n nobody is there to answer"
 
 
 class PlainScreen(Screen):
-    """A screen that reads lines from the file descriptor `source` (None: there is nobody to read
-    from) and writes to `stream`, without `unicode` with marks in ASCII."""
+    """A screen that reads lines from the file descriptor `source` (None: no input) and writes to
+    `stream`. Without `unicode`, marks are replaced by ASCII.
+    """
 
     paints = False
     palette = ""
@@ -67,7 +69,7 @@ class PlainScreen(Screen):
 
     def greet(self, line: str) -> None:
         line = clean(line)
-        if self.speaks:  # a terminal would fold the line within a word
+        if self.speaks:  # a terminal would break the line inside a word
             line = wrap_words(line, _columns())
         self._write(f"{line}\n")
 
@@ -132,7 +134,7 @@ class PlainScreen(Screen):
         if not options:
             self.put(dim(menu.empty_text))
             return None
-        # Options that have numbers are known by them elsewhere too.
+        # Options with numeric keys keep their numbers.
         numbered = all(option.key.isdecimal() for option in options)
         named = {o.key if numbered else str(n): o for n, o in enumerate(options, 1)}
         self.put(table([(n, *o.facts, o.title) for n, o in named.items()], wrap=False))
@@ -142,15 +144,15 @@ class PlainScreen(Screen):
             return named[line]
         if other := menu.other(line):
             return other
-        if line:  # words that were not meant for the menu
+        if line:  # other text is a message, not a choice
             self.host.submit(line)
         return None
 
     async def edit(self, text: str, name: str) -> str:
-        # The thread that reads lines would take half of the keys from an editor.
+        # An editor would compete with the reader thread for keys.
         raise CtxagentError(
             "there is no editor on a plain terminal",
-            hint="Say no, and what should be other.",
+            hint="Say no, and what to change.",
         )
 
     def restore(self, words: str) -> None:
@@ -177,8 +179,9 @@ class PlainScreen(Screen):
             self.rest()
 
     def _may_go_on(self) -> bool:
-        """Take an end of the input; return whether more may come, as on a terminal where the
-        person is asked before leaving."""
+        """Handle an end of input. Return True if more input may come: on a terminal, the user may
+        be asked before leaving.
+        """
         if self.echoes and self.host.asks_to_leave:
             self.host.leave()
             return True
@@ -201,7 +204,7 @@ class PlainScreen(Screen):
             self._leave_asked_at = now
             try:
                 self.hint("\nPress Ctrl-C again to leave.")
-            except OSError as error:  # the same Ctrl-C has ended the reader of our output
+            except OSError as error:  # the same Ctrl-C ended the reader of the output
                 self.exit(error)
 
     def _write(self, text: str) -> None:
@@ -212,7 +215,7 @@ class PlainScreen(Screen):
             self._writer.drain()
 
     def _read(self, loop: asyncio.AbstractEventLoop, source: int) -> None:
-        # The loop is closed once the REPL has ended.
+        # RuntimeError: the loop is closed, because the REPL has ended.
         with contextlib.suppress(RuntimeError):
             more = SimpleQueue[bool]()
             more.put(True)
@@ -223,7 +226,7 @@ class PlainScreen(Screen):
 
 
 def _do_nothing() -> None:
-    """Do nothing: there is no question to ask again."""
+    """Do nothing, because no question is open."""
 
 
 def _columns() -> int:
@@ -231,8 +234,9 @@ def _columns() -> int:
 
 
 def _spoken(choices: str) -> str:
-    """Return a question with its choices, such as `[y]es · [n]o`, as a sentence. A line that begins
-    otherwise quotes what is asked, and stays as it is."""
+    """Return choices such as `[y]es · [n]o` as sentences for a screen reader. Other lines are
+    quoted content and stay unchanged.
+    """
     lines = map(_spoken_line, choices.split("\n"))
     return "\n".join(wrap_words(line, _columns()) for line in lines)
 
@@ -252,8 +256,9 @@ def _spoken_choice(found: re.Match[str]) -> str:
 
 
 def _lines(source: int) -> Iterator[str]:
-    """Yield the lines of a file descriptor, read without Python's buffers: a thread that waits in
-    those would keep the process from ending."""
+    """Yield the lines of a file descriptor. It bypasses Python's buffers, because a thread that
+    waits in them would block the end of the process.
+    """
     decoder = codecs.getincrementaldecoder(sys.getfilesystemencoding())("replace")
     rest = ""
     while True:

@@ -1,20 +1,22 @@
-"""The moment from which a key alone may answer a question: once the question has been seen for a
-while and no key has been pressed for a while. What is typed under a question that pops up, a key
-that is held or pressed twice must not answer what nobody has read; all of that is text of the
-reply."""
+"""The delay before a single key can answer a question.
+
+The question must have been visible for a while, and no key pressed for a while. This prevents
+answers by type-ahead, by a held key or by a double press. Such keys become text of the reply.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable
 
-MIN_SEEN_S = 0.4  # that a question is shown before a key alone answers it
-MIN_QUIET_S = 0.7  # without a key before that; a key that is held repeats sooner
-RECHECK_S = 0.02  # until a terminal that takes nothing is checked again
+MIN_SEEN_S = 0.4  # minimum time a question is visible before keys answer
+MIN_QUIET_S = 0.7  # minimum time without a key before that; longer than key repeat
+RECHECK_S = 0.02  # interval to check a busy terminal again
 
 
 class Readiness:
-    """Whether keys answer the open question. `busy` says whether the terminal has yet to take what
-    was painted; `changed` is called when keys begin to answer."""
+    """Whether single keys answer the open question. `busy` returns True while the terminal has not
+    accepted all output. `changed` is called when keys start to answer.
+    """
 
     def __init__(self, busy: Callable[[], bool], changed: Callable[[], None]) -> None:
         self.clock = time.monotonic
@@ -29,14 +31,15 @@ class Readiness:
 
     @property
     def seen(self) -> bool:
-        """Whether the question has been on the terminal, so that it can be answered at all."""
+        """Whether the question has reached the terminal, so that it can be answered at all."""
         if self._painted and self._seen_at is None and not self._busy():
             self._seen_at = self.clock()
         return self._seen_at is not None
 
     def ask(self, *, follows: bool) -> None:
-        """Begin with a new question. One that `follows` the user's own answer is expected: keys
-        answer it as soon as it is seen."""
+        """Start with a new question. If it `follows` the user's own answer, it is expected, and
+        keys answer it as soon as it is visible.
+        """
         self.end()
         self._follows, self._painted, self._seen_at = follows, False, None
 
@@ -47,7 +50,7 @@ class Readiness:
             self._timer = None
 
     def painted(self) -> None:
-        """Note that the question, and all above it, has gone out to the terminal."""
+        """Record that the question and everything above it was written to the terminal."""
         self._painted = True
         if not self.by_key and self._timer is None:
             self._check()

@@ -1,9 +1,9 @@
 """The screen of a real terminal, inline and append-only.
 
-One prompt_toolkit application stays at the bottom as long as the REPL runs: the live region, the
-input (or an open question), the search line, the status line, the menu of completions. Finished
-text is printed above it, once, and belongs to the scrollback. What is printed within a frame goes
-out as one write: the application is erased, the text printed, the application painted again.
+One prompt_toolkit application stays at the bottom while the REPL runs: the live region, the input
+(or an open question), the search line, the status line and the completion menu. Finished text is
+printed above it once and belongs to the scrollback. Each frame is one write: erase the application,
+print the text, paint the application again.
 """
 
 import asyncio
@@ -59,15 +59,15 @@ if TYPE_CHECKING:
     from ..menu import Menu, Option
     from ..render.render import Depth
 
-FRAME_S = 0.04  # between two paints of what streams in
-RESIZE_SETTLE_S = 0.3  # without a change of size until it counts as final; tmux reports it late
-ESCAPE_TIMEOUT_S = 0.05  # until an escape byte is the Esc key, and again until Esc stands alone
-CHORD_TIMEOUT_S = 1.0  # between two keys that mean something together
-ANSWER_TIMEOUT_S = 0.3  # that leaving waits for the terminal to report its background
+FRAME_S = 0.04  # interval between paints of streamed output
+RESIZE_SETTLE_S = 0.3  # a size is final after this time; tmux reports it late
+ESCAPE_TIMEOUT_S = 0.05  # until an escape byte counts as the Esc key, and then as Esc alone
+CHORD_TIMEOUT_S = 1.0  # between two keys of a sequence
+ANSWER_TIMEOUT_S = 0.3  # wait for query answers before leaving
 
 
 class Terminal:
-    """A `Screen`, and what its keys and its layout act on."""
+    """A `Screen` for a real terminal, and the state that its keys and layout use."""
 
     echoes = False
     paints = True
@@ -151,23 +151,23 @@ class Terminal:
 
     @property
     def instant(self) -> str:
-        """The keys that answer now: none before the question is seen, or while text is typed."""
+        """The keys that answer now: none before the question is visible or while text is typed."""
         return "" if self.reply.text or not self._ready.by_key else self._instant
 
     @property
     def waits(self) -> bool:
-        """Whether keys will answer at once, but not yet."""
+        """Whether keys do not answer yet, but soon will."""
         return bool(self._instant.strip(BACK)) and not (self.reply.text or self._ready.by_key)
 
     @property
     def takes_rows(self) -> bool:
-        """Whether the arrows move between the rows: not before a key alone would answer."""
+        """Whether the arrows select rows. They do not before single keys would answer."""
         engaged = bool(self.asked.number) or (bool(self.asked.rows) and self._ready.by_key)
         return engaged and not self.reply.text
 
     def choices(self) -> StyleAndTextTuples:
         size, style = self.output.get_size(), "class:dim" if self.waits else "class:choices"
-        room, typed = size.rows - 2, self.reply.text  # without the reply and the status line
+        room, typed = size.rows - 2, self.reply.text  # minus the reply and the status line
         return [*self.asked.shown(typed, size.columns, room, style, drafting=self.drafting)]
 
     def status(self) -> StyleAndTextTuples:
@@ -180,12 +180,12 @@ class Terminal:
         return [("", mode), *self.host.status(columns - len(mode))]
 
     def own_line(self) -> StyleAndTextTuples:
-        """Return the line of the user's own command, if there is room for it."""
+        """Return the line of the user's status command, if there is room for it."""
         size = self.output.get_size()
         return [*self.host.own_line(size.columns - 1)] if size.rows >= MIN_ROOMY_ROWS else []
 
     def send_keys(self) -> StyleAndTextTuples:
-        """Return the line that says when the words that are typed would go."""
+        """Return the line that shows which key sends the typed message when."""
         if self.asking or not self.words.text.strip():
             return []
         columns = self.output.get_size().columns - 1
@@ -209,7 +209,7 @@ class Terminal:
             loop.call_soon(ready)
 
         def failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-            if "handle" in context and "exception" in context:  # in a paint, or at a key
+            if "handle" in context and "exception" in context:  # from a paint or a key handler
                 self.exit(context["exception"])
             else:
                 loop.default_exception_handler(context)
@@ -227,7 +227,7 @@ class Terminal:
         finally:
             loop.set_exception_handler(None)
             if self.words.text.strip() and not self.words.text[0].isspace():
-                self.words.append_to_history()  # so that leaving does not lose it
+                self.words.append_to_history()  # so that unsent text is not lost
             if self._scheduled:
                 self._scheduled.cancel()
             self._modes.release()
@@ -240,9 +240,10 @@ class Terminal:
         self.touch()
 
     def paintable(self) -> bool:
-        """Return whether the terminal can be painted on now; if not, paint later. It cannot before
-        it has taken the last paint, nor while its size changes, when the rows of a paint are not
-        known."""
+        """Return True if the terminal can be painted now; otherwise schedule a paint. It cannot
+        before it has accepted the last paint, nor while its size changes, because the height of a
+        paint is unknown then.
+        """
         size = self.output.get_size()
         if self._size not in (size, None):
             self._resized_at = time.monotonic()
@@ -269,12 +270,12 @@ class Terminal:
             self._resume()
 
     def _resume(self) -> None:
-        """Paint again, below whatever a shell has written meanwhile."""
+        """Paint again below the output of the shell."""
         if self.away:
             return
         if self._modes.mend():
             self.app.renderer.reset()
-        else:  # nobody else has had the terminal
+        else:  # no other program had the terminal
             self.app.renderer.erase()
         self._window.enter()
         self.touch()
@@ -300,8 +301,8 @@ class Terminal:
     ) -> str:  # fmt: skip
         self.picker.leave()
         self.asked = OpenQuestion(choices, keys, texts, rows, hidden)
-        # Words that are being typed must not answer a question that pops up meanwhile: the keys
-        # stay with the words until they are sent, or left by Tab.
+        # Text being typed must not answer a question that appears meanwhile: keys go to the
+        # input until its text is sent, or left by Tab.
         self._instant = "" if self.words.text else self.asked.instant
         question: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._question = question
@@ -320,10 +321,10 @@ class Terminal:
             self.touch()
 
     async def pick(self, menu: "Menu") -> "Option | None":
-        if self.asking:  # a question has closed the menu before this one, and needs its place
+        if self.asking:  # the question needs the place of the menu
             return None
         typed = "" if "\n" in self.words.text else self.words.text
-        if typed:  # before the menu opened: it becomes the search, and must choose nothing
+        if typed:  # typed before the menu opened: search for it, but do not choose
             self.words.reset()
             self.host.drop()
         self._focus(self.picker.search)
@@ -337,7 +338,7 @@ class Terminal:
         self.touch()
 
     def _focus(self, buffer: Buffer) -> None:
-        """Move the focus, and end a search in the history, whose line would stay otherwise."""
+        """Move the focus. End a history search, whose line would stay visible otherwise."""
         with set_app(self.app):
             stop_search()
         self.app.vi_state.reset()
@@ -374,7 +375,9 @@ class Terminal:
                 self.touch()
 
     def give(self, text: str) -> None:
-        """Answer the open question, or begin the reply; keys that follow are other words."""
+        """Answer the open question, or begin the reply of a row that needs a text. Further keys go
+        to the input.
+        """
         row = row_of(text, self.asked.rows)
         if row is not None and row.begins:
             self.reply.document = Document(row.begins)
@@ -419,7 +422,7 @@ class Terminal:
         self._notices.turn_ended(seconds)
 
     def _notify(self, text: str) -> None:
-        if not self.away:  # or the person is at it
+        if not self.away:  # otherwise the user is at the terminal
             self.output.write_raw(notice_sequence(self._notify_style, self._window.name, text))
             self.output.flush()
             self.host.notice_given(self._window.name, text)
@@ -429,7 +432,7 @@ class Terminal:
             return
         wait = self._queried_at + ANSWER_TIMEOUT_S - time.monotonic()
         if self._answers and not self._answers.done and wait > 0:
-            # The shell would read an answer that comes later.
+            # A late answer would go to the shell.
             asyncio.get_running_loop().call_later(wait, self.exit, error)
             return
         try:
@@ -443,7 +446,7 @@ class Terminal:
                 self.app.exit(exception=error)
 
     def _query(self) -> None:
-        """Query the terminal, without waiting for its answers."""
+        """Query the terminal without waiting for its answers."""
         if self._answers:
             self._queried_at = time.monotonic()
             self.output.write_raw(self._queries)
@@ -472,11 +475,11 @@ class Terminal:
             self.host.drop()
 
     def _answered(self, buffer: Buffer) -> bool:
-        if not self._ready.seen:  # keep what is typed until it is
+        if not self._ready.seen:  # keep the text until the question is visible
             return True
         text = buffer.text
         if self.asked.hidden:
-            buffer.reset()  # or it would be kept for later answers
+            buffer.reset()  # keep a secret out of later answers
         self.give(text or self.asked.number)
         return self.asking
 
@@ -489,7 +492,7 @@ class Terminal:
         self._window.show(ASKING_MARK if asks else WORKING_MARK if self.host.working else "")
         if self.drafting and not self.words.text:
             self.take_keys()
-        finished = self._finished()  # first: it may end what is live
+        finished = self._finished()  # first, because it may finish live output
         self.live = self._render_live()
         size = self.output.get_size()
         if not finished and size == self._painted_for:
@@ -498,7 +501,7 @@ class Terminal:
         with self.output.batched():
             self.app.renderer.erase()
             self.output.write_raw(finished)
-            self.app.render_counter += 1  # or controls would reuse what they made last
+            self.app.render_counter += 1  # so that controls do not reuse cached content
             self.app.renderer.render(self.app, self.app.layout)
         self._painted_for = size
 
@@ -507,7 +510,7 @@ class Terminal:
         self.output.flush()
 
     def _finished(self) -> str:
-        """Return what was put since the last call, as the terminal is sent it."""
+        """Return the output put since the last call, as terminal text."""
         pending, self._pending = self._pending, []
         return self._to_text(pending).replace("\n", "\r\n")
 
@@ -555,7 +558,7 @@ def _make_application(terminal: Terminal, *, input: Input, vi: bool) -> "Applica
 
 
 class _Application(Application[None]):
-    """An application that leaves a new size of the terminal to the screen."""
+    """An application whose resize handling is done by the screen."""
 
     resized: Callable[[], None]
 
@@ -564,7 +567,8 @@ class _Application(Application[None]):
 
 
 def _wait_for_more(keys: KeyProcessor) -> None:
-    """Set how long to wait for the next key: briefly after Esc, since a terminal sends Alt with a
-    letter in one go; longer after other keys that begin a sequence."""
+    """Set the timeout for the next key of a sequence. It is short after Esc, because terminals send
+    Alt with a letter at once, and longer after other prefix keys.
+    """
     escaped = any(press.key == Keys.Escape for press in keys.key_buffer)
     get_app().timeoutlen = ESCAPE_TIMEOUT_S if escaped else CHORD_TIMEOUT_S

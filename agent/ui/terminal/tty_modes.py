@@ -1,4 +1,4 @@
-"""The modes of the terminal's line discipline: remembered, fixed and restored."""
+"""The modes of the terminal's line discipline: saved, repaired and restored."""
 
 import fcntl
 import struct
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def bytes_waiting(fd: int) -> int:
-    """Return how many bytes a terminal holds that nobody has read; 0 where it has gone."""
+    """Return the number of unread input bytes of a terminal; 0 if it has gone."""
     try:
         (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.FIONREAD, bytes(4)))
     except OSError:
@@ -19,7 +19,7 @@ def bytes_waiting(fd: int) -> int:
 
 @contextmanager
 def without_echo(fd: int) -> Iterator[None]:
-    """Have a terminal not show what is typed, as long as the block runs."""
+    """Hide typed text while the block runs."""
     modes = TtyModes(fd)
     modes.hide()
     try:
@@ -29,7 +29,7 @@ def without_echo(fd: int) -> Iterator[None]:
 
 
 class TtyModes:
-    """The modes of one terminal. Nothing happens where the descriptor is no terminal."""
+    """The modes of one terminal. Does nothing if the descriptor is not a terminal."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -37,30 +37,30 @@ class TtyModes:
         self._needed: list[Any] | None = None
 
     def keep(self) -> None:
-        """Remember the modes set now as those that the input needs."""
+        """Save the current modes as the ones that the input needs."""
         self._needed = self._now()
 
     def hide(self) -> None:
-        """Show nothing of what is typed from now on."""
+        """Hide typed text from now on."""
         if modes := self._now():
             modes[3] &= ~termios.ECHO
             self._set(modes)
 
     def mend(self) -> bool:
-        """Undo what another program has changed; return whether it had changed anything."""
+        """Restore the needed modes if another program changed them; return True if so."""
         changed = self._needed is not None and self._now() not in (self._needed, None)
         if changed:
             self._set(self._needed)
         return changed
 
     def release(self) -> None:
-        """Set the modes as they were found."""
+        """Restore the modes from before the program."""
         self._set(self._found)
 
     def _now(self) -> list[Any] | None:
         try:
             return termios.tcgetattr(self._fd)
-        except termios.error:  # no terminal, or it has gone
+        except termios.error:  # not a terminal, or it has gone
             return None
 
     def _set(self, modes: list[Any] | None) -> None:

@@ -1,11 +1,12 @@
-"""The window that the terminal stands in: its title, whether it has the keyboard's focus, and how
-it tells keys.
+"""The terminal's window: its title, its keyboard focus, and its keyboard protocol.
 
-The title is saved with what xterm calls the title stack, and restored whenever another program gets
-the terminal. Reports of the focus (DEC private mode 1004) come among the keys; `input_filter` takes
-them out. What is not known to a terminal has no effect there.
-Where it can, it tells Shift-Enter and others apart (kitty's keyboard protocol), as long as no other
-program has the terminal.
+The title is saved on xterm's title stack, and restored whenever another program gets the terminal.
+Focus reports (DEC private mode 1004) arrive among the keys; `input_filter` removes them. Terminals
+ignore sequences they do not support.
+
+If the terminal supports kitty's keyboard protocol, it distinguishes Shift-Enter and other keys
+while no other program has the terminal.
+
 https://invisible-island.net/xterm/ctlseqs/ctlseqs.html
 """
 
@@ -15,34 +16,33 @@ from .output import BatchedOutput
 
 SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 FOCUS_REPORTS_ON, FOCUS_REPORTS_OFF = "\x1b[?1004h", "\x1b[?1004l"
-# Flags 1 and 4: keys that other terminals confuse, with their place on an English keyboard.
+# Flags 1 and 4: distinguish ambiguous keys, and report their English keyboard equivalents.
 KEYS_APART_FLAGS = 5
 KEYS_APART_ON, KEYS_APART_OFF = f"\x1b[>{KEYS_APART_FLAGS}u", "\x1b[<u"
-WORKING_MARK, ASKING_MARK = "● ", "? "  # before the name
+WORKING_MARK, ASKING_MARK = "● ", "? "  # prefix of the title
 MAX_TITLE_CHARS = 80
 
 
 class TerminalWindow:
-    """The window of `output`, called `project` while the session has no name of its own.
-
-    `titled` says whether its title may be set, `reports` whether its focus can be heard of.
+    """The window of `output`, named after the `project` while the session has no title. `titled`
+    means that its title may be set, `reports` that focus reports can be read.
     """
 
     def __init__(
         self, output: BatchedOutput, *, project: str, titled: bool = False, reports: bool = False
     ) -> None:
-        self.focused: bool | None = None  # None: the terminal has never reported it
+        self.focused: bool | None = None  # None if never reported
         self.on_focus: Callable[[bool], None] = lambda focused: None
         self._output = output
         self._project = self.name = project
         self._titled = titled
         self._reports = reports
         self._saved = False
-        self._keys_apart: bool | None = None  # None: the terminal has not said that it can
+        self._keys_apart: bool | None = None  # None if support is not known
         self._shown = ""
 
     def enter(self) -> None:
-        """Begin, or go on after another program had the terminal."""
+        """Start, or continue after another program had the terminal."""
         if self._reports:
             self._output.write_raw(FOCUS_REPORTS_ON)
         if self._titled and not self._saved:
@@ -51,12 +51,12 @@ class TerminalWindow:
         if self._keys_apart is not None:
             self.tell_keys_apart()
         self._shown = ""
-        if self.focused is not None:  # someone has just given the terminal back to us
+        if self.focused is not None:  # the terminal was just returned to us
             self.focused = True
         self._output.flush()
 
     def leave(self) -> None:
-        """Give the window back as it was found."""
+        """Restore the window to its original state."""
         if self._reports:
             self._output.write_raw(FOCUS_REPORTS_OFF)
         if self._saved:
@@ -68,8 +68,9 @@ class TerminalWindow:
         self._output.flush()
 
     def tell_keys_apart(self, flags: int = 0) -> None:
-        """Have the terminal, which can, tell more keys apart until `leave`. `flags` are what it has
-        reported: ours at a start were left by a program that was killed, and are taken back."""
+        """Enable kitty's keyboard protocol until `leave`. `flags` is the terminal's report. If it
+        equals our flags at the start, a killed program left them on, and they are reset first.
+        """
         left = self._keys_apart is None and flags == KEYS_APART_FLAGS
         again = KEYS_APART_OFF if self._keys_apart or left else ""
         self._keys_apart = True
@@ -77,11 +78,11 @@ class TerminalWindow:
         self._output.flush()
 
     def rename(self, name: str) -> None:
-        """Call the window by this name from the next `show` on; "" is that of the project."""
+        """Set the window's name for the next `show`; "" restores the project's name."""
         self.name = name or self._project
 
     def show(self, mark: str) -> None:
-        """Show the name, behind a mark for the state, if the title is not that already."""
+        """Show a state mark and the name as the title, if it has changed."""
         title = mark + printable(self.name, MAX_TITLE_CHARS)
         if self._saved and title != self._shown:
             self._shown = title
@@ -89,11 +90,11 @@ class TerminalWindow:
             self._output.flush()
 
     def take_focus(self, focused: bool) -> None:
-        """Take a report of the terminal."""
+        """Handle a focus report."""
         self.focused = focused
         self.on_focus(focused)
 
 
 def printable(text: str, most: int) -> str:
-    """Return at most so many characters of a text, without those that act on a terminal."""
+    """Return at most `most` characters of a text, without control characters."""
     return "".join(c for c in text if c.isprintable())[:most]

@@ -1,4 +1,4 @@
-"""Windows of the terminal's layout: the input, an open question and the menu of completions."""
+"""Windows of the terminal's layout: the input, an open question and the completion menu."""
 
 from collections.abc import Callable
 from typing import cast
@@ -24,7 +24,7 @@ MAX_COMPLETION_ROWS = 8
 
 
 def text_window(size: Callable[[], Size], control: BufferControl, mark: str) -> Window:
-    """Return a window of at most half the terminal, with a mark before its first line."""
+    """Return a window of at most half the terminal's height, with a mark before its first line."""
     blank = " " * fragment_list_width([("", mark)])
 
     def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
@@ -45,14 +45,14 @@ def question_window(
     hidden: Condition,
     size: Callable[[], Size],
 ) -> Container:
-    """Return the open question, and the reply below it, which may be hidden."""
+    """Return the open question with the reply below it. `hidden` masks the reply."""
     above = Window(FormattedTextControl(choices), wrap_lines=True, dont_extend_height=True)
     stars = ConditionalProcessor(PasswordProcessor(), hidden)
     return HSplit([above, text_window(size, BufferControl(reply, input_processors=[stars]), "? ")])
 
 
 def completions_menu() -> Container:
-    """Return the menu of completions, with a scrollbar where there is something to scroll."""
+    """Return the completion menu, with a scrollbar only if it can scroll."""
     menu = CompletionsMenu(max_height=MAX_COMPLETION_ROWS)
     cast(Window, menu.content).right_margins = [_Scrollbar()]
     return menu

@@ -1,9 +1,9 @@
-"""Writing to a terminal or a pipe without waiting for the reader at the other end.
+"""Writing to a terminal or a pipe without waiting for its reader.
 
-A terminal that is held (by a slow line, by a person who selects text in it) takes nothing, and a
-write to it would block everything else. So the file behind the stream is opened a second time for
-writes that never block: what is not taken at once goes out later, in order. Where that is not
-possible (a file on disk, a socket, a terminal of another user) writes do block.
+A paused terminal (a slow line, or selected text) accepts no output, and a normal write would block
+everything. So the file behind the stream is opened a second time in non-blocking mode, and
+unaccepted output is sent later, in order. Where that is impossible (a file on disk, a socket, a
+terminal of another user), writes block.
 """
 
 import asyncio
@@ -17,25 +17,26 @@ from typing import TextIO
 
 from ..signals import ignore_lost_terminal
 
-DRAIN_TIMEOUT_S = 2.0  # without progress
+DRAIN_TIMEOUT_S = 2.0  # limit without progress
 
 
 class NonBlockingWriter:
-    """Writes to `stream`, which nothing else may write to meanwhile. Writing to a terminal that has
-    gone away fails in silence: there is still work to end."""
+    """A writer for `stream`, which nothing else may write to at the same time. Writes to a terminal
+    that has gone fail silently, so that the rest of the work still ends.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._fd = _reopened(stream)
         self._unsent = bytearray()
         self._stuck = False
-        self._loop: asyncio.AbstractEventLoop | None = None  # calls `_send` when more can be sent
+        self._loop: asyncio.AbstractEventLoop | None = None  # calls `_send` when there is room
         if self._fd is not None:
             weakref.finalize(self, os.close, self._fd)
 
     @property
     def busy(self) -> bool:
-        """Whether something has not been taken yet."""
+        """Whether there is unsent output."""
         return bool(self._unsent)
 
     def write(self, text: str) -> None:
@@ -51,8 +52,9 @@ class NonBlockingWriter:
             self._send()
 
     def drain(self) -> None:
-        """Wait until all is taken, while there is progress; not at all for a reader who once made
-        none."""
+        """Wait until all output is sent, as long as there is progress. Do not wait if an earlier
+        call timed out.
+        """
         until = time.monotonic() + (0.0 if self._stuck else DRAIN_TIMEOUT_S)
         while self._fd is not None and self._unsent and time.monotonic() < until:
             if select.select([], [self._fd], [], 0.05)[1]:
@@ -84,14 +86,13 @@ class NonBlockingWriter:
             self._loop.remove_writer(self._fd)
             self._loop = None
         elif self._loop is None and wanted:
-            with contextlib.suppress(RuntimeError):  # no loop yet, or no more: `drain` sends it
+            with contextlib.suppress(RuntimeError):  # no running loop: `drain` sends it
                 self._loop = asyncio.get_running_loop()
                 self._loop.add_writer(self._fd, self._send)
 
 
 def _reopened(stream: TextIO) -> int | None:
-    """Return a file descriptor of our own, whose modes concern no other program; None if there is
-    none."""
+    """Return a separate file descriptor with its own modes; None if that is impossible."""
     try:
         fd = stream.fileno()
         if os.isatty(fd):
@@ -102,5 +103,5 @@ def _reopened(stream: TextIO) -> int | None:
             return None
         stream.flush()
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError:  # no file behind it, or none that may be opened
+    except OSError:  # no file behind it, or no permission
         return None

@@ -83,7 +83,7 @@ PHASES: dict[str, Phase] = {
     ),
     "retry": Phase(
         (Fail(529, "Overloaded", headers={"retry-after": "50"}),), "again in",
-        said="gave up: the model is overloaded; your words are kept",
+        said="gave up: the model is overloaded; your message is kept",
     ),
     "subagents": Phase(
         (Say(tools=[task(n) for n in range(4)]), *[Say(tools=[bash(STUBBORN)])] * 4),

@@ -47,7 +47,7 @@ def newcomer(it: "Stage", take: "Take", columns: int, rows: int) -> None:
         terminal.keys("1. explain")
         shoot(terminal)
         terminal.type("w")
-        terminal.see(lambda text: "Step 3" not in text.rpartition("answers from now on")[2])
+        terminal.see(lambda text: "Step 3" not in text.rpartition("from now on; /model")[2])
         terminal.type(f"{TASK}\r")
         terminal.keys()
         shoot(terminal)

@@ -438,7 +438,7 @@ def context(it: Stage, take: Take) -> None:
         take("context", terminal, DARK)
     with it.terminal("--resume", LONG, *few, steps=steps, rows=20) as terminal:
         terminal.type("/compact keep the rounding rules\r")
-        terminal.see("/uncompact takes it back")
+        terminal.see("/uncompact undoes it")
         take("compaction", terminal, DARK)
 
 
