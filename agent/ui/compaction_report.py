@@ -141,9 +141,7 @@ def status(
 
 
 def event_log(done: Sequence[Act], others: Sequence[Mark] = (), *, limit: int | None = None) -> str:
-    """Return the event log in order: the newest `limit` acts, and the marks since the first of
-    them.
-    """
+    """Return the event log in order: the newest `limit` acts, and the marks among them."""
     shown = done[-limit:] if limit else done
     first = shown[0].seq if len(shown) < len(done) else 0
     texts = [(act.seq, _event(act)) for act in shown]

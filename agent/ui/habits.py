@@ -19,7 +19,7 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def habits(kind: HabitKind) -> Mapping[str, str]:
-    """Return the known foreign names of one kind with their meaning: a command for aliases, else a
-    text.
+    """Return the foreign names of one kind with their meaning: a command for aliases,
+    else a text.
     """
     return _table()[kind]

@@ -66,9 +66,7 @@ class OpenQuestion:
         return "" if self.row is None else str(self.row + 1)
 
     def switch_text(self, typed: str, step: int) -> str:
-        """Store the typed text and return the suggested text `step` positions on, or
-        the last one.
-        """
+        """Store the typed text; return the suggested text `step` positions on, or the last."""
         self._edited[self._index] = typed
         self._index = min(max(self._index + step, 0), len(self._edited) - 1)
         return self.text
@@ -135,9 +133,7 @@ def as_lines(
 
 
 def answer_from_line(line: str, texts: Sequence[str]) -> str:
-    """Return the answer for a line typed on the plain line screen. A number selects a suggested
-    text.
-    """
+    """Return the answer for a line typed on the plain screen. A number selects a suggested text."""
     number = int(line) if line.strip().isdecimal() else 0
     if texts and (not line.strip() or 0 < number <= len(texts)):
         return texts[max(number - 1, 0)]

@@ -65,9 +65,7 @@ class ScreenHost(Protocol):
         """Withdraw the mode change offered in a question; return True if there was one."""
 
     def cycle_mode(self) -> None:
-        """Switch to the next permission mode. During a permission question, only offer
-        the switch.
-        """
+        """Switch to the next permission mode, or only offer it during a permission question."""
 
     def unfold(self) -> None:
         """Print the newest folded output in full; a repeated call prints the previous one."""
@@ -78,8 +76,8 @@ class ScreenHost(Protocol):
         """
 
     def later(self, words: str) -> str | None:
-        """Return the queued message after the one that is out, "" after the newest; None if none is
-        out.
+        """Return the queued message after the one that is out, "" at the end; None if
+        none is out.
         """
 
     def drop(self) -> None:
@@ -139,8 +137,7 @@ class Screen(Protocol):
         self, choices: Choices, keys: str, texts: Sequence[str] = (),
         rows: Sequence[ChoiceRow] = (), *, hidden: bool = False,
     ) -> str:  # fmt: skip
-        """Read one line, or return the key of one of the `rows`. A `hidden` line is not
-        shown.
+        """Read one line, or return the key of one of the `rows`. A `hidden` line is not shown.
 
         The line starts with the first of `texts`, which the user may edit or switch. On screens
         that read keys, a character of `keys` answers at once; BACK among them lets the user go back
@@ -151,8 +148,7 @@ class Screen(Protocol):
         """Let the user choose from a menu; None if the user chose nothing."""
 
     async def edit(self, text: str, name: str) -> str:
-        """Let the user edit a text in their editor, in a file called `name`; return the
-        result.
+        """Let the user edit a text in their editor, in a file called `name`; return the result.
 
         Raises CtxagentError.
         """

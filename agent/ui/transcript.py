@@ -74,9 +74,7 @@ class FoldedOutputs:
 
 
 def shorten_to_ends(text: KeptText, where: str) -> list[str]:
-    """Return the lines of a text. Cut a long text to its two ends and insert `where` to find the
-    whole.
-    """
+    """Return the lines of a text. Cut a long one to its ends; `where` says how to see the rest."""
     first, last, breaks, count = "", "", 0, 0
     for count, piece in enumerate(text.pieces(), 1):
         breaks += piece.count("\n")

@@ -304,7 +304,7 @@ def test_questions_of_the_agent_are_forms(place: Place) -> None:
         assert form["question"] == "Which colour?"
         assert [each["label"] for each in form["choices"]] == ["red", "green"]
         driver.send({"type": "answer", "id": question["id"], "words": ["red", "green"]})
-        assert "needs 1 words, and 2 came" in driver.next("error")["message"]
+        assert "needs 1 words, but got 2" in driver.next("error")["message"]
         driver.send({"type": "answer", "id": question["id"], "words": ["red"]})
         assert driver.next("result")["status"] == "ok"
         assert driver.end() == 0

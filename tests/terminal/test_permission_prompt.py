@@ -496,9 +496,7 @@ def test_one_key_takes_the_useful_rule(tmp_path: Path) -> None:
 
 
 def test_what_was_asked_before_decides_which_rule_is_useful(tmp_path: Path) -> None:
-    """The first file of a folder suggests a rule for the file, the second one a rule for the
-    folder.
-    """
+    """The first file of a folder suggests a rule for the file, the second for the folder."""
     writes = [Step(tools=[("Write", {"path": f"src/{n}.py", "content": "x\n"})]) for n in "ab"]
     desk = Desk(tmp_path, *writes, Step(text="Both written."))
 

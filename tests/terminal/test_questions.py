@@ -173,9 +173,7 @@ def outside(tmp_path: Path) -> dict[str, Any]:
 
 @BOTH_SIZES
 def test_what_is_asked_stands_beside_the_choices(tmp_path: Path, size: tuple[int, int]) -> None:
-    """The question stays visible although another result and unfolded output are
-    printed meanwhile.
-    """
+    """The question stays visible although other output is printed meanwhile."""
     project = Place(tmp_path).project
     (project / "long.txt").write_text("".join(f"line {n}\n" for n in range(200)))
     tools = [("Read", outside(tmp_path)), ("Read", {"path": "long.txt"})]

@@ -29,9 +29,7 @@ def titled(terminal: Terminal, title: str) -> None:
 
 
 def switches(terminal: Terminal) -> str:
-    """The order in which focus reports were switched (1, 0) and the title was saved and restored
-    (s, r).
-    """
+    """The order of focus report switches (1, 0) and of title saves and restores (s, r)."""
     names = {b"\x1b[?1004h": "1", b"\x1b[?1004l": "0", b"\x1b[22;2t": "s", b"\x1b[23;2t": "r"}
     found = re.findall(rb"\x1b\[\?1004[hl]|\x1b\[2[23];2t", terminal.raw)
     return "".join(names[each] for each in found)

@@ -649,9 +649,7 @@ def test_files_whose_snapshot_is_gone(desk: Opened) -> None:
 
 @pytest.mark.slow
 def test_what_is_in_the_way_leaves_everything_as_it_is(desk: Opened) -> None:
-    """An ignored file is never touched, so the folder that contains it cannot become a
-    file again.
-    """
+    """An ignored file is never touched, so its folder cannot become a file again."""
     talk = desk(
         bash("echo '*.log' > .gitignore; echo x > x"), OK,
         bash("rm x; mkdir x; echo precious > x/out.log; echo more > .gitignore.bak"), OK,

@@ -94,8 +94,7 @@ class EditorQuestions:
         return await self._put(question, choices, question.plan)
 
     async def _fill_in(self, question: Question) -> Answer:
-        """Ask the questions of a form: as a form if the editor supports forms, else one
-        by one.
+        """Ask the questions of a form, as a form if the editor supports it, else one by one.
 
         Permission requests of the protocol have no text field. So if a question has no choices, the
         form stays unanswered, and the user answers with the next message.

@@ -72,7 +72,7 @@ AUTH_REQUIRED, NOT_FOUND, INVALID, FAILED = -32000, -32002, -32602, -32603
 
 @dataclass(frozen=True, slots=True)
 class EditorServices:
-    """The services that the command line passes to the server. All of them block, and raise
+    """The services that the command line passes to the server. They block and raise
     CtxagentError.
     """
 
@@ -103,9 +103,7 @@ class EditorServer:
         client_info: Implementation | None = None,
         **more: Any,
     ) -> InitializeResponse:
-        """Return the agent's capabilities, and note whether the editor shows terminals
-        and forms.
-        """
+        """Return the agent's capabilities; note whether the editor shows terminals and forms."""
         if client_capabilities is not None:
             extensions = client_capabilities.field_meta or {}
             self._shows_terminals = extensions.get("terminal_output") is True
@@ -344,9 +342,7 @@ def _directory(cwd: str) -> Path:
 
 
 def _servers(given: Sequence[EditorMcpServer]) -> "list[ServerConfig]":
-    """Return the MCP servers that an editor passes. Raises UsageError for an
-    unsupported transport.
-    """
+    """Return the MCP servers an editor passes. Raises UsageError for an unsupported transport."""
     from ...extensions.mcp.config import ServerConfig, plain_name
 
     found = dict[str, ServerConfig]()

@@ -135,9 +135,7 @@ class CommandContext:
             self.is_leaving = False
 
     async def may_end_tasks(self) -> bool:
-        """Ask whether running tasks may be stopped by leaving the session; return True if there are
-        none.
-        """
+        """Ask whether leaving may stop running tasks; return True if there are none."""
         tasks = self.conversation.background_tasks
         if tasks and not await self.questions.end_tasks(tasks):
             self.say("nothing has changed")
@@ -146,9 +144,7 @@ class CommandContext:
         return True
 
     def checks(self) -> Sequence[Sequence[str]]:
-        """Check the setup, which may take a second. Returns rows of (ok, note or FAIL; check;
-        finding).
-        """
+        """Check the setup, and return rows of (ok, note or FAIL; check; finding). Takes seconds."""
         palette = self.screen.palette
         return [*self.services.checks(), *([("ok", "theme in use", palette)] if palette else [])]
 

@@ -71,9 +71,7 @@ def _bill(agent: "AgentState", entries: "Iterable[Entry]") -> "SessionBill":
 
 
 def _rows(found: "SessionBill") -> list[tuple[str, ...]]:
-    """Return a row for each purpose, the most expensive subagents, the other subagents, and the
-    sum.
-    """
+    """Return a row for each purpose, each expensive subagent, the other subagents, and the sum."""
     from ...session.totals import Counts
 
     agents = [line for line in found.lines if line.agent]

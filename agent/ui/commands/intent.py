@@ -36,7 +36,7 @@ async def _init(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "show the phase of the work, or start a new one with a summary",
+    "show the phase, or start a new one with a summary",
     argument="[NAME]",
     complete=completions.phases,
     group="context",

@@ -22,7 +22,7 @@ MAX_TEXT_CHARS = 2_000_000  # shown of a text offloaded to a file
 
 
 @command(
-    "find content that left the context, or show the state of the work",
+    "find earlier content, or show the state of the work",
     argument="TOPIC|1|2|3",
     anytime=True,
     group="context",

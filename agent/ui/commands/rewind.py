@@ -152,8 +152,8 @@ async def _look(
 
 
 async def _go_back(repl: CommandContext, plan: _RewindPlan, choice: str) -> None:
-    """Show the effects of a rewind, ask for confirmation, and rewind. Without a `choice`, ask for
-    one.
+    """Show the effects of a rewind, ask for confirmation, and rewind. An empty `choice` adds the
+    question what to rewind.
     """
     _show(repl, plan, with_files=choice != "conversation")
     confirmed = await _confirm(repl, plan, choice)
@@ -221,9 +221,7 @@ async def _plan(
 
 
 def _lost(agent: "AgentState", point: "RewindPoint") -> "tuple[Sequence[LostItems], str]":
-    """Return the data that the git repository has lost since a point, and why nothing can be
-    restored.
-    """
+    """Return the data lost by the git repository since a point, and why it cannot be restored."""
     if not point.repository:
         return (), "the git repository was not recorded at this point"
     try:
@@ -507,9 +505,7 @@ def _menu(found: "Sequence[RewindPoint]") -> Menu:
 
 
 def _title(point: "RewindPoint") -> str:
-    """Return the message that a point precedes, or the trigger of a checkpoint and the message
-    before it.
-    """
+    """Return the message after a turn's point, or a checkpoint's trigger and previous message."""
     words = one_line(point.words, MAX_WORDS_CHARS)
     if not point.path:
         return f"while it worked: {words}" if point.mid_turn else words

@@ -104,9 +104,7 @@ def _listed(repl: CommandContext) -> "list[SessionRow]":
 
 
 def _menu(repl: CommandContext) -> Menu:
-    """Return a menu of the other sessions that have messages, with scopes for this
-    project and all.
-    """
+    """Return a menu of the other sessions that have messages, of this project and of all."""
     logs: dict[str, Path] = {}
     here = repl.session
 

@@ -62,7 +62,7 @@ async def _background(repl: CommandContext, argument: str) -> None:
 
 
 @command(
-    "rename files that commands created for other programs to run",
+    "rename files created for other programs to run",
     argument="[PATH | all]",
     anytime=True,
     group="files and work",

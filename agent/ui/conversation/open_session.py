@@ -29,9 +29,7 @@ T = TypeVar("T")
 
 
 class Conversation:
-    """The conversation of the REPL, in one session at a time. Each session gets `emit`
-    and `ask`.
-    """
+    """The conversation of the REPL, in one session at a time. Each gets `emit` and `ask`."""
 
     def __init__(self, services: ConversationServices, emit: Emit, ask: Ask) -> None:
         self._services = services
@@ -70,8 +68,7 @@ class Conversation:
         read_only: bool = False,
         patient: bool = False,
     ) -> tuple[str, str] | None:
-        """Switch to another session: the one chosen at the start, or as the arguments say (see
-        `Opener`).
+        """Switch to the session chosen at the start, or as the arguments say (see `Opener`).
 
         `patient` waits until no other process has the session open. Returns the last user message
         and its answer; None for a new session or a fork. Raises CtxagentError, and then the
@@ -245,9 +242,7 @@ class Conversation:
         return background_tasks(self._agent) if self._agent is not None else []
 
     def ended_jobs(self, jobs: "Sequence[BackgroundJob]") -> "list[BackgroundJob]":
-        """Return the jobs among these that belong to the session and ended without
-        being stopped.
-        """
+        """Return the jobs of this session among `jobs` that ended without being stopped."""
         own = [*self._agent.context.jobs.values()] if self._agent is not None else []
         ended = (job for job in jobs if not (job.process.running or job.interrupted))
         return [job for job in ended if job in own]
@@ -299,9 +294,7 @@ async def _close_unwanted(opening: "asyncio.Future[AgentState]") -> None:
 
 
 async def when_free(open: Callable[[], Awaitable[T]]) -> T:
-    """Open a session as soon as no other process has it open. Passes on all other
-    errors of `open`.
-    """
+    """Open a session as soon as no other process has it open. Other errors are raised."""
     while True:
         with suppress(SessionBusy):
             return await open()

@@ -242,9 +242,7 @@ class Questions:
             transcript.waits_for_answer(question, False)
 
     async def _fill_in(self, question: Question) -> Answer:
-        """Ask the questions of a form one after another. Esc goes back; at the first question it
-        cancels.
-        """
+        """Ask the questions of a form in order. Esc goes back; at the first question it cancels."""
         answers: list[str] = []
         while len(answers) < len(question.form):
             place, asked = len(answers), question.form[len(answers)]

@@ -28,8 +28,7 @@ SkillsReader = Callable[[], tuple[Mapping[str, "Skill"], Sequence[str]]]
 
 
 class Opener(Protocol):
-    """A function that opens the session chosen on the command line, or the one in
-    `resume`.
+    """A function that opens the session chosen on the command line, or the one in `resume`.
 
     `fork` opens a copy. `prior` opens a new session with this text about another one. `read_only`
     opens a session even if another process has it open. Raises CtxagentError, and SessionBusy if

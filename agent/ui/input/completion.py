@@ -109,9 +109,7 @@ class WordsCompleter(Completer):
         return self._paths
 
     def _list(self) -> "asyncio.Future[None]":
-        """Start listing the files, unless a listing is running. The future is done when the listing
-        is.
-        """
+        """Start listing the files, unless this is running, and return a future for its end."""
         if self._listing is None:
             loop, began = asyncio.get_running_loop(), time.monotonic()
             listing = self._listing = loop.create_future()
@@ -143,9 +141,7 @@ def _completion(text: str, typed: str, what: str, *, shown: str = "") -> Complet
 
 
 def _matching(offers: Iterable[Offer], typed: str) -> list[Offer]:
-    """Return the matching offers, best first. From three typed letters on, descriptions
-    match too.
-    """
+    """Return the matching offers, best first. From three letters on, descriptions match too."""
     found = []
     low = typed.lower()
     for offer in offers:

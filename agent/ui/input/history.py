@@ -103,7 +103,5 @@ class BackgroundHistory(ThreadedHistory):
 
 
 def open_history(path: Path | None, pasted: PastedTexts, tell: Tell) -> History:
-    """Return the history in a file, read in the background; without a file, an
-    in-memory history.
-    """
+    """Return the history in a file, read in the background, or else an in-memory history."""
     return BackgroundHistory(ProjectHistory(path, pasted, tell)) if path else InMemoryHistory()

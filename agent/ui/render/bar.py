@@ -31,9 +31,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """The segments next to each other. A segment smaller than a column appears only in
-    the legend.
-    """
+    """The segments next to each other. A segment below one column is only in the legend."""
 
     segments: Sequence[Segment]
 

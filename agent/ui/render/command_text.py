@@ -27,9 +27,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class CommandText:
-    """A command. With an `unfold_hint`, which says how to see all of it, a long command is shown in
-    part.
-    """
+    """A command. With an `unfold_hint`, which says how to see the rest, a long one is cut."""
 
     command: str
     parts: Sequence[str]  # the parts that caused the question, dangerous ones first
@@ -79,9 +77,7 @@ def _spans(line: str, parts: Sequence[str]) -> list[Span]:
 
 
 def _kept(lines: Sequence[str], parts: Sequence[str]) -> list[int]:
-    """Return the numbers of the lines to show: the first lines, the lines with parts, the last
-    line.
-    """
+    """Return the numbers of the lines to show: the first, those with parts, the last."""
     kept = {*range(min(HEAD_LINES, len(lines))), len(lines) - 1}
     for part in parts[:MAX_PARTS]:
         kept |= {next((n for n, line in enumerate(lines) if _spans(line, [part])), 0)}

@@ -130,9 +130,7 @@ def _justify(mark: str) -> Justify:
 
 
 class Prose:
-    """A converter of pieces, in order, to renderables. Later parts of a block look like its first
-    part.
-    """
+    """A converter of pieces, in order, to renderables. All parts of a block look alike."""
 
     def __init__(self) -> None:
         self._code = Code(None)
@@ -188,9 +186,7 @@ def document(text: str) -> RenderableType:
 
 
 def report(text: str) -> RenderableType:
-    """Return a whole report as a renderable. A line that begins with a bold label stays a separate
-    line.
-    """
+    """Return a whole report as a renderable. A line with a bold label stays a separate line."""
     return document(_LABEL.sub("  \n", clean(text)))
 
 

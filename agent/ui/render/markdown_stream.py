@@ -234,9 +234,7 @@ class Blocks:
         self._within = not ended
 
     def _match(self, line: str) -> tuple[int, str]:
-        """Return how many of the open quotes and items continue in this line, and the rest of the
-        line.
-        """
+        """Return how many of the open quotes and items continue in this line, and its rest."""
         rest = line
         for place, around in enumerate(self._around):
             bare = rest.lstrip(" ")
@@ -290,8 +288,8 @@ class Blocks:
                 return rest
 
     def _may_begin(self, item: re.Match[str]) -> bool:
-        """Return True if a list item may begin here. Within a paragraph, a number other than 1 does
-        not.
+        """Return True if a list item may begin here. In a paragraph, only a bullet or 1
+        begins one.
         """
         if self._leaf is None or self._leaf.kind != "text":
             return True

@@ -136,9 +136,7 @@ class StatusCommand(_OwnCommand):
 
 
 def fit_coloured(line: str, width: int) -> list[Fragment]:
-    """Return a line in at most `width` columns. Keep its colours and remove all other escape
-    sequences.
-    """
+    """Return a line in at most `width` columns, with its colours but no other escape sequences."""
     safe, at = "", 0
     for found in _SEQUENCE.finditer(line):
         safe += _printable(line[at : found.start()])

@@ -61,9 +61,7 @@ _NO_KEY = ("\x1b]11;", "\x1b[?")  # beginnings that are never typed, even if inc
 
 
 def normalize_sequences(typed: str) -> str:
-    """Replace typed escape sequences by known equivalents, and drop unknown ones. Not
-    for pastes.
-    """
+    """Replace typed escape sequences by known equivalents; drop unknown ones. Not for pastes."""
     return _SEQUENCE.sub(_known_sequence, typed)
 
 
@@ -141,9 +139,7 @@ class AnswerFilter:
         return done
 
     def flush(self) -> str:
-        """Return the buffered beginning of a possible report if it was typed. Called
-        after a pause.
-        """
+        """Return the buffered beginning of a report if it was typed. Called after a pause."""
         if self._held.startswith(_NO_KEY):
             self._stale = True
             return ""

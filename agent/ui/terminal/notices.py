@@ -31,7 +31,7 @@ _STYLES: "dict[str, NoticeStyle]" = {
 
 
 def notice_style(wish: "NoticeStyle", environ: Mapping[str, str]) -> "NoticeStyle":
-    """Return the notification form for this terminal, never "auto". A multiplexer passes on only
+    """Return this terminal's notification form, never "auto". Multiplexers only pass on
     the bell.
     """
     if wish != "auto":
