@@ -1,4 +1,6 @@
-"""The settings of the memory: where the facts about a project are kept, and who is offered them."""
+"""The settings of the memory: the folder of the project's facts, and when the model may save
+facts.
+"""
 
 from pathlib import Path
 from typing import Literal

@@ -1,5 +1,6 @@
-"""The categories that a compaction always keeps or may take: their names, what each means here, and
-the rules that a person sets over them."""
+"""The categories of what a compaction keeps or may clear, their meanings, and the user's rules
+for them.
+"""
 
 from ..lazy import dataclass
 
@@ -21,13 +22,13 @@ class KeptCategory:
 
     help: str
     how: str
-    heading: str = ""  # of the section of the notes file that holds it, if one does
-    opening: str = ""  # the first line of that section when it is created
+    heading: str = ""  # its section of the notes file, if any
+    opening: str = ""  # first line of a new section
 
 
 @dataclass(frozen=True, slots=True)
 class CompactableCategory:
-    """A category that may be taken out of the context."""
+    """A category that may be removed from the context."""
 
     when: str
     replacement: str
@@ -101,16 +102,18 @@ class PreserveRules:
 
     always: tuple[str, ...] = ALWAYS
     compactable: tuple[str, ...] = COMPACTABLE
-    strict: bool = False  # a missing section blocks a compaction
+    strict: bool = False  # refuse to compact while a section is missing
     notes: str = "NOTES.md"  # a path within the project
     run_state: str = ".run/*.json"  # a glob within the project
-    expected: bool = False  # sections also count as missing if there is no notes file at all
+    expected: bool = False  # whether a missing notes file counts as missing sections
 
 
 DEFAULT_PRESERVE_RULES = PreserveRules()
 
 
 def canonical_category(name: str) -> str:
-    """Return a category's own name for any spelling of it; an unknown name is returned as one."""
+    """Return a category's canonical name for any of its spellings. An unknown name is only
+    normalised.
+    """
     plain = name.strip().lower().replace("-", "_").replace(" ", "_")
     return _SYNONYMS.get(plain, plain)

@@ -1,9 +1,9 @@
-"""The settings: one declaration of every key, with its default, its type and what it does.
+"""The settings: each key is declared once, with its default, type and help text.
 
-A section is a frozen dataclass, and each of its fields is a key, declared with `_setting`. Parsing,
-the names of environment variables, `config --explain`, the documentation and the checks of
-`.agentrc.example` all follow from `KEYS`. To add a key, add a field; to add a section, add a class
-and a field of `Settings`. Where values come from is the concern of `load`.
+A section is a frozen dataclass, and each field is a key declared with `setting`. Parsing,
+environment variables, `config --explain`, the documentation and the checks of `.agentrc.example`
+are derived from `KEYS`. To add a key, add a field. To add a section, add a class and a field of
+`Settings`. The module `load` reads the values.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,19 +58,19 @@ from .value_types import (
     VARIABLE_NAMES,
 )
 
-Preset = Literal["preset"]  # the value that the policy has
+Preset = Literal["preset"]  # stands for the value in the policy
 CompactMode = Literal["auto", "remind", "off"]
 Summarizer = Literal["model", "api", "mechanical"]
 ClearingMode = Literal["auto", "every-call", "from", "off"]
 Threshold = int | float | Preset | None  # tokens, share of the window, or off
 ImagesMode = Literal["auto", "on", "off"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-# Both from the strictest on.
+# Both strictest first.
 PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
-SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
-SearchMode = Literal["off", "auto", "on"]  # from the strictest on
-LspMode = Literal["off", "auto", "on"]  # from the strictest on
+SandboxMode = Literal["require", "auto", "off"]  # strictest first
+SearchMode = Literal["off", "auto", "on"]  # strictest first
+LspMode = Literal["off", "auto", "on"]  # strictest first
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
@@ -94,7 +94,7 @@ def _hook(help: str) -> tuple[str, ...]:
 class ModelSettings:
     """[model]"""
 
-    # The same id as `DEFAULT_MODEL` of the models, which are not loaded for it.
+    # The same as `DEFAULT_MODEL`, which would import all models.
     id: str = setting(
         "claude-sonnet-5-5",
         MODEL_ID,
@@ -342,7 +342,7 @@ def _loosens_network(new: Any, current: Any) -> bool:
 class ToolSettings:
     """[tools]"""
 
-    # The same number as `MAX_OUTPUT_BYTES` of the tools, which are not loaded for it.
+    # The same as `MAX_OUTPUT_BYTES`, which would import the tools.
     max_output_bytes: int = setting(
         256 << 20,
         whole_number("bytes", 65_536),
@@ -536,7 +536,7 @@ class StatuslineSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting, checked."""
+    """All settings, checked."""
 
     model: ModelSettings = field(default_factory=ModelSettings)
     compact: CompactSettings = field(default_factory=CompactSettings)
@@ -560,7 +560,7 @@ class Settings:
     keys: KeyboardSettings = field(default_factory=KeyboardSettings)
     statusline: StatuslineSettings = field(default_factory=StatuslineSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
-    # Of extensions, by their names; what they are is declared by the extensions.
+    # Settings of extensions by extension name, as declared by the extensions.
     extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -584,7 +584,7 @@ KEYS: dict[str, SettingKey] = {
 
 
 def build_settings(values: dict[str, Any]) -> Settings:
-    """Return the Settings with this value for each of `KEYS`."""
+    """Return Settings with a value for each key in `KEYS`."""
     groups: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for section, name, one in _declared_fields():
         groups[section][one.name] = values[name]
@@ -592,7 +592,7 @@ def build_settings(values: dict[str, Any]) -> Settings:
 
 
 def values_by_key(settings: Settings) -> dict[str, Any]:
-    """Return the value of each of `KEYS`: `build_settings` the other way round."""
+    """Return the value of each key in `KEYS`: the inverse of `build_settings`."""
     return {
         name: getattr(getattr(settings, section), one.name)
         for section, name, one in _declared_fields()
