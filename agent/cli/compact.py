@@ -1,4 +1,4 @@
-"""`ctxagent compact`: preview the next compaction of a session, do it, or undo the last one."""
+"""`ctxagent compact`: preview the next compaction of a session, apply it, or undo the last one."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -65,11 +65,11 @@ def compact(
 ) -> int:
     """Compact a session; by default the newest one here.
 
-    Name what to do: --dry-run, --apply or --undo. If turns followed the compaction, --undo goes on
-    in a copy of the session and prints its id.
+    Choose an action: --dry-run, --apply or --undo. If turns followed the compaction, --undo
+    continues in a copy of the session and prints its ID.
 
-    Before a model is paid to save less than a fifth of the context, --apply says so. In a terminal
-    it asks first, unless there are --instructions.
+    If a compaction by a model would save less than a fifth of the context, --apply prints a
+    warning. In a terminal it asks first, unless you give --instructions.
     """
     import asyncio
 
@@ -106,13 +106,13 @@ def compact(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The compaction that the options of --apply ask for."""
+    """The options of a compaction with --apply."""
 
     instructions: str
     newest_only: bool
     examine: bool
-    asks: bool  # before it saves little
-    is_confirmed: bool = False  # although it saves little
+    asks: bool  # whether to ask if it would save little
+    is_confirmed: bool = False  # whether the user confirmed a small saving
 
 
 def _asks_model(launch: "LaunchOptions") -> bool:
@@ -131,8 +131,9 @@ async def _preview(launch: "LaunchOptions", choice: "SessionChoice", *, newest_o
 
 
 async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Wanted) -> bool:
-    """Compact a session; before that, warn if it would save little. Return False, with nothing
-    changed, where the user has to be asked then."""
+    """Compact a session. If it would save little, print a warning first. Return False, without
+    changes, if the user must confirm.
+    """
     from ..ui import compaction_plan
 
     async with _opened(launch, choice) as agent:
@@ -154,8 +155,9 @@ async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Want
 
 
 async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "SessionChoice") -> int:
-    """Take back the last compaction; if turns followed it, in a copy that ends where it was. The
-    session of another agent goes on as it is: that agent has its whole history."""
+    """Undo the last compaction. If turns followed it, undo it in a copy that ends before them. A
+    session of the proxy is not copied, because its client has the whole history.
+    """
     from ..compaction.history import last_acts, person_spoke_since
     from ..launch import SessionChoice
 
@@ -195,7 +197,7 @@ def _take_back(agent: "AgentState") -> None:
 
 
 async def _learn_window(agent: "AgentState", launch: "LaunchOptions") -> None:
-    """Learn how large the window is, if that is known without asking a server."""
+    """Read the size of the window if it is known without asking a server."""
     from ..models.catalog import known_limits
 
     if known_limits(agent.model.id) or launch.settings.model.context_window:

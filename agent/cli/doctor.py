@@ -39,7 +39,7 @@ def doctor(
 ) -> int:
     """Check the installation or one session, and suggest repairs.
 
-    The exit code is 1 when something is wrong.
+    The exit code is 1 if a check fails.
     """
     from ..doctor import check_session, download_vocabulary, repair
     from ..security.folders import distrust_writable_folders
@@ -79,7 +79,7 @@ def doctor(
 
 
 async def _ask_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
-    """Return what the server of the settings takes. Raises UsageError for a scripted model."""
+    """Return what the model's server accepts. Raises UsageError for a scripted model."""
     from ..doctor import Finding
     from ..models.factory import make_model
     from ..models.probe import check_server
@@ -101,7 +101,7 @@ def row_of(finding: "Finding") -> tuple[str, str, str]:
 
 
 def check_all(loaded: "LoadedSettings", project: "Project") -> "list[Finding]":
-    """Check the set-up, and what the terminal can do."""
+    """Check the set-up and the terminal."""
     from ..doctor import Finding, check_setup
     from ..ui.capabilities import detect_for_process, report_rows
 

@@ -1,4 +1,4 @@
-"""`ctxagent fleet`: many agents, from one manifest, with one bill."""
+"""`ctxagent fleet`: run many agents from one manifest."""
 
 import json
 import os
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from ..fleet.summary import FleetSummary, TaskStanding
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
-MAX_LISTED = 20  # tasks of one state in a summary
+MAX_LISTED = 20  # tasks per state in a summary
 MAX_SCORE_LINES = 10  # of each output of a failed score command
-MAX_ANSWER_CHARS = 4_000  # that `show` prints
+MAX_ANSWER_CHARS = 4_000  # of the answer in `show`
 LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
 
 
 @click.group()
 def fleet() -> None:
-    """Run many tasks of one manifest; `ctxagent guide fleet` explains it."""
+    """Run many tasks from one manifest; see `ctxagent guide fleet`."""
 
 
 fleet.add_command(results)
@@ -83,9 +83,9 @@ fleet.add_command(collect)
 def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     """Run the tasks that are not done.
 
-    What was killed or interrupted goes on where it was; what ended never runs twice. Ctrl-C starts
-    no more tasks, a second one interrupts those that run. The options before `fleet` count for all
-    tasks, such as --model, --permission-mode, --allow and --max-turns.
+    Killed or interrupted tasks continue where they stopped; ended tasks never run twice. Ctrl-C
+    starts no more tasks; a second Ctrl-C interrupts the running ones. Options before `fleet`, such
+    as --model, --permission-mode, --allow and --max-turns, apply to all tasks.
     """
     from ..fleet.ledger import FleetFolder, FleetLedger
     from ..fleet.outages import OutageRules
@@ -123,7 +123,7 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
 
 
 def _retries(given: Sequence[str]) -> dict[str, int]:
-    """Return how often a task is retried by the kind of its failure. Raises UsageError."""
+    """Return the number of retries for each kind of failure. Raises UsageError."""
     from ..fleet.attempt import FAILURES
 
     found = {}
@@ -138,7 +138,7 @@ def _retries(given: Sequence[str]) -> dict[str, int]:
 
 
 def _kind(text: str) -> str:
-    """Return a kind of failure. Raises UsageError for an unknown one."""
+    """Return a kind of failure. Raises UsageError for an unknown kind."""
     from ..fleet.attempt import FAILURES
 
     kind = text.strip().replace("-", " ")
@@ -151,7 +151,7 @@ def _kind(text: str) -> str:
 
 @contextmanager
 def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[Any]:
-    """Have an engine, and end it."""
+    """Create an engine, and close it at the end."""
     from ..fleet.runner import LocalEngine
 
     if config is None:
@@ -169,8 +169,9 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
 def _checked(
     options: dict[str, Any], path: Path, dollars: float | None, attempts: int | None
 ) -> "tuple[Manifest, list[str], Settings]":
-    """Return the tasks of a manifest, and the options and settings of all of them. Raises what
-    would keep them from being run, before anything starts."""
+    """Return the tasks of a manifest with their common options and settings. Raises the errors that
+    would stop all tasks, before anything starts.
+    """
     from ..fleet.checks import StartCheck
     from ..fleet.ledger import FleetFolder, read_records
     from ..fleet.manifest import Manifest
@@ -185,8 +186,9 @@ def _checked(
 
 
 def _task_options(options: dict[str, Any], model: str) -> list[str]:
-    """Return the options of the command line that count for every task, as its agent gets them.
-    Each agent starts in a folder of its own, so what is relative to this one is made absolute."""
+    """Return the command-line options that each task's agent gets. Relative paths are made
+    absolute, because each agent starts in its own folder.
+    """
     from ..fleet.manifest import absolute_model
 
     words = [word for flag in setting_flags(options) for word in ("-c", flag)]
@@ -205,7 +207,7 @@ def _task_options(options: dict[str, Any], model: str) -> list[str]:
 
 @contextmanager
 def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
-    """Have signals interrupt a run: SIGINT as often as it comes, others twice at once."""
+    """Let signals interrupt a run: SIGINT one step per signal, other signals two steps at once."""
 
     def interrupt(number: int, frame: object) -> None:
         fleet_run.interrupt()
@@ -214,7 +216,7 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
         left = f"{count_of(fleet_run.running, 'task')} still running"
         told = "interrupting" if fleet_run.interrupts > 1 else "again to interrupt them"
         line = f"ctxagent: no more tasks are started; {left}: {told}\n"
-        with suppress(OSError):  # no `say`: the signal may have come in the middle of one
+        with suppress(OSError):  # not `say`, which the signal may have interrupted
             os.write(sys.stderr.fileno(), line.encode())
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -229,7 +231,7 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
 def _conclude(
     manifest: "Manifest", folder: "FleetFolder", fleet_run: "FleetRun", as_json: bool
 ) -> int:
-    """Print how a run has ended, and return its exit code."""
+    """Print how a run ended, and return its exit code."""
     from ..fleet.ledger import REFUSED, read_records
     from ..fleet.outages import WORDS
     from ..fleet.summary import FleetSummary
@@ -283,8 +285,9 @@ def _again(command: str, manifest: Path) -> str:
 
 
 def _print_state(state: str, tasks: "Sequence[TaskStanding]") -> None:
-    """Print the first tasks of a state: their ids, and of what has neither been done well nor is
-    still to be begun what is known, each on a line."""
+    """Print the first tasks in a state. Print only the IDs of done and waiting tasks, and a line of
+    details for each other task.
+    """
     more = len(tasks) - MAX_LISTED
     tail = [f"and {more:,} more: --json has all"] if more > 0 else []
     if state in ("done", "waiting"):
@@ -308,7 +311,7 @@ def _told(task: "TaskStanding") -> str:
 @json_option
 @ends_process
 def status(manifest: Path, as_json: bool) -> int:
-    """Tell how the tasks stand, and what they have cost; also while they run."""
+    """Print the state of the tasks and their cost, also during a run."""
     _, folder, summary = standing(manifest)
     _print_summary(summary, manifest, folder, as_json)
     return 0
@@ -323,7 +326,7 @@ def status(manifest: Path, as_json: bool) -> int:
 @json_option
 @ends_process
 def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) -> int:
-    """Tell all of one task: its answer, its place, its patch, its session."""
+    """Print one task: its answer, folder, patch and session."""
     if serve and id is None:
         serve_page(manifest, port)
         return 0
@@ -369,7 +372,7 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
 
 
 def _show_score(folder: "FleetFolder", record: "TaskRecord") -> None:
-    """Print the end of what a failed score command has printed, without secrets, and its files."""
+    """Print the end of a failed score command's output, without secrets, and its files."""
     from ..fleet.ledger import SCORE
     from ..security.redaction import redaction_for
 
@@ -387,7 +390,7 @@ def _show_score(folder: "FleetFolder", record: "TaskRecord") -> None:
 def _show_attempts(
     attempts: "Sequence[TaskStanding]", folder: "FleetFolder", as_json: bool
 ) -> None:
-    """Print the attempts of a line that has `repeat` or `matrix`."""
+    """Print the attempts of a line with `repeat` or `matrix`."""
     found = [task.to_json(folder) for task in attempts]
     if as_json:
         say(json.dumps({"attempts": found}, ensure_ascii=False))
@@ -420,10 +423,10 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
 @click.option("--score", "scores", is_flag=True, help="Only score again, also what is done.")
 @ends_process
 def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: bool) -> int:
-    """Have tasks that failed tried again at the next run; without IDs all of them.
+    """Mark failed tasks for the next run; without IDs all of them.
 
-    A task goes on in its session; one whose prompt or place was changed begins again, also where it
-    was done. Where only the score, or the command after it, failed, only that is run again.
+    A task continues in its session. A task with a changed prompt or place starts again, even if it
+    was done. If only the score, or the command after it, failed, only that runs again.
     """
     from ..fleet.ledger import SCORE, FleetFolder, FleetLedger
     from ..fleet.manifest import Manifest
@@ -463,7 +466,7 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: 
 
 
 def _can_be_scored(task: "TaskStanding") -> bool:
-    """Return True for an attempt whose agent has ended so that its work can be scored."""
+    """Return True for an attempt whose agent ended with work that can be scored."""
     from ..fleet.ledger import SCORED_KINDS, STEP_OF
 
     outcome = task.outcome

@@ -1,4 +1,4 @@
-"""`ctxagent import-settings`: what the folders of other agents have, and copies of it."""
+"""`ctxagent import-settings`: show the settings of other agents, and copy them."""
 
 import difflib
 import json
@@ -28,10 +28,10 @@ HEADINGS = {
 @click.pass_obj
 @ends_process
 def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
-    """Show what the settings of other agents in this project and in your home have, what can be
-    copied and how files would change. With --write, change them.
+    """Show the settings of other agents in this project and your home: what is used, what can be
+    copied, and how files would change. With --write, change the files.
 
-    Copies only add. What needs trust in a project's file needs it then, too.
+    Copies only add. Copied settings that need trust in a project's file still need it.
     """
     from ..config.edit_file import write_settings_file
     from ..config.places import config_home, home_folder, user_file
@@ -78,7 +78,7 @@ def _show(found: "OtherSettings") -> None:
 
 
 def _diff(found: "OtherSettings", path: Path) -> str:
-    """Return how a file changes."""
+    """Return the change of a file as a diff."""
     from ...tools.system.unicode import reveal_invisible
 
     contents = (found.before[path], found.after[path])

@@ -1,6 +1,6 @@
-"""`ctxagent log`: what compaction did to a session, for people and for programs.
+"""`ctxagent log`: the compactions of a session, as text or JSON.
 
-It only reads, so it also works on a session that another process has open.
+It only reads, so it also works while another process has the session open.
 """
 
 import json
@@ -46,7 +46,7 @@ def log(
 ) -> int:
     """List the compactions of a session; by default the newest here.
 
-    Checkpoints, drift, phases and undone compactions are listed, too.
+    Checkpoints, drift, phases and undone compactions are listed too.
     """
     if entries and stats:
         raise UsageError("--entries and --stats exclude each other", hint="Give one of them.")
@@ -105,7 +105,7 @@ def _print_metrics(logs: Sequence[Path], as_json: bool) -> None:
 
 @contextmanager
 def open_entries(path: Path) -> "Iterator[Reversible[Entry]]":
-    """Open the entries of a log, however long it is; print a warning for each line skipped."""
+    """Open the entries of a log of any length. Print a warning for each skipped line."""
     from ..session.log import Entries
 
     warnings: list[str] = []

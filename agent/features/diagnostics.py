@@ -50,7 +50,7 @@ class DiagnosticsFeature(Feature):
         self._before: tuple[str, str | None] = (
             "",
             None,
-        )  # (ID of a call, text of the file before it)
+        )  # (call ID, earlier text of its file)
         self.touched: dict[Path, None] = {}  # changed files, in order
         self.refusal: str | None = None  # why no server may start; None until decided
 
