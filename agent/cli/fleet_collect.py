@@ -72,9 +72,7 @@ def collect(
         for done, task in enumerate(own):
             progress.tell(done * workers, len(summary.tasks), done / len(own))
             collection.add(task)
-    rows = [
-        collection.add(task) for task in summary.tasks
-    ]  # finished tasks are not collected again
+    rows = [collection.add(task) for task in summary.tasks]  # reuses collected tasks
     collection.finish(manifest.name, summary, rows)
     say(f"{folder / 'index.html'}")
     return 0

@@ -1,4 +1,4 @@
-"""`ctxagent mcp`: the MCP servers that are configured: add, list, get, remove, login."""
+"""`ctxagent mcp`: add, list, get, remove and log in to MCP servers."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def add(
 ) -> int:
     """Add the server NAME: a COMMAND with its arguments, or an http(s):// address.
 
-    What begins with a dash and is for the command stands behind `--`.
+    Put `--` before the COMMAND if its arguments start with a dash.
     """
     from ..config.trust import accept, is_file_trusted
     from ..extensions.mcp.config import (
@@ -95,7 +95,9 @@ def add(
 @click.pass_obj
 @ends_process
 def list_servers(options: dict[str, Any], as_json: bool) -> int:
-    """Start every server, and say how it is and what it offers; exit code 1 if one is not there."""
+    """Start every server and print its state and what it offers; exit code 1 if one fails to
+    start.
+    """
     launch = launch_of(options)
     found = _tried(launch, None)
     if as_json:
@@ -116,7 +118,7 @@ def list_servers(options: dict[str, Any], as_json: bool) -> int:
 @click.pass_obj
 @ends_process
 def get(options: dict[str, Any], name: str) -> int:
-    """Start the server NAME, and list its tools; exit code 1 if it is not there."""
+    """Start the server NAME and list its tools; exit code 1 if it fails to start."""
     launch = launch_of(options)
     found = _tried(launch, name)
     if not found:
@@ -178,7 +180,7 @@ def login(options: dict[str, Any], name: str) -> int:
 
 
 def _file(options: dict[str, Any], *, project: bool) -> Path:
-    """Return the file that servers are added to: the project's nearest one, or the user's."""
+    """Return the configuration file for servers: the project's nearest one, or the user's."""
     from ..config.places import config_home, home_folder
     from ..extensions.mcp.config import OWN_FILE, PROJECT_FILE, project_file
 
@@ -202,7 +204,7 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
 def _tried(
     launch: "LaunchOptions", name: str | None, show: "Callable[[str], None] | None" = None
 ) -> "list[tuple[ServerStatus, list[tuple[str, int, str]]]]":
-    """Start the servers, or one of them, and return how each is, and its tools."""
+    """Start the servers, or one of them. Return the state and the tools of each."""
     import asyncio
 
     from ..extensions.mcp.config import plain_name

@@ -1,4 +1,4 @@
-"""`ctxagent memory`: the facts about the project that outlast its sessions: list, show, forget."""
+"""`ctxagent memory`: list, show and forget facts about the project."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def memory(context: click.Context) -> None:
-    """The memory: facts about this project that outlast its sessions; without a command, list."""
+    """The memory: facts about this project that outlast its sessions. Without a command, list
+    them.
+    """
     if context.invoked_subcommand is None:
         context.invoke(list_facts)
 
@@ -25,7 +27,7 @@ def memory(context: click.Context) -> None:
 @click.pass_obj
 @ends_process
 def list_facts(options: dict[str, Any], as_json: bool = False) -> int:
-    """List the facts, the one that changed last first."""
+    """List the facts, the most recently changed first."""
     folder = _folder(options)
     facts, problems = folder.facts()
     if as_json:
@@ -81,7 +83,7 @@ def _folder(options: dict[str, Any]) -> "MemoryFolder":
 
 
 def _is_wanted(facts: "list[Fact]") -> bool:
-    """Ask whether all facts are to go. Raises UsageError where nobody can be asked."""
+    """Ask whether to forget all facts. Raises UsageError if there is no terminal to ask."""
     if not can_ask():
         raise UsageError("nothing was forgotten: nobody can be asked here", hint="Give --yes.")
     return is_confirmed(f"Forget all {len(facts)} facts?")

@@ -1,4 +1,4 @@
-"""`ctxagent proxy`: the context engine between another agent and its model."""
+"""`ctxagent proxy`: run the context engine between another agent and its model."""
 
 import asyncio
 import json
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ..proxy.status import ProxyStatus, SessionStatus
 
 DEFAULT_PORT = 8765
-# Unless the user chose one: who puts a proxy in front of an agent wants to save.
+# The default preset of the proxy, whose purpose is to save money.
 PRESET: "PresetName" = "lean"
-WITH_PARENT = "--with-parent"  # for `wrap`, whose process becomes the client
-POLL_S = 0.2  # between two looks whether the parent is still there
+WITH_PARENT = "--with-parent"  # used by `wrap`, whose process becomes the client
+POLL_S = 0.2  # interval for checking the parent process
 MAX_TITLE_CHARS = 40  # in the table of sessions
-MAX_NOTES = 3  # of one session, the newest
+MAX_NOTES = 3  # newest notes per session
 _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars", "without", "")
 
 
@@ -61,8 +61,9 @@ def proxy(
 ) -> None:
     """Keep another agent's context small, as a proxy to its model.
 
-    Any client that takes a base URL can use the proxy. It sends its own key. The sessions are those
-    of this directory: `ctxagent sessions`, `log`, `replay` and `compact --undo` work on them.
+    Any client with a configurable base URL can use the proxy. The client sends its own key. Its
+    sessions belong to this directory: `ctxagent sessions`, `log`, `replay` and `compact --undo`
+    work on them.
     """
     if context.invoked_subcommand is None:
         _serve(context.obj, port, upstreams, no_summaries, with_parent)
@@ -76,8 +77,8 @@ def proxy(
 def status(options: dict[str, Any], everywhere: bool, as_json: bool) -> int:
     """Print the proxy's sessions: context, edits and dollars saved.
 
-    It reads the logs, so no proxy needs to run. Dollars without suppose that the client sent its
-    whole history each time, as far as it fits the window.
+    It reads the logs, so no proxy needs to run. The figures "without" assume that the client sent
+    its whole history each time, as far as it fits the window.
     """
     from ..proxy.status import StatusReader, running_address
     from ..session.store import all_logs
@@ -160,7 +161,7 @@ def _serve(
 
 
 async def _run(started: "ProxyOptions", parent: int | None) -> int:
-    """Serve until a signal comes, or the process `parent` has ended."""
+    """Serve until a signal arrives or the process `parent` ends."""
     from ..proxy.serve import serving
 
     stopped = asyncio.Event()
@@ -185,7 +186,7 @@ async def _run(started: "ProxyOptions", parent: int | None) -> int:
 def proxy_options(
     options: dict[str, Any], port: int, upstreams: "Sequence[str]", *, summaries: bool
 ) -> "ProxyOptions":
-    """Return how a proxy of this directory is started. Raises UsageError and ConfigError."""
+    """Return the options of a proxy for this directory. Raises UsageError and ConfigError."""
     from ..compaction.policy import policy_of
     from ..proxy.forward import UPSTREAMS
     from ..proxy.serve import ProxyOptions

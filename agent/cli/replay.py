@@ -1,4 +1,4 @@
-"""`ctxagent replay`: play recorded sessions under several settings and compare what they cost."""
+"""`ctxagent replay`: replay recorded sessions under several settings and compare their cost."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from .replay_sweep import sweep_with
 if TYPE_CHECKING:
     from ..replay.results import Comparison
 
-BREAKDOWN_POINTS = 48  # at which a report says what fills the window
+BREAKDOWN_POINTS = 48  # points in a report that show what fills the window
 MIN_TABLE_CELLS, MAX_TABLE_CELLS = 80, 160
 EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains each row."
 
@@ -73,11 +73,11 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
 @click.pass_obj
 @ends_process
 def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> int:
-    """Play recorded sessions again under other settings, and see what they would have cost.
+    """Replay recorded sessions under other settings and compare their cost.
 
-    FILE is a session of Claude Code, Codex, pi, OpenCode, Gemini CLI, Copilot, SWE-agent or of this
-    program, plain or gzip; ID is a session of this directory. Without either, all of them. No model
-    is asked unless you say so, and nothing is changed.
+    FILE is a session of Claude Code, Codex, pi, OpenCode, Gemini CLI, Copilot, SWE-agent or this
+    program, plain or gzip; ID is a session of this directory. Without either, all sessions of this
+    directory are replayed. No model is asked without --ask-model, and the sessions stay unchanged.
     """
     own = {**options, "settings": (*options["settings"], *given["settings"])}
     for name in ("model", "context_window"):
@@ -104,7 +104,7 @@ def _exit_on_signals() -> Iterator[None]:
 
     handled = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
-        handled = []  # Python handles signals in the main thread alone
+        handled = []  # Python handles signals only in the main thread
     for number in handled:
         signal.signal(number, end)
     try:
@@ -131,7 +131,7 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
         comparison = anonymized(comparison)
     try:
         if out is not None:
-            from ..replay.report.page import page  # it loads jinja2
+            from ..replay.report.page import page  # imports jinja2
 
             _write_report(out, page(comparison))
     finally:  # the comparison is printed even if the report cannot be written
@@ -162,7 +162,7 @@ def _print_comparison(comparison: "Comparison") -> None:
 
 
 def _check_report_path(out: Path) -> None:
-    """Raise UsageError, before anything is played, if the report cannot be written there."""
+    """Raise UsageError before the replay if the report cannot be written there."""
     folder = out.absolute().parent
     if not folder.is_dir():
         raise UsageError(

@@ -75,18 +75,18 @@ class KeyboardSettings:
     send: str = _bound(ENTER, "The key that sends the message.", _TYPING_KEY)
     send_other: str = _bound(
         ALT_ENTER,
-        "New line. While the agent works: send at the other time (ui.enter_while_working).",
+        "New line. During a turn: send at the other time (ui.enter_while_working).",
         _TYPING_KEY,
     )
-    newline: str = _bound(CTRL_J, "New line, also while the agent works.", _TYPING_KEY)
-    interrupt: str = _bound(ESC, "Stop what runs, as Ctrl-C does.", _STOP_KEY)
+    newline: str = _bound(CTRL_J, "New line, also during a turn.", _TYPING_KEY)
+    interrupt: str = _bound(ESC, "Interrupt the current work, like Ctrl-C.", _STOP_KEY)
     background: str = _bound("ctrl-b", "Send the running command or subagent to the background.")
     unfold: str = _bound("ctrl-o", "Show the newest folded result in full.")
-    cycle_mode: str = _bound("shift-tab", "Next permission mode.")
+    cycle_mode: str = _bound("shift-tab", "Switch to the next permission mode.")
     editor: str = _bound("ctrl-x ctrl-e", "Continue the message in your editor.")
-    history_search: str = _bound("ctrl-r", "Search what you typed before.")
+    history_search: str = _bound("ctrl-r", "Search your earlier messages.")
     paste_image: str = _bound("ctrl-v", "Attach the image in the clipboard.")
-    redraw: str = _bound("ctrl-l", "Draw the bottom of the screen again.")
+    redraw: str = _bound("ctrl-l", "Redraw the bottom of the screen.")
 
 
 DEFAULT_KEYS = KeyboardSettings()
