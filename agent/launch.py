@@ -73,7 +73,7 @@ class LaunchOptions:
     mcp: "McpServers | None" = None  # None if no server is configured
     tools: "Sequence[Tool[Any]]" = ()  # extra tools from the program that uses the library
     installed: "InstalledPlugins | None" = None  # None for no plugins
-    hook_files: "HookFiles | None" = None  # None for none
+    hook_files: "HookFiles | None" = None  # hooks from files, if any
     extensions: "ExtensionSource | None" = None  # None for no extensions
     # no MCP servers, plugins, extensions or hooks; no commands, skills or subagents from files
     safe: bool = False

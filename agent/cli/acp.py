@@ -26,8 +26,8 @@ def acp(options: dict[str, Any]) -> int:
     import asyncio
 
     if sys.stdin is None or sys.stdin.isatty():
-        hint = "Name `ctxagent acp` in the editor's settings: `ctxagent guide editors` says how."
-        raise UsageError("this is for an editor, which starts it with pipes", hint=hint)
+        hint = "Name `ctxagent acp` in the editor's settings; see `ctxagent guide editors`."
+        raise UsageError("this command is for editors, which start it with pipes", hint=hint)
     sink = os.dup(1)
     os.dup2(2, 1)  # keep other output out of the message stream
     from ..session.store import all_logs

@@ -27,7 +27,9 @@ def read_answers(path: Path) -> GivenAnswers:
         raise UsageError(f"--answers {path}: it is not JSON", hint=hint) from None
     values = list(found.values()) if isinstance(found, Mapping) else found
     if not isinstance(values, list) or not all(map(_is_answer, values)):
-        raise UsageError(f"--answers {path}: not all answers are texts", hint=hint)
+        raise UsageError(
+            f"--answers {path}: every answer must be a text or a list of texts", hint=hint
+        )
     if isinstance(found, list):
         waiting = iter(found)
         return lambda question: _text(next(waiting, None))

@@ -44,13 +44,13 @@ ALL = "--all"
     "--all", "newest_only", is_flag=True, help="Summarize everything but the newest exchange."
 )
 @click.option(
-    "--instructions", metavar="TEXT", default="", help="Say what the summary should keep."
+    "--instructions", metavar="TEXT", default="", help="Tell the model what the summary must keep."
 )
 @click.option(
     "--probe-model",
     "examine",
     is_flag=True,
-    help="After the summary, ask the model what it knows from it.",
+    help="After the summary, test what the model knows from it.",
 )
 @click.pass_obj
 @ends_process
@@ -77,7 +77,7 @@ def compact(
 
     act = only_act(acts)
     if act is None:
-        raise UsageError("say what to do", hint="Give one of --dry-run, --apply and --undo.")
+        raise UsageError("no action given", hint="Give one of --dry-run, --apply and --undo.")
     if instructions and act != "--apply":
         raise UsageError("--instructions needs --apply, which writes the summary")
     if examine and act != "--apply":
@@ -99,7 +99,7 @@ def compact(
     wanted = _Wanted(instructions, newest_only=newest_only, examine=examine, asks=asks)
     if not asyncio.run(_apply(launch, choice, wanted)):
         if not is_confirmed("Compact anyway?"):
-            raise CompactionFailed("not compacted; nothing has changed")
+            raise CompactionFailed("not compacted; nothing changed")
         asyncio.run(_apply(launch, choice, replace(wanted, is_confirmed=True)))
     return 0
 
@@ -150,7 +150,7 @@ async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Want
         summary = await agent.engine.compact(wanted.instructions, newest_only=newest_only)
         if wanted.examine:
             say((await agent.engine.examine(summary)).table())
-        say(f"Take it back: ctxagent compact {agent.log.path.parent.name} --undo")
+        say(f"Undo it: ctxagent compact {agent.log.path.parent.name} --undo")
     return True
 
 
@@ -165,14 +165,14 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
         entries = agent.log.entries()
         last = last_acts(entries)
         if not last:
-            raise CompactionFailed("there is no compaction to take back")
+            raise CompactionFailed("there is no compaction to undo")
         if _is_of_client(entries) or not person_spoke_since(entries, last[-1].seq):
             _take_back(agent)
             return 0
         copy = project_of(options).fork(agent.log.path, last[-1].seq).parent.name
     async with _opened(launch, SessionChoice(id=copy)) as agent:
         _take_back(agent)
-        say("Turns followed the compaction, so this is a copy that ends there.")
+        say("Turns followed the compaction, so it was undone in a copy that ends before them.")
     return 0
 
 
@@ -191,7 +191,7 @@ def _take_back(agent: "AgentState") -> None:
     tokens = agent.model.current_window().tokens
     say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
     if _is_of_client(agent.log.entries()):
-        say("It counts from the next request of the client.")
+        say("It applies from the client's next request.")
     else:
         say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
 

@@ -46,9 +46,9 @@ def doctor(
 
     only_act({"fetch_tokenizer": fetch_tokenizer, "server": asks, "repair": mend})
     if (fetch_tokenizer or asks) and id:
-        raise UsageError(f"{'--server' if asks else '--fetch-tokenizer'} takes no session")
+        raise UsageError(f"{'--server' if asks else '--fetch-tokenizer'} does not take a session")
     if mend and id is None:
-        raise UsageError("--repair needs a session", hint="`ctxagent sessions list` has them.")
+        raise UsageError("--repair needs a session", hint="`ctxagent sessions list` lists them.")
     loaded = load(options)
     distrust_writable_folders(loaded.settings.sandbox, cwd_of(options), os.environ)
     project = project_of(options, loaded)

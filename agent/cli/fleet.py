@@ -52,21 +52,26 @@ fleet.add_command(collect)
 @manifest_argument
 @click.option(
     "--jobs", "-j", type=click.IntRange(min=1), metavar="N",
-    help=f"At once: by default {DEFAULT_JOBS}, or {DEFAULT_JOBS_ELSEWHERE} with --config.",
+    help=f"Tasks at once: by default {DEFAULT_JOBS}, or {DEFAULT_JOBS_ELSEWHERE} with --config.",
 )  # fmt: skip
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE.py",
-    help="A configuration of Parsl, for workers elsewhere.",
+    help="A Parsl configuration, to run tasks on other machines.",
 )  # fmt: skip
 @click.option(
     "--max-budget-usd", "dollars", type=click.FloatRange(min=0), callback=check_finite, metavar="X",
-    help="For all tasks together, earlier runs included.",
+    help="Stop at this cost of all tasks, including earlier runs.",
 )  # fmt: skip
 @click.option(
     "--attempts", type=click.IntRange(min=1, max=1_000), metavar="N",
     help='Attempts at each task whose line has no "repeat"; kept for the next run.',
 )  # fmt: skip
-@click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Then start no more.")
+@click.option(
+    "--max-failures",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Start no more tasks after N failures.",
+)
 @click.option(
     "--retries", multiple=True, metavar="KIND=N",
     help="Retry a task up to N times in a run after a failure of a kind, such as error=1.",
@@ -132,7 +137,7 @@ def _retries(given: Sequence[str]) -> dict[str, int]:
         kind = _kind(kind)
         if not count.isdecimal():
             hint = f"Give KIND=N. Kinds: {', '.join(FAILURES)}."
-            raise UsageError(f"--retries {text}: N is to be a number", hint=hint)
+            raise UsageError(f"--retries {text}: N must be a number", hint=hint)
         found[kind] = int(count)
     return found
 
@@ -214,7 +219,9 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
         if number != signal.SIGINT:
             fleet_run.interrupt()
         left = f"{count_of(fleet_run.running, 'task')} still running"
-        told = "interrupting" if fleet_run.interrupts > 1 else "again to interrupt them"
+        told = (
+            "interrupting" if fleet_run.interrupts > 1 else "press Ctrl-C again to interrupt them"
+        )
         line = f"ctxagent: no more tasks are started; {left}: {told}\n"
         with suppress(OSError):  # not `say`, which the signal may have interrupted
             os.write(sys.stderr.fileno(), line.encode())
@@ -239,20 +246,25 @@ def _conclude(
     summary = FleetSummary.of(manifest, read_records(folder), folder, is_running=False)
     _print_summary(summary, manifest.path, folder, as_json)
     if (ended := fleet_run.ended) == "interrupted":
-        say("interrupted: the same command goes on", err=True)
+        say("interrupted: run the same command again to continue", err=True)
         return 130
     if ended in LIMITS:
-        say(f"{LIMITS[ended]}: the same command with a higher limit goes on", err=True)
+        say(
+            f"{LIMITS[ended]}: raise the limit and run the same command again to continue", err=True
+        )
         return 4
     if ended == "outage":
         found = {f"{WORDS[b.cause]}: {as_sentences(b.why)}" for b in fleet_run.outages.open}
         say(f"ctxagent: {'; '.join(sorted(found))}", err=True)
-        say("no more tasks were started: the same command goes on, also with a longer"
-            " --max-outage", err=True)  # fmt: skip
+        say("no more tasks were started: run the same command again to continue, if needed with a"
+            " longer --max-outage", err=True)  # fmt: skip
         return ModelError.exit_code
     if ended == REFUSED:
         say(f"ctxagent: {fleet_run.refusal}", err=True)
-        say("no more tasks were started: mend this, and the same command goes on", err=True)
+        say(
+            "no more tasks were started: fix this, then run the same command again to continue",
+            err=True,
+        )
         return NoCredentials.exit_code
     return 0 if summary.counts["done"] == len(summary.tasks) else 1
 
@@ -272,11 +284,11 @@ def _print_summary(
         f" · {summary.total('tokens_saved'):,} saved by compaction")  # fmt: skip
     if verdicts := summary.verdicts:
         told = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
-        say(f"score: {told}: {_again('results', manifest)} has the rates")
+        say(f"score: {told}: {_again('results', manifest)} prints the rates")
     for state in summary.counts:
         _print_state(state, [task for task in summary.tasks if task.state == state])
     if summary.counts["failed"] and not summary.counts["running"]:
-        say(f"to try again what has failed: {_again('retry', manifest)}, then `fleet run` again")
+        say(f"to retry the failed tasks: {_again('retry', manifest)}, then `fleet run` again")
 
 
 def _again(command: str, manifest: Path) -> str:
@@ -289,7 +301,7 @@ def _print_state(state: str, tasks: "Sequence[TaskStanding]") -> None:
     details for each other task.
     """
     more = len(tasks) - MAX_LISTED
-    tail = [f"and {more:,} more: --json has all"] if more > 0 else []
+    tail = [f"and {more:,} more: --json lists all"] if more > 0 else []
     if state in ("done", "waiting"):
         lines = [", ".join([*(task.id for task in tasks[:MAX_LISTED]), *tail])] if tasks else []
     else:
@@ -320,9 +332,9 @@ def status(manifest: Path, as_json: bool) -> int:
 @fleet.command()
 @manifest_argument
 @click.argument("id", required=False)
-@click.option("--serve", is_flag=True, help="A page of all tasks for a browser, as they run.")
+@click.option("--serve", is_flag=True, help="Serve a live page of all tasks for a browser.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N",
-              help="Of the page, on 127.0.0.1; by default one that is free.")  # fmt: skip
+              help="The port of the page on 127.0.0.1; by default a free one.")  # fmt: skip
 @json_option
 @ends_process
 def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) -> int:
@@ -418,9 +430,11 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option(
     "--failed-by", "kinds", multiple=True, metavar="KIND",
-    help="Only those that failed by this, such as unreachable.",
+    help="Only tasks that failed for this reason, such as unreachable.",
 )  # fmt: skip
-@click.option("--score", "scores", is_flag=True, help="Only score again, also what is done.")
+@click.option(
+    "--score", "scores", is_flag=True, help="Only score again, including tasks that are done."
+)
 @ends_process
 def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: bool) -> int:
     """Mark failed tasks for the next run; without IDs all of them.
@@ -445,12 +459,10 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: 
             chosen = [task for task in chosen if task.outcome and task.outcome.kind in wanted]
         for task in chosen:
             if scores and not _can_be_scored(task):
-                hint = "A score is of an attempt whose agent has ended, and of a line with a score."
+                hint = "It needs a line with a score, and an attempt whose agent has ended."
                 raise UsageError(f"{task.id} cannot be scored", hint=hint)
             if task.state == "done" and not task.is_changed and not scores:
-                hint = (
-                    "Change its prompt or its place to have it done again, or give it another id."
-                )
+                hint = "To run it again, change its prompt or its place, or give it another ID."
                 raise UsageError(f"{task.id} is done", hint=hint)
         for task in chosen:
             if task.state in ("done", "failed"):
@@ -458,10 +470,10 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: 
     finally:
         ledger.close()
     if not chosen:
-        say(f"no task has failed by {' or '.join(sorted(wanted))}" if wanted
+        say(f"no task failed with {' or '.join(sorted(wanted))}" if wanted
             else "no task has failed")  # fmt: skip
     else:
-        say(f"{count_of(len(chosen), 'task')} to be tried again: {_again('run', manifest)}")
+        say(f"{count_of(len(chosen), 'task')} marked for a retry: {_again('run', manifest)}")
     return 0
 
 

@@ -46,9 +46,11 @@ def collect(
     from .sessions import exported
 
     if folder is None and predictions is None:
-        raise UsageError("nowhere to gather it", hint="Give DIR, --swe-bench FILE.json or both.")
+        raise UsageError(
+            "no target to collect into", hint="Give DIR, --swe-bench FILE.json or both."
+        )
     if predictions is not None and predictions.suffix != ".json":
-        raise UsageError(f"--swe-bench {predictions}: the name is to end with .json")
+        raise UsageError(f"--swe-bench {predictions}: the name must end with .json")
     loaded = load(options)
     _, kept, summary = standing(manifest)
     if predictions is not None:

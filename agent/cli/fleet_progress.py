@@ -63,9 +63,9 @@ class FleetProgress:
                 if fleet_run.is_waiting(id)
                 else ("`fleet retry` starts it again")
             )
-            say(f"note: {id} was changed after it was begun; {then}", err=True)
+            say(f"note: {id} was changed after its start; {then}", err=True)
         if self._to_do < all:
-            say(f"note: {all - self._to_do:,} of {all:,} have ended before", err=True)
+            say(f"note: {all - self._to_do:,} of {all:,} tasks have already ended", err=True)
         if self._progress.is_visible:
             from ..fleet.live import LiveFleet
 
@@ -174,6 +174,6 @@ def serve_page(manifest: Path, port: int) -> None:
     fleet = LiveFleet(Manifest(manifest), FleetFolder.of(manifest))
     page = LivePage(fleet, manifest.name, port)
     say(page.url)
-    say("Only who has this address can read the page. Ctrl-C ends it.", err=True)
+    say("Only users with this address can read the page. Ctrl-C stops it.", err=True)
     with suppress(KeyboardInterrupt):
         page.serve()

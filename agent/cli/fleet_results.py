@@ -31,7 +31,7 @@ UNCOUNTED = {"score": "the score command failed"}  # texts, by reason for a miss
 @manifest_argument
 @click.option(
     "-k", "ks", type=click.IntRange(min=1), multiple=True, metavar="K",
-    help="Tell pass@K; by default for 1 and for the most attempts at a task.",
+    help="Print pass@K; by default for 1 and for the most attempts at a task.",
 )  # fmt: skip
 @json_option
 @ends_process
@@ -78,7 +78,7 @@ def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
     (name_a, first), (name_b, second) = _two(runs)
     found = compared(first, second)
     if found is None:
-        hint = "Runs are paired by the ids of their tasks: they need some in common."
+        hint = "Runs are compared by task ID, so they need some IDs in common."
         raise UsageError(f"{name_a} and {name_b} have no task with a verdict in common", hint=hint)
     ks = default_ks([first, second])
     names = name_a, name_b
@@ -118,7 +118,7 @@ def _two(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
             raise UsageError(f"{path} has no cell {cell}", hint=f"Cells: {known}.")
         found += [(str(path), each.name, each) for each in chosen]
     if len(found) != 2:
-        hint = "Give two, and a cell with each manifest that has several: TASKS.jsonl@CELL."
+        hint = "Give two runs. For a manifest with several cells, name one: TASKS.jsonl@CELL."
         raise UsageError(f"two runs can be compared, not {len(found)}", hint=hint)
     is_one = len({path for path, _, _ in found}) == 1
     return [

@@ -109,7 +109,7 @@ def find_request(env: Mapping[str, str]) -> ActionRequest:
         raise Skipped(f"the comment does not begin with {trigger}")
     _check_writer(env, comment)
     if not (said := said.strip() or task):
-        raise UsageError("there is no task", hint=f"Say what to do behind {trigger}.")
+        raise UsageError("there is no task", hint=f"Write the task after {trigger}.")
     number = issue.get("number")
     if not isinstance(number, int):
         raise UsageError("the event names no issue")
@@ -121,9 +121,9 @@ def _check_writer(env: Mapping[str, str], comment: Mapping[str, Any]) -> None:
     user = _part(comment, "user")
     name = str(user.get("login", ""))
     if user.get("type") != "User" or not re.fullmatch(r"[A-Za-z0-9-]+(_[a-z0-9]+)?", name):
-        raise Skipped("the comment is not a person's")
+        raise Skipped("the comment is not by a user")
     if comment.get("author_association") not in WRITERS:
-        raise Skipped(f"{name} is neither owner, member nor collaborator")
+        raise Skipped(f"{name} is not an owner, member or collaborator")
     found = _call(env, f"collaborators/{name}/permission")
     if found.get("permission") not in WRITE_PERMISSIONS:
         raise Skipped(f"{name} may not write to this repository")
@@ -169,7 +169,7 @@ def _run_agent(env: Mapping[str, str], task: str) -> Mapping[str, Any]:
     except ValueError:
         result = None
     if not isinstance(result, dict) or "exit_code" not in result:
-        hint = "Its messages stand above."
+        hint = "See its messages above."
         raise CtxagentError(f"the agent ended with {done.returncode} and no result", hint=hint)
     return result
 

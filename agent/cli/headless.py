@@ -119,11 +119,11 @@ def _check_formats(options: dict[str, Any]) -> None:
     if options["input_format"] != "stream-json":
         return
     if options["session_id"] is not None:
-        hint = "Give --resume ID to go on with a session."
+        hint = "Give --resume ID to continue a session."
         raise UsageError("--session-id is for one task, -p TASK", hint=hint)
     if options["format"] != "stream-json":
         hint = "Add --output-format stream-json."
-        raise UsageError("--input-format stream-json answers in stream-json alone", hint=hint)
+        raise UsageError("--input-format stream-json answers only in stream-json", hint=hint)
     if sys.stdin is None:
         hint = "Write the messages to it."
         raise UsageError("--input-format stream-json: standard input is closed", hint=hint)

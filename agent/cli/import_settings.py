@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ..features.other_settings import OtherSettings
 
 HEADINGS = {
-    "taken": "Counts as it is",
+    "taken": "Used as it is",
     "copy": "Can be copied",
-    "kept": "Stays as it is here",
-    "not": "Cannot be taken",
+    "kept": "Kept as it is here",
+    "not": "Not supported",
 }
 
 
@@ -53,7 +53,7 @@ def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
         rows = [asdict(each) for each in found.findings]
         say(json.dumps({"findings": rows, "files": files, "written": write}, ensure_ascii=False))
     elif found.after:
-        done = "written" if write else "nothing is written yet: `--write` does that"
+        done = "written" if write else "nothing is written yet: use --write"
         say_lines(f"{done}. A project's file needs your trust again: `ctxagent config --trust`.")
     return 0
 
@@ -72,7 +72,7 @@ def _show(found: "OtherSettings") -> None:
             for line in (f"  {place}", *(f"    {what}" for what in lines)):
                 say_lines(reveal_invisible(line).replace("\n", "\\n"))
     if not found.findings:
-        say("no settings of other agents were found")
+        say("no settings of other agents found")
     for path in found.after:
         say(_diff(found, path), nl=False)
 

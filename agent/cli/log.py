@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("id", required=False)
-@click.option("--entries", is_flag=True, help="Every entry of the log, one per line.")
+@click.option("--entries", is_flag=True, help="Print every entry of the log, one per line.")
 @click.option("--stats", is_flag=True, help="Print metrics and their targets.")
 @click.option(
     "--project",
@@ -51,7 +51,7 @@ def log(
     if entries and stats:
         raise UsageError("--entries and --stats exclude each other", hint="Give one of them.")
     if everything and (id or not stats):
-        raise UsageError("--project needs --stats and takes no session")
+        raise UsageError("--project needs --stats and does not take a session")
     if stats:
         logs = project_of(options).logs() if everything else [log_of(options, id)]
         _print_metrics(logs, as_json)

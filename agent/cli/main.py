@@ -89,7 +89,7 @@ def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageErr
                 given = "" if is_flag else f" {option.metavar or '…'}"
                 first, _, command = error.ctx.command_path.partition(" ")
                 where = f"{first} {error.option_name}{given} {command} …"
-                what = f"{error.message} It stands before the command: {where}"
+                what = f"{error.message} Put it before the command: {where}"
                 return click.UsageError(what, error.ctx)
     return error
 
@@ -151,7 +151,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     subcommand_metavar="[WORDS… | COMMAND [ARGS]…]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Without -p and without a COMMAND the terminal opens, and WORDS are your first message. "
-    "If stdin is no terminal, WORDS are the TASK. All settings: `ctxagent config --explain`.",
+    "If stdin is not a terminal, WORDS are the TASK. All settings: `ctxagent config --explain`.",
 )
 @click.option(
     "--version",
@@ -372,7 +372,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     try:
         make_private_folder(keep)
     except OSError as error:
-        raise UsageError(f"cannot make the directory {keep}: {error.strerror}") from error
+        raise UsageError(f"cannot create the directory {keep}: {error.strerror}") from error
     return play(keep.resolve(), fast=fast, kept=True)
 
 

@@ -23,10 +23,16 @@ def mcp() -> None:
 
 
 @mcp.command(context_settings={"ignore_unknown_options": True})
-@click.option("--project", is_flag=True, help="For this project, in .mcp.json, not for yourself.")
-@click.option("--env", "-e", multiple=True, metavar="NAME=VALUE", help="For a command; ${VAR} too.")
-@click.option("--header", "-H", multiple=True, metavar="NAME: VALUE", help="For an address.")
-@click.option("--timeout", type=click.IntRange(min=1), metavar="MS", help="Of one call.")
+@click.option(
+    "--project", is_flag=True, help="Add it to this project's .mcp.json, not to your own file."
+)
+@click.option(
+    "--env", "-e", multiple=True, metavar="NAME=VALUE", help="Environment of the COMMAND."
+)
+@click.option(
+    "--header", "-H", multiple=True, metavar="NAME: VALUE", help="A header for an address."
+)
+@click.option("--timeout", type=click.IntRange(min=1), metavar="MS", help="Timeout of a call.")
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
@@ -60,7 +66,7 @@ def add(
         )
     is_address = "://" in command[0]
     if is_address and (len(command) > 1 or env):
-        raise UsageError("an address takes neither arguments nor --env", hint="See --header.")
+        raise UsageError("an address does not take arguments or --env", hint="See --header.")
     if header and not is_address:
         raise UsageError("--header is for an address", hint="A command takes --env.")
     values: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
@@ -77,7 +83,7 @@ def add(
     was_trusted = not path.exists() or is_file_trusted(path, loaded.trust_dir)
     document = read_document(path)
     if name in document[SERVERS_KEY]:
-        raise UsageError(f"there is a server {name} in {path}", hint="Remove it first.")
+        raise UsageError(f"{path} already has a server {name}", hint="Remove it first.")
     try:
         check_server(values, path, os.environ)
     except ValueError as error:
@@ -86,7 +92,7 @@ def add(
     data = write_document(path, document)
     if project and was_trusted:
         accept(path, data, loaded.trust_dir)
-    say(f"added to {path}: {name}; `ctxagent mcp get {name}` tries it")
+    say(f"added to {path}: {name}; `ctxagent mcp get {name}` tests it")
     return 0
 
 
@@ -122,7 +128,7 @@ def get(options: dict[str, Any], name: str) -> int:
     launch = launch_of(options)
     found = _tried(launch, name)
     if not found:
-        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` has them.")
+        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` lists them.")
     (status, tools), *_ = found
     say(_line(status))
     for tool, tokens, description in tools:
@@ -131,7 +137,7 @@ def get(options: dict[str, Any], name: str) -> int:
 
 
 @mcp.command()
-@click.option("--project", is_flag=True, help="From .mcp.json, not from your own file.")
+@click.option("--project", is_flag=True, help="Remove it from .mcp.json, not from your own file.")
 @click.argument("name")
 @click.pass_obj
 @ends_process
@@ -173,7 +179,7 @@ def login(options: dict[str, Any], name: str) -> int:
 
     found = _tried(launch, name, show)
     if not found:
-        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` has them.")
+        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` lists them.")
     ((status, _),) = found
     say(_line(status))
     return 0 if status.state == "ready" else 1

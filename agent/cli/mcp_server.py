@@ -23,10 +23,8 @@ def mcp_server(options: dict[str, Any], id: str | None) -> int:
     from ..security.redaction import redaction_for
 
     if sys.stdin is None or sys.stdin.isatty():
-        hint = (
-            "Add `ctxagent mcp-server` to the agent's MCP servers: `ctxagent guide mcp` says how."
-        )
-        raise UsageError("this is for another agent, which starts it with pipes", hint=hint)
+        hint = "Add `ctxagent mcp-server` to the agent's MCP servers; see `ctxagent guide mcp`."
+        raise UsageError("this command is for other agents, which start it with pipes", hint=hint)
     loaded = load(options)
     project = project_of(options, loaded)
     fixed = None if id is None else project.find_log(id)

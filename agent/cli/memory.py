@@ -56,7 +56,7 @@ def show(options: dict[str, Any], name: str) -> int:
 
 
 @memory.command()
-@click.option("--all", "is_all", is_flag=True, help="Every fact.")
+@click.option("--all", "is_all", is_flag=True, help="Forget every fact.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_obj
@@ -65,7 +65,7 @@ def forget(options: dict[str, Any], is_all: bool, yes: bool, names: tuple[str, .
     """Remove facts by NAME."""
     folder = _folder(options)
     if is_all == bool(names):
-        raise UsageError("name facts, or give --all", hint="`ctxagent memory` lists them.")
+        raise UsageError("no facts named", hint="`ctxagent memory` lists them.")
     facts = folder.facts()[0] if is_all else [folder.fact(name) for name in dict.fromkeys(names)]
     if is_all and facts and not yes and not _is_wanted(facts):
         say("nothing was forgotten", err=True)
@@ -85,5 +85,7 @@ def _folder(options: dict[str, Any]) -> "MemoryFolder":
 def _is_wanted(facts: "list[Fact]") -> bool:
     """Ask whether to forget all facts. Raises UsageError if there is no terminal to ask."""
     if not can_ask():
-        raise UsageError("nothing was forgotten: nobody can be asked here", hint="Give --yes.")
+        raise UsageError(
+            "nothing was forgotten, because there is no terminal to ask", hint="Give --yes."
+        )
     return is_confirmed(f"Forget all {len(facts)} facts?")

@@ -34,7 +34,7 @@ MIN_COMMAND_LIKENESS = 0.75  # similarity from which a word counts as a mistyped
 LITERAL_WORDS = "ctxagent.literal_words"  # key in a click context: the message follows --
 PICK = "?"  # value of --resume without an ID
 SAFE_START = (
-    "a safe start: no MCP servers, plugins, extensions and hooks, no commands, skills and "
+    "safe start: no MCP servers, plugins, extensions and hooks, no commands, skills and "
     "subagents from files"
 )
 NOT_LOST = "Nothing recorded is lost: `ctxagent --continue` resumes."
@@ -189,7 +189,7 @@ def only_act(acts: Mapping[str, bool]) -> str | None:
     flags = [f"--{name.replace('_', '-')}" for name, asked in acts.items() if asked]
     if len(flags) > 1:
         named = f"{', '.join(flags[:-1])} and {flags[-1]}"
-        raise UsageError(f"{named} are {len(flags)} different acts", hint="Give one of them.")
+        raise UsageError(f"{named} are {len(flags)} different actions", hint="Give one of them.")
     return flags[0] if flags else None
 
 
@@ -215,7 +215,7 @@ def words_of(context: click.Context) -> str | None:
         return None
     words = " ".join(context.args)
     if not words.strip():
-        raise UsageError("no words given", hint='Say something: ctxagent "explain this".')
+        raise UsageError("the message is blank", hint='Say something: ctxagent "explain this".')
     if not context.meta.get(LITERAL_WORDS):
         _check_first_word(context)
     return words
@@ -237,7 +237,7 @@ def _check_first_word(context: click.Context) -> None:
     if first in options:
         hint = "" if more else f"Did you mean `ctxagent --{first}`?"
     elif first in subcommands:
-        # Followed by nothing, a quoted task or another such word: exec "fix it", auth login.
+        # The rest must be a quoted task or more such words: exec "fix it", auth login.
         is_call = all(" " in each or each in subcommands for each in more)
         hint = subcommands[first] if is_call else ""
     else:
@@ -258,7 +258,7 @@ def task_of(task: str | None, words: str | None, say: Callable[[str], None]) -> 
         task = words
     elif words is not None:
         hint = f'Quote it as one: ctxagent -p "{task} {words}"'
-        raise UsageError("-p TASK and more words are two tasks", hint=hint)
+        raise UsageError("-p TASK and a message are two tasks", hint=hint)
     if task is None:
         from .stdin import read_task
 
@@ -286,15 +286,15 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
         raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
     if given is not None and (one_more or options["origin"]):
         hint = "Leave out --continue, --resume and --from."
-        raise UsageError("--session-id names the session by itself", hint=hint)
+        raise UsageError("--session-id cannot be combined with another session", hint=hint)
     if options["wait"] and (options["fork"] or pick or not (one_more or given)):
         raise UsageError(
-            "--wait needs a session, and not a copy of one", hint="Add --continue or --resume ID."
+            "--wait needs an existing session, not a copy", hint="Add --continue or --resume ID."
         )
     if options["origin"] is not None and not options["origin"].strip():
         raise UsageError("--from names no session", hint="Give ID or ID:NUMBER.")
     if options["origin"] and one_more:
-        raise UsageError("--from starts a fresh session", hint="Leave out --continue or --resume.")
+        raise UsageError("--from starts a new session", hint="Leave out --continue or --resume.")
     if options["newest"] and resume:
         raise UsageError("--continue and --resume name two sessions", hint="Give one of them.")
     return SessionChoice(
@@ -316,7 +316,7 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
     elif choice.newest:
         project.newest_log()
     elif choice.pick and not all_logs(project.state):
-        raise NoSuchSession("there is no session yet to resume", hint="Start one: ctxagent")
+        raise NoSuchSession("there is no session to resume yet", hint="Start one: ctxagent")
 
 
 def resume_recording(options: dict[str, Any], loaded: "LoadedSettings") -> None:

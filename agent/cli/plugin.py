@@ -217,11 +217,11 @@ def _show(ready: "Staged") -> None:
     for line in contents_of(ready.plugin).lines():
         say(_shown(f"  {line}"))
     if ready.name_taken_by:
-        say(_shown(f"It gets another name, since {ready.name_taken_by} has its own."))
+        say(_shown(f"It is renamed, because {ready.name_taken_by} has the same name."))
     if ready.replaced:
         same = ready.replaced.digest == ready.plugin.digest
-        was = "which was the same" if same else "which was another one"
-        say(f"It takes the place of {ready.replaced.pinned_to}, {was}.")
+        was = "with the same content" if same else "with different content"
+        say(f"It replaces {ready.replaced.pinned_to}, {was}.")
 
 
 def _is_wanted(name: str, verb: str) -> bool:

@@ -31,7 +31,7 @@ def trust_project(options: dict[str, Any]) -> None:
         )
     for path, bound in files.items():
         trust(path, loaded.trust_dir, bound)
-        say(f"trusted as it is now: {path}", err=True)
+        say(f"trusted with its current content: {path}", err=True)
 
 
 def carry_trust(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> None:

@@ -44,8 +44,8 @@ _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars"
     "upstreams",
     multiple=True,
     metavar="PROTOCOL=URL",
-    help="Where requests go: messages=URL or openai=URL; by default what ANTHROPIC_BASE_URL and "
-    "OPENAI_BASE_URL say, else the APIs of Anthropic and OpenAI.",
+    help="The server for requests: messages=URL or openai=URL; by default ANTHROPIC_BASE_URL and "
+    "OPENAI_BASE_URL, else the APIs of Anthropic and OpenAI.",
 )
 @click.option(
     "--no-summaries", is_flag=True, help="Only clear and shorten old results; write no summaries."
@@ -122,7 +122,7 @@ def _say_table(found: "ProxyStatus") -> None:
     spent, unedited = found.with_dollars, found.without_dollars
     share = share_saved(spent, unedited)
     if share is None:
-        say("\nNo price of these models is known: models.toml takes prices.")
+        say("\nThe prices of these models are unknown: add them to models.toml.")
         return
     change = f"{format_percent(abs(share))} {'saved' if share >= 0 else 'more'}"
     sums = f"${format_dollars(spent)} instead of ${format_dollars(unedited)}"
@@ -178,7 +178,7 @@ async def _run(started: "ProxyOptions", parent: int | None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     async with serving(started, os.environ) as address:
-        say(f"ctxagent proxy: {address} (Ctrl-C ends it)")
+        say(f"ctxagent proxy: {address} (Ctrl-C stops it)")
         await stopped.wait()
     return 0
 
@@ -196,7 +196,7 @@ def proxy_options(
         name, _, url = each.partition("=")
         if name not in UPSTREAMS or not url.startswith(("http://", "https://")):
             names = " or ".join(f"{name}=https://…" for name in UPSTREAMS)
-            raise UsageError(f"--upstream {each!r} names no server", hint=f"Write {names}.")
+            raise UsageError(f"--upstream {each!r} is not PROTOCOL=URL", hint=f"Write {names}.")
         given[name] = url
     loaded = load(options)
     settings = loaded.settings

@@ -35,34 +35,34 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
     "presets",
     multiple=True,
     type=click.Choice(PRESET_NAMES),
-    help="Play under this preset instead of your settings; repeatable.",
+    help="Replay with this preset instead of your settings; repeatable.",
 )
 @click.option(
     "--against",
     multiple=True,
     metavar="KEY=VALUE,…",
-    help="Play under your settings with these changes too; repeatable.",
+    help="Also replay with your settings and these changes; repeatable.",
 )
 @click.option(
     "--sweep",
     "spans",
     multiple=True,
     metavar="KEY=A..B",
-    help="Find the value that costs least, also KEY=A..B/COUNT or KEY=A,B,C; repeatable.",
+    help="Find the cheapest value; also KEY=A..B/COUNT or KEY=A,B,C; repeatable.",
 )
 @click.option(
     "--bound",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="The share of all results that --sweep may miss; by default no more than now.",
+    help="The share of results that --sweep may miss; by default as many as now.",
 )
-@click.option("--model", metavar="ID", help="The model whose prices and window count.")
+@click.option("--model", metavar="ID", help="The model whose prices and window apply.")
 @click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
 @click.option(
     "--ask-model", is_flag=True, help="Have the model write the summaries; this costs money."
 )
-@click.option("--unnamed", is_flag=True, help="Leave out what the sessions were about.")
+@click.option("--unnamed", is_flag=True, help="Leave out names and texts of the sessions.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option(
     "--report",
@@ -85,13 +85,13 @@ def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> 
     with _exit_on_signals():
         if not given["spans"]:
             if given["bound"] is not None:
-                hint = "Name what to try: --sweep KEY=A..B."
-                raise UsageError("--bound needs --sweep, which it holds", hint=hint)
+                hint = "Add a setting to try: --sweep KEY=A..B."
+                raise UsageError("--bound needs --sweep", hint=hint)
             return _compare(own, files, given)
         for name in ("presets", "against", "report", "unnamed"):
             if given[name]:
                 flag = name.removesuffix("s")
-                raise UsageError(f"--sweep compares with your settings alone, without --{flag}")
+                raise UsageError(f"--sweep does not take --{flag}")
         return sweep_with(own, files, given)
 
 
@@ -166,10 +166,11 @@ def _check_report_path(out: Path) -> None:
     folder = out.absolute().parent
     if not folder.is_dir():
         raise UsageError(
-            f"there is no directory {folder} for the report", hint="Make it, or give another."
+            f"there is no directory {folder} for the report",
+            hint="Create it, or give another path.",
         )
     if not out.exists() and not os.access(folder, os.W_OK):
-        raise UsageError(f"{folder} may not be written to", hint="Give another --report.")
+        raise UsageError(f"{folder} is not writable", hint="Give another --report.")
 
 
 def _write_report(path: Path, text: str) -> None:

@@ -58,9 +58,9 @@ class Columns:
         same = [key for key in values if key.partition(".")[0] not in COMPARABLE_SECTIONS]
         if same:
             raise UsageError(
-                f"{same[0]} is the same in all columns",
-                hint=f"What may differ: {', '.join(COMPARABLE_SECTIONS)}. "
-                "--model and -c count for all.",
+                f"{same[0]} must be the same in all columns",
+                hint=f"Sections that may differ: {', '.join(COMPARABLE_SECTIONS)}. "
+                "--model and -c apply to all columns.",
             )
         if not label:  # use a preset's name if the settings equal it
             preset = settings.compact.preset
@@ -83,12 +83,12 @@ class Columns:
         if row is None:
             raise UsageError(
                 f"no price is known for the model {id}",
-                hint="Name another by --model, or give its prices in models.toml.",
+                hint="Choose another with --model, or add its prices to models.toml.",
             )
         window = base.model.context_window or (row.limits.window if row.limits else None)
         if window is None:
             raise UsageError(
-                f"the context window of {id} is not known", hint="Give it by --context-window."
+                f"the context window of {id} is not known", hint="Set it with --context-window."
             )
         writer = None
         if self.ask_model:

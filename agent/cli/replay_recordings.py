@@ -39,7 +39,7 @@ class LoadedRecordings:
             for what, count in (("skipped", len(self.skipped)), ("note", len(self.notes()))):
                 if count:
                     files = count_of(count, "file")
-                    say(f"{what}: {files}; without --unnamed their names are shown", err=True)
+                    say(f"{what}: {files}; omit --unnamed to see their names", err=True)
             return
         for why in self.skipped.values():
             say(f"skipped: {clean(why)}", err=True)
@@ -105,7 +105,7 @@ def load_all(
             steps = (recording.format, recording.steps)
             same = next((p for p, other in read if (other.format, other.steps) == steps), None)
             if same is not None:
-                found.skipped[str(path)] = f"{path} holds the same session as {same}"
+                found.skipped[str(path)] = f"{path} has the same session as {same}"
                 continue
             read.append((path, recording))
             if _is_own(path, recording):
@@ -113,7 +113,7 @@ def load_all(
     found.recordings = _with_unique_names(read)
     found.print_left_out(unnamed=unnamed)
     if not found.recordings:
-        raise UsageError("no recorded session is left", hint="Name files of one, or a session's id")
+        raise UsageError("no usable recorded session", hint="Name files of one, or a session's id")
     return found
 
 

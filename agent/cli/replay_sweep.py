@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MIN_TEXT_CELLS = 40
 UNSEEN_NEEDS = (
-    "a replay cannot see what the model would have looked up: take less than is offered here"
+    "a replay cannot know what the model would have read again: choose a smaller change than shown"
 )
 
 
@@ -64,8 +64,8 @@ def _check(axis: "Axis", columns: Columns) -> None:
     policies = {columns.changed({axis.key: value}).policy for value in axis.values}
     if len(policies) == 1 < len(axis.values):
         raise UsageError(
-            f"--sweep {axis.key}: with all these values the same is played",
-            hint="Sweep a setting whose value matters here: `ctxagent config --explain`.",
+            f"--sweep {axis.key}: all these values give the same replay",
+            hint="Sweep a setting that changes the replay: `ctxagent config --explain`.",
         )
 
 
@@ -138,7 +138,7 @@ def _verdict(found: "SweepResult", saved: float) -> str:
     """
     if saved >= 0:
         return f"{saved:.1%} cheaper than now"
-    return f"{-saved:.1%} dearer than now, which misses {found.now.missed:.2%}"
+    return f"{-saved:.1%} more expensive than now, which misses {found.now.missed:.2%}"
 
 
 def _agentrc_lines(found: "SweepResult") -> str:

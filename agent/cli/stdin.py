@@ -25,8 +25,8 @@ MAX_STDIN_BYTES = 16 * 1024 * 1024
 READ_BYTES = 1 << 20  # per read
 LIMIT = f"{MAX_STDIN_BYTES >> 20} MiB"
 NOBODY = (
-    "nothing arrives on standard input, and no program writes to it: going on without it "
-    "(`< /dev/null` saves the wait)"
+    "no data on standard input, and no program writes to it: continuing without it "
+    "(`< /dev/null` avoids the wait)"
 )
 BESIDE = 'Give the task by itself: … | ctxagent -p "what to do with it".'
 
@@ -108,12 +108,12 @@ class _Reading:
             else:
                 return AttachedData(bytes(data))
             silence = self.patience.silence
-        self.say(f"standard input has more than {LIMIT}: the rest is not read")
+        self.say(f"standard input has more than {LIMIT}: the rest is ignored")
         return AttachedData(bytes(data[:MAX_STDIN_BYTES]), f"only the first {LIMIT} were read")
 
     def _give_up(self, data: bytearray) -> AttachedData:
-        said = "what it said so far" if data else "nothing from it"
-        self.say(f"standard input did not end: going on with {said}")
+        said = "the data so far" if data else "no data"
+        self.say(f"standard input did not end: continuing with {said}")
         return AttachedData(bytes(data), "it had not ended, and was not waited for any longer")
 
 

@@ -75,7 +75,7 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
         where = "On the command line" if name in _COMMAND_LINES else "Open the terminal with it"
         raise UsageError(f"/{name} is a command of the terminal", hint=f"{where}: {way}")
     if near := _nearest(name, {*callable_here, *COMMANDS}, may_be_short=not has_more):
-        hint = f"Did you mean /{near}? Words for the agent: put others in front of the slash."
+        hint = f"Did you mean /{near}? To send it to the agent, put a word before the slash."
         no_plugins = launch.installed.warnings if launch.installed else ()
         left_out = [*no_plugins, *no_skills, *no_files][:MAX_LEFT_OUT]
         raise UsageError(f"there is no command /{name}", hint="\n".join([hint, *left_out]))

@@ -36,14 +36,14 @@ def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "Linked
         try:
             acquire_lock(place, warnings)  # held until the process ends
         except SessionBusy as busy:
-            hint = "Wait for it, or take another name."
-            why = f"--worktree {name}: another process works there (pid {busy.holder})"
+            hint = "Wait for it, or choose another name."
+            why = f"--worktree {name}: another process uses it (pid {busy.holder})"
             raise UsageError(why, hint=hint) from None
 
     found = open_worktree(cwd, name, child_environment(os.environ), lock)
     carry_trust(found.checkout, found.path, found.folder, loaded.trust_dir)
     options["cwd"] = found.folder
-    again = "a new worktree" if found.is_new else "the worktree is used again"
+    again = "a new worktree" if found.is_new else "existing worktree"
     for line in [f"{again}: {found.path} (branch {found.branch})", *warnings]:
         say(f"note: {line}", err=True)
     return found
@@ -53,6 +53,6 @@ def ending(found: "LinkedWorktree") -> str:
     """Return where the work is, and how to merge or remove it."""
     return (
         f"the work is in {found.path} (branch {found.branch})\n"
-        f"  take it over: git merge {found.branch}\n"
+        f"  merge it: git merge {found.branch}\n"
         f"  remove it: git worktree remove {found.path} && git branch -d {found.branch}"
     )

@@ -46,7 +46,7 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     "upstreams",
     multiple=True,
     metavar="PROTOCOL=URL",
-    help="Where the proxy sends requests, as for `ctxagent proxy`.",
+    help="The server for requests, as for `ctxagent proxy`.",
 )
 @click.option(
     "--no-summaries", is_flag=True, help="Only clear and shorten old results; write no summaries."
@@ -117,7 +117,7 @@ def _environ(client: "Client", start: "ClientStart") -> dict[str, str]:
         return start.environ(client, os.environ)
     except ValueError as error:
         names = ", ".join(client.json_environ)
-        raise UsageError(f"{names} is not JSON: {error}", hint="Unset or repair it.") from None
+        raise UsageError(f"{names} is not JSON: {error}", hint="Unset or fix it.") from None
 
 
 def _print_start(client: "Client", start: "ClientStart", command: list[str]) -> None:

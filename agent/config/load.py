@@ -200,7 +200,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _unreadable(path: Path, why: str | None) -> ConfigError:
-    hint = "Repair or remove it: its rules may deny what would be allowed without it."
+    hint = "Fix or remove it: it may contain deny rules."
     return ConfigError(f"cannot be read: {why}", where=str(path), hint=hint)
 
 
@@ -323,7 +323,9 @@ def _read_flags(flags: Iterable[str]) -> list[LayerValue]:
     for flag in flags:
         name, sign, text = flag.partition("=")
         if not sign:
-            hint = "For example: -c demote.above=20_000. The newest session is --continue."
+            hint = (
+                "For example: -c demote.above=20_000. To resume the newest session, use --continue."
+            )
             raise ConfigError(f"{flag!r} is not KEY=VALUE", where="-c", hint=hint)
         given.append(_layer_value(setting_key(name.strip(), "-c"), text, "-c"))
     return given
@@ -348,7 +350,7 @@ def _wrong_value(key: SettingKey, raw: object, where: str) -> ConfigError:
     try:
         shown = conceal(repr(raw))
     except ValueError:  # repr() refuses integers of thousands of digits
-        shown = "a number beyond all bounds"
+        shown = "a number that is too large"
     shown = shorten(shown, MAX_SHOWN_VALUE_CHARS)
     message = f"{key.name} is {shown}; expected {key.value_type.wanted}"
     known = key.value_type.words

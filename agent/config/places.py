@@ -57,11 +57,11 @@ def state_notice(settings: Settings, environ: Mapping[str, str]) -> str:
     if settings.state.dir is not None or used == usual:
         return ""
     homeless = usual.is_relative_to(NO_HOME)
-    why = "there is no home to enter" if homeless else f"{usual} cannot be written"
-    before = f" What is there is read with CTXAGENT_STATE_DIR={usual}." if usual.is_dir() else ""
+    why = "there is no accessible home directory" if homeless else f"{usual} cannot be written"
+    before = f" To read what is there, set CTXAGENT_STATE_DIR={usual}." if usual.is_dir() else ""
     return (
-        f"{why}, so sessions and what is trusted are kept in {used}, until that is "
-        f"cleared. Set state.dir (CTXAGENT_STATE_DIR) to a folder that stays.{before}"
+        f"{why}, so sessions and trust are kept in {used} until it is "
+        f"cleared. Set state.dir (CTXAGENT_STATE_DIR) to a permanent folder.{before}"
     )
 
 

@@ -37,59 +37,59 @@ class CompactableCategory:
 
 KEPT_CATEGORIES: dict[str, KeptCategory] = {
     "session_continuity": KeptCategory(
-        "where the work stands, for whoever takes it up",
-        "stands verbatim after every summary, read from disk",
+        "the state of the work, for a later session",
+        "inserted verbatim after every summary, read from disk",
         "Session Continuity",
         "Where the work stands, what comes next, and what a fresh session must know.",
     ),
     "decision_log": KeptCategory(
-        "what was decided, and why",
-        "stands verbatim after every summary, read from disk",
+        "decisions and their reasons",
+        "inserted verbatim after every summary, read from disk",
         "Decision Log",
         "What was decided, when and why; one line each, the newest last.",
     ),
     "trajectory": KeptCategory(
-        "all that was said and done",
-        "the session's log: never rewritten, Recall finds every entry by its #seq",
+        "all messages and calls",
+        "the session's log is never rewritten; Recall finds every entry by its #seq",
     ),
     "active_work": KeptCategory(
-        "the todo list, and what was pinned",
-        "the list is said again after every summary, pins stand in the summary",
+        "the todo list and pinned texts",
+        "the list is inserted after every summary; pinned texts are part of the summary",
     ),
     "sprint_context": KeptCategory(
-        "the phase, and the unit of work that a run is at",
-        "is said again after every summary",
+        "the phase, and the current unit of work of a run",
+        "inserted after every summary",
     ),
     "run_state": KeptCategory(
-        "a run that goes on by itself",
-        "after every summary the work goes on without a question, within the permissions given",
+        "the state of an unattended run",
+        "after every summary the run continues without asking, within the given permissions",
     ),
 }
 COMPACTABLE_CATEGORIES: dict[str, CompactableCategory] = {
     "tool_results": CompactableCategory(
-        "once they were used",
+        "after their use",
         "a line with tool, argument, outcome and #seq",
-        "any result that is old and large; off the list, only those that another category names",
+        "all old and large results; if off, only results in the categories below",
     ),
     "thinking_blocks": CompactableCategory(
         "once they are in the log",
         "nothing; the log keeps them",
-        "goes with every edit of what stands before it, as the API demands: cannot be left out",
+        "thinking after edited content, as the API requires; cannot be switched off",
     ),
     "debug_output": CompactableCategory(
         "once the problem is solved",
         "a line with the outcome and #seq",
-        "what a command printed that failed and later succeeded",
+        "the output of failed commands that later succeeded",
     ),
     "redundant_reads": CompactableCategory(
         "once the file was read again or changed",
         "a line with path, outcome and #seq; with preset ledger path and lines",
-        "a Read that a later Read, Edit or Write of the same file superseded",
+        "a Read that is superseded by a later Read, Edit or Write of the same file",
     ),
     "intermediate_outputs": CompactableCategory(
         "once their result is known",
         "a line with the outcome and #seq",
-        "commands and searches that were repeated later, or are not among the newest",
+        "commands and searches that were repeated later or are not among the newest",
     ),
 }
 ALWAYS = tuple(KEPT_CATEGORIES)

@@ -44,7 +44,7 @@ def parse_toml(data: bytes, path: Path) -> tuple[dict[str, Any], dict[KeyPath, i
         raise ConfigError(
             f"not TOML: {_POSITION.sub('', str(error))}",
             where=f"{path}:{line}",
-            hint='Write `key = value` lines below a [section]; text stands in "quotes".',
+            hint='Write `key = value` lines below a [section]; put text in "quotes".',
         ) from None
     except RecursionError:
         raise ConfigError("not a settings file: nested too deeply", where=f"{path}:1") from None

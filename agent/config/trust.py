@@ -78,7 +78,7 @@ def other_writer(path: Path) -> str:
         if found.st_mode & stat.S_IWOTH:
             return f"everyone may write to {place}"
         if found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid):
-            return f"a group of others may write to {place}"
+            return f"other users in its group may write to {place}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Builds a request from a view that the API always accepts.
+"""Builds requests from a view. The API accepts each of them.
 
 `build_request` works for every log, even if entries are missing, duplicated or reordered. Calls and
 results are complete, adjacent and in order (a call without a recorded result gets "interrupted;

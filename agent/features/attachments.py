@@ -147,7 +147,7 @@ class AttachmentsFeature(Feature):
             await self._attach_resource(resource)
         if left := [mention.given for mention in mentions[MAX_MENTIONS:]]:
             more = f"@{left[0]}" + (f" and {len(left) - 1:,} more" if len(left) > 1 else "")
-            self._warn(f"{more}: not attached; one message takes {MAX_MENTIONS}")
+            self._warn(f"{more}: not attached; at most {MAX_MENTIONS} per message")
 
     async def _attach_mention(self, mention: Mention) -> None:
         tool, params = _call(self.handle.context.cwd, mention)

@@ -137,7 +137,7 @@ def left_behind(found: Note, display_path: Callable[[str], str]) -> str:
         parts.append(f"files that have changed since: {_listed(paths)}")
     if ended := found.data.get("ended"):
         commands = [f"`{one_line(command, MAX_NAME_CHARS)}`" for command in ended]
-        parts.append(f"still ran, and was ended: {_listed(commands)}")
+        parts.append(f"still running, now stopped: {_listed(commands)}")
     if outputs := found.data.get("outputs"):
         parts.append(f"output until the kill: {_listed(outputs)}")
     return "; ".join(parts)

@@ -146,7 +146,7 @@ class DiagnosticsFeature(Feature):
             return ""
         instead = 'lsp.enabled = "on" starts them anyway'
         if self.handle.ask is None:
-            return f"nobody is there to answer questions; {instead}"
+            return f"no user can answer questions; {instead}"
         count = tracked_files(self.handle.context.cwd)
         if count is None:
             return f"this is not a git repository; {instead}"

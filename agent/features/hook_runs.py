@@ -108,7 +108,7 @@ def first_lines(text: str) -> str:
 def failure(code: int | None, shown: str, seconds: float) -> str:
     """Return how a command failed, or ""."""
     if code is None:
-        return f"was ended: it took longer than {seconds:g} s"
+        return f"was killed: it took longer than {seconds:g} s"
     return f"failed ({ending(code)}): {shown or 'no output'}" if code else ""
 
 

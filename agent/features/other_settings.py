@@ -258,7 +258,7 @@ def _gemini(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[
 
 def _name_rest(found: OtherSettings, path: Path, keys: list[str]) -> None:
     if keys:
-        found.note(path, "not", f"settings that mean nothing here: {', '.join(sorted(keys))}")
+        found.note(path, "not", f"settings without effect here: {', '.join(sorted(keys))}")
 
 
 _READERS = (

@@ -150,7 +150,7 @@ class PlanFeature(Feature):
         try:
             replace_file(handle.folder / PLAN_FILE, f"{text}\n".encode(errors="replace"))
         except OSError as error:
-            told = f"the plan stands in the log, but cannot be written to {PLAN_FILE}"
+            told = f"the plan is in the log, but cannot be written to {PLAN_FILE}"
             handle.emit(Notice("warning", f"{told}: {error.strerror}"))
 
     def drop(self) -> None:

@@ -252,7 +252,9 @@ class PublishedHooks:
             offload(path, whole)
             offloaded = str(path.relative_to(handle.folder))
         except OSError as error:
-            self._notify("warning", f"what a hook says cannot be kept in {path}: {error.strerror}")
+            self._notify(
+                "warning", f"the text of a hook cannot be saved in {path}: {error.strerror}"
+            )
         return User(content=shown, source=HOOK, details=details, offloaded=offloaded)
 
     def _stands(self, entry: User) -> bool:
@@ -312,7 +314,7 @@ class PublishedHooks:
                 found: Approval | None = Approval(mode="bypass", deny=(condition,), cwd=cwd)
             except UsageError as error:
                 found = None
-                self._notify("warning", f"the {hook.origin}: its hook runs for all: {error}")
+                self._notify("warning", f"the {hook.origin}: its hook runs for all calls: {error}")
             self._conditions[condition] = found
         return self._conditions[condition]
 

@@ -89,7 +89,9 @@ class ResultSchema:
         if named is not None and not (
             isinstance(named, str) and validator_for(self.schema, default=None)
         ):
-            raise ValueError(f"$schema {shorten(repr(named), MAX_PROBLEM_CHARS)} is no known draft")
+            raise ValueError(
+                f"$schema {shorten(repr(named), MAX_PROBLEM_CHARS)} is not a known draft"
+            )
         try:
             self._validator.check_schema(self.schema)
             _resolve_references(self.schema, self._validator.META_SCHEMA["$schema"])
@@ -175,8 +177,8 @@ def as_schema(given: "Mapping[str, Any] | ResultSchema | None") -> ResultSchema 
         schema = ResultSchema(json.dumps(given, indent=1, allow_nan=False), given)
         schema.check()
     except (TypeError, ValueError) as error:
-        hint = "Give a JSON Schema, which says all that it refers to itself."
-        raise UsageError(f"this is no schema: {error}", hint=hint) from None
+        hint = "Give a JSON Schema, without external references."
+        raise UsageError(f"this is not a valid schema: {error}", hint=hint) from None
     return schema
 
 
@@ -184,7 +186,7 @@ def read_schema(path: Path) -> ResultSchema:
     """Return the schema in a file. Raises UsageError for an unreadable file, an invalid schema, and
     references that would have to be fetched.
     """
-    hint = "Give a file with a JSON Schema, which says all that it refers to itself."
+    hint = "Give a file with a JSON Schema, without external references."
     try:
         with path.open("rb") as file:  # may be a pipe: <(…)
             data = file.read(MAX_SCHEMA_BYTES + 1)
@@ -222,7 +224,7 @@ def _resolve_references(schema: Any, draft: str) -> None:
                 resolver.lookup(each)
             except (Unresolvable, ValueError):
                 raise ValueError(
-                    f"$ref {shorten(each, MAX_PROBLEM_CHARS)!r} leads to nothing in the file, and "
+                    f"$ref {shorten(each, MAX_PROBLEM_CHARS)!r} is not defined in the file, and "
                     "nothing is fetched"
                 ) from None
         pending += [(sub, resolver.in_subresource(sub)) for sub in resource.subresources()]

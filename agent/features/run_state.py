@@ -54,7 +54,7 @@ class RunStateFeature(Feature):
         if handle.approval.mode == "plan" or handle.denials.of_turn():
             return None
         if (notice := await self._notice(text_of(reply.content))) is not None:
-            handle.notify("info", "a run is on: it goes on without asking")
+            handle.notify("info", "a run is in progress: it continues without asking")
         return notice
 
     async def _notice(self, text: str) -> str | None:

@@ -199,7 +199,7 @@ class SkillsFeature(Feature):
         """Warn the user about a text that was shortened after a summary."""
         skill = entry.details.get("skill") if isinstance(entry, User) else None
         if isinstance(skill, dict) and skill.get("is_part"):
-            told = f"the skill {skill['name']} is cut behind the summary: all skills take at most"
+            told = f"the skill {skill['name']} is cut after the summary: all skills take at most"
             again = f"Recall #{skill['ref']} has it, /{skill['name']} loads it again"
             self.handle.emit(
                 Notice("warning", f"{told} {ALL_SKILLS_SHARE:.0%} of the window; {again}")
@@ -273,7 +273,7 @@ class SkillsFeature(Feature):
                 offload(path, text)
                 offloaded = str(path.relative_to(handle.folder))
             except OSError as error:
-                told = f"the skill {skill.name} is cut, and all of it cannot be kept in {path}"
+                told = f"the skill {skill.name} is cut, and its full text cannot be saved in {path}"
                 handle.emit(Notice("warning", f"{told}: {error.strerror}"))
             saved = estimate(text) - estimate(shown)
             details["tokens_saved"] = saved

@@ -180,7 +180,7 @@ def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     if not values:
         raise ValueError("it does not begin with front matter between two lines of ---")
     if unknown := [key for key in values if key not in _KEYS]:
-        raise ValueError(f"{unknown[0][:60]!r} is none of {', '.join(_KEYS)}")
+        raise ValueError(f"{unknown[0][:60]!r} is not one of {', '.join(_KEYS)}")
     description = text_value(values, "description")
     if len(description) > MAX_DESCRIPTION_CHARS:
         raise ValueError(
@@ -208,7 +208,7 @@ def parse_others_type(text: str, source: str, tools: Collection[str]) -> AgentTy
     allowed = [n for n in tools if n not in (*denied, TASK)]
     allowed = [n for n in allowed if not named or n in known.values()]
     if not allowed:
-        raise ValueError(f"it has none of the tools that there are: {', '.join(tools)}")
+        raise ValueError(f"it has none of the known tools: {', '.join(tools)}")
     model = text_value(values, "model")
     return _checked(
         AgentType(
@@ -237,7 +237,7 @@ def _checked(found: AgentType, names: re.Pattern[str] = _NAME) -> AgentType:
     invalid.
     """
     if not names.fullmatch(found.name):
-        raise ValueError(f"name is {found.name!r}, not up to 80 of a-z, 0-9 and -, a letter first")
+        raise ValueError(f"name is {found.name!r}, not up to 80 of a-z, 0-9 and - after a letter")
     if not found.description:
         raise ValueError("it has no description")
     if not found.prompt:
@@ -288,9 +288,9 @@ def _tools(values: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...]
         return None
     named = tuple(re.findall(r"[^\s,\[\]\"']+", text_value(values, "tools")))
     if not named:
-        raise ValueError("tools is empty; name some, or leave the line out for all there are")
+        raise ValueError("tools is empty; name some, or omit the line for all tools")
     if TASK in named:
-        raise ValueError("tools names Task, and a subagent has no subagents")
+        raise ValueError("tools names Task, but subagents cannot start subagents")
     if strange := [name for name in named if name not in known]:
         raise ValueError(f"tools names {', '.join(strange)}; there are {', '.join(known)}")
     return named

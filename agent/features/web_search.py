@@ -109,7 +109,7 @@ class WebSearchFeature(Feature):
                 found = ""
         names = list(dict.fromkeys(_SEARCHES.findall(found)))
         if not names:
-            return "an MCP server with a search can, and none is configured here"
+            return "an MCP server with a search tool could, but none is configured"
         return f"Mcp reaches {', '.join(names[:3])} in its place"
 
     def _drop_searches(self, why: str) -> bool:
@@ -122,7 +122,7 @@ class WebSearchFeature(Feature):
         ]  # fmt: skip
         if not self._mask([*targets, *self._waiting()], why):
             return False
-        told = f"this server takes no results of searches ({why[:200]}): their titles are sent"
+        told = f"this server refuses search results ({why[:200]}): only their titles are sent"
         self.handle.emit(Notice("info", told))
         return True
 

@@ -308,8 +308,8 @@ class Agent:
     def begin_run(self, run: "AgentRun") -> None:
         """Set the current run. Raises UsageError if another run has not ended."""
         if self._run is not None and self._run.is_on:
-            hint = "Wait for its end, or give it more words with `say`."
-            raise UsageError("a run is on already", hint=hint)
+            hint = "Wait for its end, or send it a message with `say`."
+            raise UsageError("a run is already in progress", hint=hint)
         self._run = run
 
     def check_feature(self, name: "FeatureName", user: str) -> None:

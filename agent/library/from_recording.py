@@ -61,7 +61,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
         shutil.rmtree(log.parent, ignore_errors=True)
         raise RecordError(
             f"the session cannot be written: {error.strerror}",
-            hint="Free the disk, then try again; the recording itself is as it was.",
+            hint="Free disk space, then try again. The recording is unchanged.",
         ) from error
     parts = [
         f"continues a session of {recording.format}",

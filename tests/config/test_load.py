@@ -1,4 +1,4 @@
-"""Loading settings: the layers, the files that count, errors, and what is shown."""
+"""Loading settings: layers, files, errors and the shown rows."""
 
 import os
 from pathlib import Path
@@ -193,7 +193,7 @@ def test_below_home_without_a_repository_home_is_the_end(place: Place) -> None:
 
 
 def made_odd(path: Path, kind: str) -> None:
-    """Something at a path that is no regular file."""
+    """Create something at a path that is not a regular file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "folder":
         path.mkdir()
@@ -293,7 +293,7 @@ def test_a_project_file_that_is_the_users_own_needs_no_trust(place: Place) -> No
         ("[model]\n[ui\n", 2, ("not TOML",)),
         ("[ui]\n\nx = [1,\n", 3, ("not TOML",)),
         ("a = " + "[" * 5000, 1, ("nested too deeply",)),
-        ("[model]\nmax_tokens = 0x" + "f" * 9000, 2, ("beyond all bounds",)),
+        ("[model]\nmax_tokens = 0x" + "f" * 9000, 2, ("a number that is too large",)),
         ("[model]\nmax_tokens = " + "9" * 9000, 2, ("not TOML",)),
         ('[cache]\nkeep_warm = "30m"\n', 1, ("no setting is called 'cache'",)),
         ("[zzzz]\n", 1, ("'zzzz'", "config --explain")),

@@ -1,4 +1,4 @@
-"""TOML with line numbers: each key has its line, and each error, too."""
+"""TOML with line numbers: each key and each error has its line."""
 
 import tomllib
 from pathlib import Path
@@ -35,7 +35,7 @@ _STATEMENTS = (
 
 
 def places_of(node: object, at: toml_lines.KeyPath = ()) -> list[toml_lines.KeyPath]:
-    """Every key of a document, without the items of arrays."""
+    """Return every key of a document, without the items of arrays."""
     if not isinstance(node, dict):
         return []
     return [p for k, v in node.items() for p in [(*at, k), *places_of(v, (*at, k))]]

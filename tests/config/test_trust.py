@@ -1,4 +1,4 @@
-"""Trust in project files: what they may do without it, and how it is kept."""
+"""Trust in project files: what they may do without trust, and how trust is stored."""
 
 import json
 import os

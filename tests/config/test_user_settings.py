@@ -1,4 +1,4 @@
-"""Changes of the user's own settings file, and that no row shows a secret."""
+"""Edits of the user's settings file, and rows without secrets."""
 
 import json
 import stat

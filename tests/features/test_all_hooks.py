@@ -1,5 +1,4 @@
-"""Hooks around tool calls and around a session: what each is told, what it can prevent, and that
-without any nothing is done for them."""
+"""Hooks around tool calls and sessions: their input, their vetoes, and no cost without hooks."""
 
 import asyncio
 import json
@@ -36,7 +35,7 @@ HEARD = "cat >> heard"  # what a hook does that only listens
 
 
 class Talk:
-    """A conversation put together as the program does it, with hooks."""
+    """A conversation with hooks, assembled as by the program."""
 
     def __init__(
         self,
@@ -67,7 +66,9 @@ class Talk:
         self.agent: AgentState = open_agent(launch, choice, emit=self.events.append, ask=None)
 
     def say(self, words: str, when: Callable[[Event], bool] | None = None) -> TurnFinished:
-        """One turn, then the session is left; it is interrupted when an event answers to `when`."""
+        """Run one turn, then close the session. Interrupt the turn at an event that matches
+        `when`.
+        """
 
         async def run() -> TurnFinished:
             turn = asyncio.ensure_future(run_turn(self.agent, words))

@@ -1,4 +1,4 @@
-"""What a killed process left behind is ended, found, recorded and told."""
+"""Leftovers of a killed process are stopped, found, recorded and reported."""
 
 import asyncio
 import os
@@ -80,7 +80,7 @@ class Left:
         self.numbers[id] = self.log.last_seq + 1
 
     def start(self, id: str, command: str = "sleep 300 & echo up; wait; exit 1") -> None:
-        """Something that runs as a call would have it."""
+        """Start a process as a call would."""
         session, number = self.log.path.parent.name, self.numbers[id]
         env = named(ENV, orphans.call_name(session, number, id))
         process = subprocess.Popen(
@@ -342,7 +342,7 @@ def test_the_user_is_warned_of_what_a_kill_left(handle: SessionHandle, events: l
     handle.record(Note(topic="other", text="x", data=data))
     assert events == []
     handle.record(Note(topic=KILLED_TOPIC, text="killed", data=data))
-    told = "files that have changed since: a.txt; still ran, and was ended: `make`"
+    told = "files that have changed since: a.txt; still running, now stopped: `make`"
     assert events == [Notice("warning", told)]
     handle.record(Note(topic=KILLED_TOPIC, text="killed", data={}))
     assert len(events) == 1

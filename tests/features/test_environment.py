@@ -1,4 +1,4 @@
-"""The surroundings of a session: told at the start, when they change, and after a summary."""
+"""The surroundings of a session: described at the start, after changes, and after a summary."""
 
 import asyncio
 import hashlib
@@ -16,7 +16,7 @@ from ..support.instruction_files import places
 
 
 def environment(handle: SessionHandle, **more: object) -> EnvironmentFeature:
-    """The feature in a session that has been opened."""
+    """Return the feature in an open session."""
     handle.record_opening()
     config = handle.context.cwd.parent / "config"
     return EnvironmentFeature(
@@ -39,7 +39,7 @@ def sources(entries: list[Entry]) -> list[str]:
 
 
 def read(handle: SessionHandle, name: str, text: str) -> None:
-    """Record that the session read a file with this text, which is on disk."""
+    """Record that the session read a file with this text from disk."""
     path = handle.context.cwd / name
     path.write_text(text)
     digest = hashlib.sha256(text.encode()).hexdigest()

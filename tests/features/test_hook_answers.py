@@ -1,4 +1,4 @@
-"""What a hook answers with its exit code, text and JSON."""
+"""Answers of hooks: exit code, text and JSON."""
 
 import json
 from typing import Any

@@ -45,7 +45,7 @@ def test_outputs_are_bounded(tmp_path: Path) -> None:
 def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
     mark = f"1.{secrets.randbelow(10**9)}"
     found = ran(tmp_path, f"echo begun >&2; while :; do sleep {mark}; done", seconds=0.5)
-    assert found == HookOutput(None, "", "begun\n", "was ended: it took longer than 0.5 s")
+    assert found == HookOutput(None, "", "begun\n", "was killed: it took longer than 0.5 s")
     assert comes(lambda: not running(mark))
 
 

@@ -1,4 +1,4 @@
-"""Hooks: what they are given, what they can say, and that none outlives its run."""
+"""Hooks: their input, their answers, and that no process outlives its run."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ AFTER = {**BEFORE, "event": "after_compact"}
 def run(
     cwd: Path, *commands: str, event: dict[str, Any] = BEFORE, seconds: float = 100
 ) -> tuple[str | None, list[str]]:
-    """The reason of a veto, and the warnings."""
+    """Return the reason of a veto, and the warnings."""
     warnings: list[str] = []
     reason = asyncio.run(
         run_hooks(commands, event, cwd=cwd, env=ENV, warn=warnings.append, seconds=seconds)

@@ -1,5 +1,4 @@
-"""Answers to what MCP servers ask. The whole way by the real command is in
-`e2e/test_mcp_inputs.py`."""
+"""Answers to requests of MCP servers. `e2e/test_mcp_inputs.py` tests them with the real command."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ SCHEMA = {
 
 
 class User:
-    """Answers the questions of forms one after another; None declines a form."""
+    """A user who answers the questions of forms in order; None declines a form."""
 
     def __init__(self, *answers: str | None) -> None:
         self.answers, self.forms = list(answers), list[Sequence[FormQuestion]]()

@@ -1,4 +1,4 @@
-"""What is found in settings of other agents, and what would be copied."""
+"""Findings in the settings of other agents, and the planned copies."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,6 @@
-"""A plan: proposed, agreed to, recorded, and given again after a summary. The whole way by the real
-command is in `e2e/test_plan.py`."""
+"""A plan: proposed, approved, recorded, and inserted again after a summary. `e2e/test_plan.py`
+tests it with the real command.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ LAKE = plan_text("# Give the walrus a lake", ["Dig more"])
 
 
 def plan(handle: SessionHandle, answer: Answer | None = None) -> PlanFeature:
-    """The feature, before a user who gives this answer; None for no user."""
+    """Return the feature with a user who gives this answer; None for no user."""
 
     async def ask(question: Question) -> Answer | None:
         assert question.plan

@@ -1,5 +1,6 @@
-"""What the model is told at the start and after a summary. Its texts are in
-`e2e/test_model_texts.py`."""
+"""The model's texts at the start and after a summary. Their wording is in
+`e2e/test_model_texts.py`.
+"""
 
 from datetime import date
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_a_new_session_learns_of_servers_and_of_an_earlier_session(tmp_path: Pat
 
 
 def after(folder: Path, **more: Any) -> str:
-    """What is said of the state after a summary."""
+    """Return the text about the state after a summary."""
     given: dict[str, Any] = {"mode": "ask", "todos": [], "jobs": "", "preserved": "", **more}
     return str(entry_after_summary(folder, **given).content)
 

@@ -1,4 +1,4 @@
-"""The hooks of one conversation in the published format, run by the feature itself."""
+"""The hooks of a conversation in the published format, run by the feature."""
 
 import asyncio
 import json

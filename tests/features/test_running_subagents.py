@@ -1,4 +1,4 @@
-"""Subagents in the background: what the model is told, messages for them, interrupts and limits."""
+"""Subagents in the background: notices for the model, messages, interrupts and limits."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def waiting_child(talk: Talk, prompt: str, number: int) -> Step:
 
 
 class Live(Talk):
-    """A session in which several turns run before it is closed."""
+    """A session that runs several turns before it is closed."""
 
     def live(self, act: Act) -> None:
         gate = self.project / "gate"
@@ -64,7 +64,7 @@ class Live(Talk):
         return (await run_turn(self.agent, words)).status
 
     def go(self, times: int = 1) -> None:
-        """Let so many subagents go on."""
+        """Let this number of subagents continue."""
         os.write(self.gate, b"go\n" * times)
 
     async def until(self, seen: Callable[[], object]) -> None:
@@ -153,7 +153,9 @@ def test_each_turn_during_its_work_has_a_snapshot(tmp_path: Path) -> None:
 
 
 def test_one_at_work_is_told_more(tmp_path: Path) -> None:
-    """Before its next call; what comes too late for the last one it goes on with."""
+    """It gets the message before its next call. A message after its last call continues the
+    turn.
+    """
     given: list[str] = []
 
     def child(talk: Talk, prompt: str, number: int) -> Step:
@@ -222,7 +224,7 @@ def test_an_ended_one_goes_on_in_the_background(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_leaves_it_at_work(tmp_path: Path) -> None:
-    """Also where a call had waited for it."""
+    """Even if a call waited for it."""
 
     async def act(talk: Live) -> None:
         await talk.turn("go")
@@ -343,7 +345,7 @@ def test_a_question_between_turns_names_it(tmp_path: Path, can_ask: bool) -> Non
 
 
 def test_those_that_the_end_of_the_session_cuts_off_go_on_later(tmp_path: Path) -> None:
-    """Also one that had no place yet: it begins with what it was asked first."""
+    """A subagent that had no free slot yet starts with its first prompt."""
     count = MAX_PARALLEL_SUBAGENTS + 1
 
     async def act(talk: Live) -> None:

@@ -1,4 +1,4 @@
-"""Subagents on the scripted model: what they are given, what they give back, and how they end."""
+"""Subagents on the scripted model: their input, their output, and how they end."""
 
 import asyncio
 import json
@@ -51,9 +51,9 @@ def task(description: str, prompt: str, type: str = "explore", **more: Any) -> t
 
 
 class Talk:
-    """A session in `folder`, opened as the command does. The model's steps are given by name:
-    `parent` is a list of steps, and `child(talk, prompt, n)` gives step n of the subagent whose
-    first words are `prompt`."""
+    """A session in `folder`, opened as by the command. `parent` is the list of its model's steps,
+    and `child(talk, prompt, n)` returns step n of the subagent whose prompt starts with `prompt`.
+    """
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Talk:
         return self.child(self, prompt, self.counts[prompt])
 
     def say(self, words: str, when: Callable[[Event], bool] | None = None) -> TurnFinished:
-        """One turn; cancelled at the first event that answers to `when`."""
+        """Run one turn. Cancel it at the first event that matches `when`."""
 
         async def run() -> TurnFinished:
             turn = asyncio.ensure_future(run_turn(self.agent, words))
@@ -135,7 +135,7 @@ class Talk:
         return [event for event in self.events if isinstance(event, kind)]
 
     def agents(self) -> dict[str, SubagentRun]:
-        """Each subagent's newest entry, by its description."""
+        """Return each subagent's newest entry, by its description."""
         return {entry.description: entry for entry in self.of(SubagentRun)}
 
     def log_of(self, agent: SubagentRun) -> list[Entry]:
@@ -143,13 +143,13 @@ class Talk:
 
 
 def approximate(counts: Counts) -> Counts:
-    """The counts with dollars as far as the order of a sum does not matter."""
+    """Return the counts with rounded dollars, because the order of summation varies."""
     assert counts.cost_usd is not None
     return replace(counts, cost_usd=round(counts.cost_usd, 9))
 
 
 def first_words(request: Request) -> str:
-    """What a subagent was asked: the first words in it that are not ours."""
+    """Return a subagent's prompt: the first text in its context that the program did not add."""
     for message in request.messages:
         for block in message["content"]:
             text = str(block.get("text", ""))
@@ -675,7 +675,7 @@ def test_types_from_files(tmp_path: Path) -> None:
         ("---\nname: x\ndescription: d\n", "does not end"),
         ("---\nname: x\ndescription: d\ntools: [Task]\n---\nDo.", "names Task"),
         ("---\nname: x\ndescription: d\ntools: Fly\n---\nDo.", "names Fly"),
-        ("---\nname: x\nhooks: d\n---\nDo.", "none of name"),
+        ("---\nname: x\nhooks: d\n---\nDo.", "not one of name"),
     ],
 )
 def test_broken_types(text: str, why: str) -> None:

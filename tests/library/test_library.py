@@ -1,4 +1,4 @@
-"""`from ctxagent import Agent`, as programs use it: the real SDK, over real HTTP."""
+"""`from ctxagent import Agent` as programs use it: the real SDK over real HTTP."""
 
 import ast
 import asyncio
@@ -41,7 +41,7 @@ def agent_of(place: Place, server: Server | None = None, **more: Any) -> Agent:
 
 
 def results(server: Server) -> list[tuple[str, bool]]:
-    """The results that the newest request has, each with whether its call failed."""
+    """Return the results in the newest request, each with whether its call failed."""
     found = []
     for message in server.requests[-1]["messages"]:
         for block in message["content"]:
@@ -421,7 +421,7 @@ def test_prices_that_are_none(given: dict[str, float]) -> None:
 
 
 class Steps(CustomModel):
-    """Plays steps; waits before each until it may go on."""
+    """A model that replays steps, and waits before each until it may continue."""
 
     def __init__(self, steps: list[Reply]) -> None:
         super().__init__("steps")
@@ -457,7 +457,7 @@ def test_one_run_at_a_time_and_words_in_between(place: Place) -> None:
                 _ = run.result
             waiting = asyncio.ensure_future(awaited(run))
             await model.asked.wait()
-            with pytest.raises(UsageError, match="a run is on already"):
+            with pytest.raises(UsageError, match="a run is already in progress"):
                 await agent.run("another")
             run.say("no, blue")
             model.may_answer.set()

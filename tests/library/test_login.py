@@ -1,4 +1,4 @@
-"""What a conversation can log in to, and the keys that it is given."""
+"""Logins: the choices of a conversation, and its keys."""
 
 import asyncio
 from dataclasses import replace
