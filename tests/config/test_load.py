@@ -301,7 +301,7 @@ def test_a_project_file_that_is_the_users_own_needs_no_trust(place: Place) -> No
         ('[model]\n"\\u001b[2J" = 1\n', 2, ("\\x1b[2J",)),
     ],
 )
-def test_a_bad_file_is_told_by_line(
+def test_a_bad_file_is_reported_with_its_line(
     place: Place, text: str, line: int, words: tuple[str, ...]
 ) -> None:
     place.user(text)
@@ -313,7 +313,7 @@ def test_a_bad_file_is_told_by_line(
     assert error.hint or "nested" in error.message
 
 
-def test_a_file_that_is_not_utf8_is_told_by_line(place: Place) -> None:
+def test_a_file_that_is_not_utf8_is_reported_with_its_line(place: Place) -> None:
     place.user_file.write_bytes(b"[model]\n# ok\nid = '\xff'\n")
     assert place.fails().where == f"{place.user_file}:3"
 
@@ -349,7 +349,7 @@ def test_a_bad_flag_or_variable_is_named(
     assert words in str(error)
 
 
-def test_a_malformed_rule_is_told_by_its_own_line(place: Place) -> None:
+def test_a_malformed_rule_is_reported_with_its_line(place: Place) -> None:
     place.user('[permissions]\ndeny = [\n  "Read(a)",  # "not" [this]\n\n  "Rad(b)",\n]\n')
     seen: list[str] = []
 
@@ -389,7 +389,7 @@ def test_explain_has_a_row_for_every_key(place: Place) -> None:
     assert all(row.help for row in rows.values())
 
 
-def test_what_explain_shows_can_be_read_back(place: Place) -> None:
+def test_values_shown_by_explain_can_be_read_back(place: Place) -> None:
     place.user('[model]\nid = "m"\neffort = "low"\n[permissions]\nask = ["Bash", "Edit(a b)"]\n')
     loaded = place.load(
         *("state.dir=~/x", "model.context_window=9", "compact.at=92.9%", "truncate.at=30_000"),

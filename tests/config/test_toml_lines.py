@@ -84,7 +84,9 @@ def test_lines_of_everything_that_can_hold_a_key() -> None:
         (b"a = " + b"[" * 100_000, 1, "not a settings file: nested too deeply"),
     ],
 )
-def test_what_is_no_document_is_told_with_its_line(data: bytes, line: int, message: str) -> None:
+def test_an_invalid_document_is_reported_with_its_line(
+    data: bytes, line: int, message: str
+) -> None:
     with pytest.raises(ConfigError) as told:
         toml_lines.parse_toml(data, Path("f"))
     assert told.value.where == f"f:{line}"

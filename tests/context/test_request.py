@@ -344,7 +344,7 @@ def test_a_request_begins_with_the_one_before(case: tuple[list[Entry], list[int]
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(honest(), st.data())
-def test_thinking_stays_bound_to_what_stands_before_it(
+def test_thinking_stays_bound_to_everything_before_it(
     case: tuple[list[Entry], list[int]], data: st.DataObject
 ) -> None:
     """Models and tool lists change too, sometimes while a reply is written."""
@@ -400,7 +400,7 @@ def _mask(seq: int) -> Mask:
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(honest(), st.data())
-def test_what_a_damaged_log_still_gives_is_accepted(
+def test_requests_from_damaged_logs_are_accepted(
     case: tuple[list[Entry], list[int]], data: st.DataObject
 ) -> None:
     log, _ = case
@@ -563,7 +563,7 @@ def test_a_pause_lets_the_reply_stand_last() -> None:
     [(3, 0), (4, 1), (5, 2), (6, 3), (7, 4), (8, 5), (10, 7), (99, None)],
     ids=lambda value: str(value),
 )
-def test_the_breakpoints_stand_at_settled_places(settled: int, place: int | None) -> None:
+def test_the_breakpoints_are_at_stable_places(settled: int, place: int | None) -> None:
     """For a reply the breakpoint is at its question. For a result it is at the call, because other
     results may follow the call.
     """
@@ -595,7 +595,7 @@ def test_results_of_one_message_settle_with_its_calls() -> None:
         assert "cache_control" in marked[-1]
 
 
-def test_the_breakpoint_stands_before_its_item_behind_a_summary() -> None:
+def test_the_breakpoint_is_before_its_item_after_a_summary() -> None:
     """The summary's seq is larger than those of the items after it."""
     log: list[Entry] = [User(content="Go.")]
     for n in range(4):
@@ -649,7 +649,7 @@ def test_what_is_nested_beyond_reason_is_left_out() -> None:
     assert sent["messages"][1]["content"][0]["input"] == {}
 
 
-def test_what_begins_with_an_earlier_request_and_what_does_not() -> None:
+def test_begins_with() -> None:
     said: list[Entry] = [
         User(seq=1, content="go"),
         Assistant(

@@ -116,7 +116,7 @@ def test_older_programs_left_out_thinking_for_ever() -> None:
     assert signed(fold(later)) == [["one"], ["two"], ["one", "one"], []]
 
 
-def test_a_reply_is_of_the_model_that_was_asked_for_it() -> None:
+def test_a_reply_belongs_to_the_model_of_its_request() -> None:
     """The model changes during the reply, so its usage says nothing about the next model."""
     usage = {"input": 1_000, "output": 500}
     view = fold([*BEGUN, asked(5, "one"), said(6, "two", upto=4, usage=usage)])
@@ -156,7 +156,7 @@ def test_a_block_keeps_the_thinking_of_the_model_that_is_asked() -> None:
     assert signed(fold([*log, asked(8, "two")])) == [[], ["two"], []]
 
 
-def test_sizes_are_those_of_the_model_that_is_asked() -> None:
+def test_sizes_use_the_ratio_of_the_current_model() -> None:
     """Another model has another tokenizer. The measured ratio of a model applies again when it is
     used again.
     """
@@ -282,7 +282,7 @@ def test_what_the_model_has_not_answered_comes_after_its_newest_words() -> None:
     assert fold([result(1, "a"), reply(2, text("x"))]).unanswered_results() == []
 
 
-def test_a_thought_that_was_altered_leaves_out_all_before_it() -> None:
+def test_altered_thinking_hides_all_earlier_thinking() -> None:
     """Later thinking is bound to the sent text, so it stays. Another model's thinking stays
     hidden.
     """
@@ -380,7 +380,7 @@ def test_an_edit_leaves_out_the_thinking_behind_its_first_target() -> None:
         assert view.size == whole_size(view)
 
 
-def test_a_search_and_what_it_found_give_way_together() -> None:
+def test_a_search_and_its_result_are_removed_together() -> None:
     search = {"type": "server_tool_use", "id": "w", "name": "web_search", "input": {"query": "q"}}
     found = {
         "type": "web_search_tool_result",

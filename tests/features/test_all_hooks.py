@@ -106,7 +106,7 @@ def bash(*commands: str) -> Step:
 
 
 @pytest.mark.slow
-def test_a_session_is_told_of_from_its_start_to_its_end(tmp_path: Path) -> None:
+def test_session_hooks_run_from_start_to_end(tmp_path: Path) -> None:
     hooks = {name: [HEARD] for name in HookSettings.__slots__}
     talk = Talk(tmp_path, bash("echo said; touch made"), Step(text="Done."), **hooks)
     assert talk.say("go").status == "ok"
@@ -163,7 +163,7 @@ def test_a_hook_prevents_a_call_and_the_model_is_told_why(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_deny_rules_come_first_and_nobody_is_asked_of_what_a_hook_prevents(tmp_path: Path) -> None:
+def test_deny_rules_come_first_and_a_vetoed_call_is_not_asked_about(tmp_path: Path) -> None:
     rules = PermissionSettings(mode="ask", deny=("Bash(rm:*)",))
     talk = Talk(
         tmp_path,
@@ -220,7 +220,7 @@ def test_a_hook_can_be_interrupted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_calls_of_subagents_are_told_too_and_their_sessions_are_not(tmp_path: Path) -> None:
+def test_hooks_get_calls_but_not_sessions_of_subagents(tmp_path: Path) -> None:
     errand = {"description": "look", "prompt": "Look.", "type": "general"}
     talk = Talk(
         tmp_path,

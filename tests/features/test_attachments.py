@@ -68,7 +68,7 @@ def notices(talk: Conversation, level: str) -> list[str]:
         ("@~nobody-of-that-name/x @" + "x" * 5_000 + " @a\0b", []),
     ],
 )
-def test_what_words_name(project: Path, words: str, named: list[str]) -> None:
+def test_mentions_in_a_message(project: Path, words: str, named: list[str]) -> None:
     assert [mention.given for mention in find_mentions(words, project)] == named
 
 

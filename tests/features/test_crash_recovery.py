@@ -196,7 +196,7 @@ def test_calls_that_never_began_are_answered_so(
     assert left.after() == []
 
 
-def test_what_still_runs_of_it_is_ended_and_told(left: Left) -> None:
+def test_running_leftovers_are_stopped_and_reported(left: Left) -> None:
     left.call("one", command="make serve")
     left.start("one")
     note, words = left.after()
@@ -210,7 +210,7 @@ def test_what_still_runs_of_it_is_ended_and_told(left: Left) -> None:
 
 
 @pytest.mark.slow
-def test_what_does_not_listen_is_killed(left: Left) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(left: Left) -> None:
     left.call("one")
     left.start("one", "trap '' TERM; echo up; while :; do sleep 1; done")
     assert len(left.after()) == 2

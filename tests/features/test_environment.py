@@ -57,7 +57,7 @@ def instructions(project: Path) -> Path:
     return path
 
 
-def test_a_session_is_told_once_where_it_is(handle: SessionHandle, instructions: Path) -> None:
+def test_a_session_gets_its_surroundings_once(handle: SessionHandle, instructions: Path) -> None:
     assert sources(begin(environment(handle))) == ["environment", "instructions"]
     assert begin(environment(handle)) == []  # of the process that resumes
 
@@ -90,7 +90,7 @@ def test_changed_instructions_are_told_at_the_next_turn(
     assert events == [Notice("info", f"{instructions} has changed: the model gets its text now")]
 
 
-def test_after_a_summary_it_is_told_again_but_for_what_stays(
+def test_after_a_summary_missing_instructions_are_inserted_again(
     handle: SessionHandle, instructions: Path
 ) -> None:
     feature = environment(handle)

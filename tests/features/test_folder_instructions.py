@@ -75,7 +75,7 @@ def test_which_calls_count(
     assert given(made) == []
 
 
-def test_a_session_that_goes_on_is_given_what_was_missed(
+def test_a_resumed_session_gets_the_missed_instructions(
     handle: SessionHandle, events: list[Event], folder: Path
 ) -> None:
     call(handle, "Read", {"path": str(folder / "a.py")})

@@ -132,7 +132,7 @@ def test_a_recording_format_that_fails(
         load_recording(recording)
 
 
-def test_one_that_cannot_be_made_is_left_out(handle: SessionHandle, events: list[Event]) -> None:
+def test_a_failing_extension_is_left_out(handle: SessionHandle, events: list[Event]) -> None:
     class Broken(Feature):
         name = "broken"
 

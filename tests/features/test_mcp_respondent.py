@@ -56,7 +56,7 @@ def test_only_what_is_wrong_is_asked_again(handle: SessionHandle) -> None:
     ]
 
 
-def test_what_stays_wrong_and_what_is_declined(handle: SessionHandle) -> None:
+def test_invalid_values_and_declined_forms(handle: SessionHandle) -> None:
     user = User("1", "Town 1", "2", "3")
     assert filled_in(handle, user) is None
     assert len(user.forms) == MAX_TRIES
@@ -64,7 +64,7 @@ def test_what_stays_wrong_and_what_is_declined(handle: SessionHandle) -> None:
     assert filled_in(handle, User("1", "Town 1", None)) is None
 
 
-def test_other_words_than_yes_open_no_page(handle: SessionHandle) -> None:
+def test_only_agreement_opens_a_page(handle: SessionHandle) -> None:
     asked = AskedVisit("shop", "Pay.", "https://pay.example/1")
     for said, agreed in (("open it", True), ("do not open it", False), ("later", False)):
         handle.ask = User(said)

@@ -61,7 +61,7 @@ def test_without_a_fact_there_is_nothing(handle: SessionHandle, folder: MemoryFo
     assert (told(handle), feature.reinserted(())) == ([], [])
 
 
-def test_the_index_stands_once_and_again_after_a_summary(
+def test_the_index_is_given_once_and_again_after_a_summary(
     handle: SessionHandle, folder: MemoryFolder
 ) -> None:
     keep(folder, "b", "Fact b")
@@ -77,7 +77,7 @@ def test_the_index_stands_once_and_again_after_a_summary(
     assert again.content == index
 
 
-def test_what_others_change_is_told_once(handle: SessionHandle, folder: MemoryFolder) -> None:
+def test_changes_by_others_are_reported_once(handle: SessionHandle, folder: MemoryFolder) -> None:
     for name in "abc":
         keep(folder, name, f"Fact {name}")
     feature = begun(handle, folder)

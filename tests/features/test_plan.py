@@ -128,7 +128,7 @@ def test_a_summary_that_drops_the_plan_gives_it_again(handle: SessionHandle) -> 
     assert again.endswith(POOL)
 
 
-def test_a_plan_that_is_carried_out_is_only_named(handle: SessionHandle) -> None:
+def test_a_completed_plan_is_only_named(handle: SessionHandle) -> None:
     feature = plan(handle)
     feature.keep(POOL)
     (recorded,) = users(handle)

@@ -78,7 +78,7 @@ def after(folder: Path, **more: Any) -> str:
         ({"preserved": "## Phase\nbuild"}, "\n\n## Phase\nbuild"),
     ],
 )
-def test_after_a_summary_the_model_learns_what_is_so_now(
+def test_after_a_summary_the_model_gets_the_current_state(
     tmp_path: Path, given: dict[str, Any], line: str
 ) -> None:
     found = after(tmp_path, **given)
@@ -86,7 +86,7 @@ def test_after_a_summary_the_model_learns_what_is_so_now(
     assert line in found
 
 
-def test_nothing_is_said_where_there_is_nothing(tmp_path: Path) -> None:
+def test_no_text_about_an_empty_state(tmp_path: Path) -> None:
     assert len(after(tmp_path).splitlines()) == 4
     assert changed_files_notice([]) == []
 

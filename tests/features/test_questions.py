@@ -53,7 +53,7 @@ def test_only_what_was_not_answered_beforehand_is_asked(handle: SessionHandle) -
     assert [form.text for form in question.form] == ["What name?"]
 
 
-def test_answers_that_were_all_given_ask_nobody(handle: SessionHandle) -> None:
+def test_prepared_answers_to_all_questions_ask_no_user(handle: SessionHandle) -> None:
     answers, put = asked(handle, None, lambda question: question.upper())
     assert (answers, put) == (["WHICH COLOUR?", "WHAT NAME?"], [])
 

@@ -56,7 +56,7 @@ def notice(repetition: Repetition | None) -> User:
     return User(content="", source="notice", details=repetition.details())
 
 
-def test_a_call_is_told_and_then_over() -> None:
+def test_a_repeated_call_gets_a_notice_and_then_ends_the_turn() -> None:
     calls, states = RepeatedCalls(), []
     for entry in steps([FAILS] * MAX_TIMES):
         calls.add(entry)
@@ -83,7 +83,7 @@ def test_a_cycle_is_found_with_its_calls(period: int) -> None:
     assert again.is_over
 
 
-def test_a_cycle_of_five_is_none() -> None:
+def test_a_cycle_of_five_is_not_detected() -> None:
     assert found(steps([("Bash", {"command": f"{n}"}, "") for n in range(5)] * 9)) is None
 
 

@@ -133,7 +133,7 @@ def test_what_is_wrong_with_an_answer(answer: str, problem: str) -> None:
         ({"count": {1, 2}}, "not JSON serializable"),
     ],
 )
-def test_what_is_no_schema(given: Any, problem: str) -> None:
+def test_invalid_schemas(given: Any, problem: str) -> None:
     with pytest.raises(UsageError, match="this is not a valid schema: ") as error:
         as_schema(given)
     assert problem in str(error.value)

@@ -142,7 +142,7 @@ def test_its_rules_allow_calls_until_the_end_of_the_turn(handle: SessionHandle) 
     assert handle.approval.judge(*feed).action == "ask"
 
 
-def test_only_changes_of_files_are_told(handle: SessionHandle, events: list[Event]) -> None:
+def test_only_changes_of_files_are_reported(handle: SessionHandle, events: list[Event]) -> None:
     files = Files(WALRUS, HERON)
     feature = skills(handle, files)
     say(feature, "go")

@@ -108,7 +108,7 @@ def test_such_a_file_is_not_trusted(tmp_path: Path, kind: str, endless: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["/dev/zero", "a pipe", "without end"])
-def test_nor_can_one_of_the_persons_own(tmp_path: Path, kind: str) -> None:
+def test_an_odd_file_of_the_user_does_not_block(tmp_path: Path, kind: str) -> None:
     """In a separate process, to detect a reader that blocks."""
     types = Types(tmp_path)
     put(types.own / "x.md", kind)
@@ -126,7 +126,7 @@ def test_nor_can_one_of_the_persons_own(tmp_path: Path, kind: str) -> None:
     assert "x.md: this subagent is left out: it is " in done.stdout
 
 
-def test_what_is_no_file_cannot_be_trusted(tmp_path: Path) -> None:
+def test_only_regular_files_can_be_trusted(tmp_path: Path) -> None:
     put(tmp_path / "x.md", "a pipe")
     with pytest.raises(ConfigError, match="not a regular file"):
         trust(tmp_path / "x.md", tmp_path / "state")

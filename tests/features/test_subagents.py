@@ -316,7 +316,7 @@ def test_an_empty_answer_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_never_stops_is_ended_by_the_limit(tmp_path: Path) -> None:
+def test_an_endless_subagent_is_ended_by_the_limit(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path,
         [Step(tools=[task("t", "ask: t")]), Step(text="Done.")],
@@ -349,7 +349,7 @@ def test_a_shared_limit_is_never_overrun(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_may_only_look_changes_nothing_in_any_mode(tmp_path: Path) -> None:
+def test_read_only_subagents_change_nothing_in_any_mode(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         commands = ["touch made.txt", "ls > made.txt", "cat a.txt | head -1"]
         if number == 1:
@@ -372,7 +372,7 @@ def test_what_may_only_look_changes_nothing_in_any_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_nobody_could_be_asked_counts_for_the_parent(tmp_path: Path) -> None:
+def test_denials_of_subagents_count_for_the_parent(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:
             return Step(tools=[("Write", {"path": "x.txt", "content": "x"})])
@@ -543,7 +543,7 @@ def test_an_earlier_one_hands_over_and_can_be_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_subagent_is_told_of_and_goes_on(tmp_path: Path) -> None:
+def test_a_killed_subagent_is_reported_and_can_be_resumed(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:
             return Step(tools=[("Write", {"path": "made.txt", "content": "1\n2\n"})])
@@ -594,7 +594,7 @@ def test_a_killed_subagent_is_told_of_and_goes_on(tmp_path: Path) -> None:
     assert sum(e.source == "notice" for e in talk.of(User)) == 1
 
 
-def test_unfinished_ones_are_told_of_after_a_summary(tmp_path: Path) -> None:
+def test_unfinished_subagents_are_listed_after_a_summary(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path, [Step(tools=[task("t", "ask: t")]), Step(text="Done.")],
         lambda talk, prompt, number: Step(text=" "),

@@ -46,7 +46,7 @@ def test_known_secrets_are_taken_out(launch: LaunchOptions, tmp_path: Path) -> N
     assert made.line.endswith("1 reply · 1 call · 2 unreadable lines or items, first line 5")
 
 
-def test_what_cannot_be_written_leaves_nothing(launch: LaunchOptions, tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_files(launch: LaunchOptions, tmp_path: Path) -> None:
     path = tmp_path / "recording"
     path.write_bytes(lines([claude_line("user", 0, "Hello.")]))
     folder = Project(launch.state, launch.cwd).folder

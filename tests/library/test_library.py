@@ -254,7 +254,9 @@ def Bash(command: str) -> str:
         ([Span], "the function Span has no docstring"),
     ],
 )
-def test_what_cannot_be_a_tool(place: Place, functions: list[Callable[..., Any]], why: str) -> None:
+def test_functions_that_cannot_be_tools(
+    place: Place, functions: list[Callable[..., Any]], why: str
+) -> None:
     async def play() -> None:
         async with agent_of(place, tools=functions, model="scripted:none"):
             pytest.fail("it must not open")
@@ -346,7 +348,7 @@ def test_questions_of_the_agents_own_are_answered(place: Place) -> None:
         asyncio.run(play(server, lambda question: Answer(True)))
 
 
-def test_what_approve_raises_the_run_raises(place: Place) -> None:
+def test_the_run_raises_exceptions_of_approve(place: Place) -> None:
     def approve(question: Question) -> bool:
         raise LookupError(question.title)
 
@@ -363,7 +365,7 @@ def test_what_approve_raises_the_run_raises(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", [events.TextDelta, events.ToolStarted, events.TurnFinished])
-def test_what_on_event_raises_the_run_raises(place: Place, kind: type[events.Event]) -> None:
+def test_the_run_raises_exceptions_of_on_event(place: Place, kind: type[events.Event]) -> None:
     told: list[events.Event] = []
 
     def on_event(event: events.Event) -> None:
