@@ -1,4 +1,4 @@
-"""Compose a conversation: settings, log, model, tools and features become an `AgentState`."""
+"""Open conversations: settings, log, model, tools and features become an `AgentState`."""
 
 from dataclasses import replace
 
@@ -31,17 +31,17 @@ from .security.sandbox import agent_paths, make_sandbox, sandbox_warnings
 from .session.search import SearchIndex
 from .session.store import Project, locate_log
 
-# A search catches up by itself. So a session that ends soon leaves the index alone.
+# Searches update the index anyway, so a short session need not.
 INDEX_DELAY_S = 3.0
 
 
 def open_agent(
     launch: LaunchOptions, choice: SessionChoice, *, emit: Emit, ask: Ask | None
 ) -> AgentState:
-    """Open a session and everything around it.
+    """Open a session with its model, tools and features.
 
-    Raises SessionError when the session does not exist or is in use, UsageError for a budget that
-    cannot be kept, and what the model raises for a broken script.
+    Raises SessionError if the session does not exist or is in use, UsageError for a budget in
+    dollars without a known price, and the model's error for a broken script.
     """
     tokens.use_vocabulary()
     model = launch.model or model_of(launch, launch.settings)
@@ -57,7 +57,7 @@ def open_agent(
         warnings += extensions_of(launch).warnings
         warnings += [*left_out, *warnings_on_resume(state, launch.cwd, launch.own_prompt)]
         warnings += instruction_warnings(instruction_places(launch))
-        if state.entries:  # a session keeps the prompt that it began with
+        if state.entries:  # a session keeps its first prompt
             launch = replace(launch, own_prompt=state.own_prompt)
         approval, chosen = _approval(launch, opened), launch.settings.permissions.directories
         warnings += open_directories(approval, state.directories, [*map(str, chosen)])
@@ -96,7 +96,9 @@ def open_agent(
 
 
 def _confine(agent: AgentState, launch: LaunchOptions) -> None:
-    """Give a session's commands their sandbox; if it is off, only those that look."""
+    """Set the sandbox of a session's commands. If the sandbox is off, confine only read-only
+    commands.
+    """
     sandbox = agent.context.looking = make_sandbox(
         launch, agent.folder, agent.approval.folders.added
     )
@@ -109,8 +111,8 @@ def _confine(agent: AgentState, launch: LaunchOptions) -> None:
 def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec) -> AgentState:
     """Open a subagent.
 
-    Raises SessionError when it cannot be resumed, UsageError for a budget that cannot be kept with
-    its model.
+    Raises SessionError if it cannot be resumed, and UsageError for a budget in dollars if the price
+    of its model is unknown.
     """
     opened = resume_session(spec.log) if spec.log.exists() else create_session(spec.log)
     log, looks_only = opened.log, spec.type.looks_only
@@ -142,7 +144,7 @@ def _open_subagent(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec
 
 
 def _approval(launch: LaunchOptions, opened: OpenedLog) -> Approval:
-    """Return the permission rules of a session. It may read the folders of its own sessions."""
+    """Return the permission rules of a session. The session may read its own folders."""
     permissions, folder = launch.settings.permissions, opened.log.path.parent
     origins = opened.state.origins - {folder.name}
     return Approval(
@@ -165,9 +167,8 @@ def _approval(launch: LaunchOptions, opened: OpenedLog) -> Approval:
 
 
 def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, before: str) -> Model:
-    """Return the parent's model, or another one that the subagent is to have or had before.
-
-    Another model has the window that is its own, not the one of the settings.
+    """Return the model of a subagent: the one it asks for, its earlier one, or the parent's. A
+    model other than the parent's has its own context window, not that of the settings.
     """
     own = parent.model.id
     wanted = canonical_id(model_of_family(spec.model or before or own, own))
@@ -177,7 +178,7 @@ def _model_of(launch: LaunchOptions, parent: AgentState, spec: SubagentSpec, bef
 
 
 def change_model(agent: AgentState, launch: LaunchOptions, id: str) -> None:
-    """Continue with another model. Raises UsageError for a script that cannot be read."""
+    """Continue with another model. Raises UsageError for an unreadable script."""
     settings = replace(launch.settings, model=with_model(launch.settings.model, id))
     own = model_of(launch, settings)
     agent.model.roles.choose(own, planning=agent.approval.mode == "plan")

@@ -1,4 +1,4 @@
-"""Assemble one conversation: its record, model, tools and features become an `AgentState`."""
+"""Assemble a conversation: its log, model, tools and features become an `AgentState`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -66,16 +66,16 @@ from .worktree import (
     WorkTree,
 )
 
-# For how long an overloaded server is retried where no setting says otherwise.
+# Default time to retry an overloaded server: without a user, and with a user who waits.
 OVERLOAD_WAIT_S, WATCHED_OVERLOAD_WAIT_S = 120.0, 600.0
 
-# The features that small models do without: each adds tools or texts.
+# Features that are off for small models, because each adds tools or texts.
 NOT_BRIEF = ("questions", "plan", "subagents", "skills", "memory", "web-search")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionParts:
-    """The parts in which a conversation and its subagents differ."""
+    """The parts in which the main conversation and its subagents differ."""
 
     opened: OpenedLog
     model: Model
@@ -96,14 +96,14 @@ def assemble(
     ask: Ask | None,
     open_subagent: Callable[[LaunchOptions, AgentState, SubagentSpec], AgentState] | None = None,
 ) -> AgentState:
-    """Return a conversation made of these parts. `open_subagent` is None for a subagent."""
+    """Return a conversation built from these parts. `open_subagent` is None for a subagent."""
     log, state, parent = parts.opened.log, parts.opened.state, parts.parent
     folder, store = log.path.parent, Project(launch.state, launch.cwd).folder / "worktree.git"
     context = _context(launch, parts)
     worktree = WorkTree(launch.cwd, store=store, index=folder / "worktree.index", env=context.env)
     saved = SavedFiles(store / SAVED_FOLDER)
     unrecorded = missing_entries(folder, state.untold, state.ledger.agents.values())
-    for entry in unrecorded:  # what the subagents used counts before it is recorded
+    for entry in unrecorded:  # count the usage of subagents before it is logged
         state.totals.add(entry)
     keeper = RepositoryKeeper(launch.cwd, store / REPOSITORY_FOLDER, context.env)
     checkpoints = Checkpoints(folder, worktree, state.numbering, saved, keeper)
@@ -144,13 +144,13 @@ def assemble(
 
 
 def instruction_places(launch: LaunchOptions) -> InstructionPlaces:
-    """Return where the instruction files of a session may be."""
+    """Return the folders that may have instruction files for a session."""
     trust_dir = launch.trust or launch.state
     return InstructionPlaces(launch.cwd, launch.config_home, launch.home, trust_dir)
 
 
 def _context(launch: LaunchOptions, parts: SessionParts) -> Context:
-    """Return what the tools of a conversation are given, and connect it to the log."""
+    """Return the context object for the tools of a conversation, connected to its log."""
     log, state = parts.opened.log, parts.opened.state
     settings = launch.settings
     redaction = _redaction(launch)
@@ -216,7 +216,9 @@ def _handle(
 
 
 def _roles(launch: LaunchOptions, parts: SessionParts) -> ModelRoles:
-    """Return the models of a conversation. A scripted one, and that of a program, are alone."""
+    """Return the models of a conversation. A scripted model or a program's own model has no other
+    models next to it, unless a script is named for them.
+    """
     chosen = launch.settings.model
     if launch.model is not None:
         return ModelRoles(parts.model)
@@ -227,8 +229,9 @@ def _roles(launch: LaunchOptions, parts: SessionParts) -> ModelRoles:
 
 
 def other_model(launch: LaunchOptions, id: str) -> Model:
-    """Return another model than that of the settings, with the window that is its own. Raises
-    UsageError for a script that cannot be read, and for a budget that cannot be kept."""
+    """Return another model than the one in the settings, with its own context window. Raises
+    UsageError for an unreadable script and for a budget in dollars without a known price.
+    """
     chosen = replace(with_model(launch.settings.model, id), context_window=None)
     model = model_of(launch, replace(launch.settings, model=chosen))
     check_budget(launch, model)
@@ -236,13 +239,15 @@ def other_model(launch: LaunchOptions, id: str) -> Model:
 
 
 def check_budget(launch: LaunchOptions, model: Model) -> None:
-    """Raise UsageError if a budget in dollars cannot be kept with a model."""
+    """Raise UsageError if there is a budget in dollars and the model's price is unknown."""
     if launch.budget.dollars is not None:
         check_price(model.id)
 
 
 def base_tools(*, brief: bool = False) -> list[Tool[Any]]:
-    """Return the tools that belong to no feature; if `brief`, those for small models."""
+    """Return the tools that belong to no feature. With `brief`, return only those for small
+    models.
+    """
     tools: list[Tool[Any]] = [
         BashTool(), JobTool(), ReadTool(), GrepTool(), GlobTool(), EditTool(), WriteTool(),
         TodoTool(), RecallTool(), WebFetchTool(),
@@ -257,8 +262,9 @@ def base_tools(*, brief: bool = False) -> list[Tool[Any]]:
 def _tools(
     launch: LaunchOptions, features: Features, parts: SessionParts, emit: Emit
 ) -> list[Tool[Any]]:
-    """Return the tools of a conversation. A subagent has those of its parent that its type allows,
-    with its own features behind them."""
+    """Return the tools of a conversation. A subagent gets those tools of its parent that its type
+    allows, connected to its own features.
+    """
     own = features.tools()
     if parts.parent is None or parts.type is None:
         brief = policy_of(launch.settings).brief
@@ -283,8 +289,9 @@ def _change_tracker(
     saved: SavedFiles,
     parent: AgentState | None,
 ) -> ChangeTracker:
-    """Return what finds the changes of a conversation's calls. A subagent shares the edits, the
-    touch record and the saved files of its parent."""
+    """Return the tracker of file changes for a conversation. A subagent shares its parent's edits,
+    touch record and saved files.
+    """
     folder, context, record = handle.folder, handle.context, handle.session
     if parent is not None and (shared := parent.runner.change_tracker) is not None:
         return ChangeTracker(

@@ -1,39 +1,39 @@
-"""The errors of ctxagent. Each says what is wrong and what to do next, and knows its exit code.
+"""The errors of ctxagent. Each has a message, a hint for the next step, and an exit code.
 
     CtxagentError                 1   the agent failed
-    ├── UsageError                2   a wrong option, or a combination that means nothing
-    │   └── ConfigError           2   a setting: its file, its line and the nearest known key
+    ├── UsageError                2   a wrong option, or options that exclude each other
+    │   └── ConfigError           2   a bad setting; names file, line and the nearest known key
     ├── SessionError              1   a session that cannot be read
-    │   ├── NoSuchSession         2   a name or number that no session or checkpoint has
-    │   └── SessionBusy           1   another process has it; names the session and the process
-    ├── CompactionFailed          1   nothing was changed; it says why
-    ├── ResultError               1   the final answer does not fit the schema that was asked for
+    │   ├── NoSuchSession         2   an unknown session or checkpoint
+    │   └── SessionBusy           1   another process has it open; names the session and the process
+    ├── CompactionFailed          1   a compaction failed and changed nothing; names the reason
+    ├── ResultError               1   the final answer does not fit the requested schema
     ├── RecordError               1   the log could not be written: stop before the next effect
     ├── LimitReached              4   turns, budget, output, a loop, or a context that does not fit
-    └── ModelError                5   the model could not be reached, or refused us
+    └── ModelError                5   the model could not be reached or refused the request
         ├── NoCredentials         5   no key in the environment
         ├── RequestRejected       5   4xx that a retry cannot fix (401, 403, 400, 413 …)
-        │   ├── KeyRefused        5   401, 402, 403: the key or its account, whatever is asked
-        │   └── PromptTooLong     5   400 "prompt is too long"; carries the figures when named
-        ├── ModelUnavailable      5   429, 5xx, resets, cut or silent streams, an overload: given up
+        │   ├── KeyRefused        5   401, 402, 403: the key or its account was refused
+        │   └── PromptTooLong     5   400 "prompt is too long"; carries the figures if named
+        ├── ModelUnavailable      5   429, 5xx, overload, reset or silent streams, after retries
         └── ScriptExhausted       5   the scripted model has no step left
 
-Exit codes are those of the command line's contract.
+Exit codes are part of the command line's contract.
 """
 
 from typing import Any
 
 from .lazy import regex
 
-# The second form is tried at the beginning of a run and its first colon alone: a server's text
-# without "@" would take minutes otherwise.
+# The second form matches only at the start of a run, up to its first colon. Otherwise a long text
+# without "@" would take minutes.
 _CREDENTIALS = regex(r"(?<=//)\S*@|(?<![^/\s\"'=])[^/\s\"'=][^/\s\"'=:]*+:[^/\s\"']*@")
 
-_MIN_KEY_CHARS = 8  # characters of a key; less may be a word like any other
+_MIN_KEY_CHARS = 8  # characters of a key; a shorter one may be an ordinary word
 
 
 class CtxagentError(Exception):
-    """Base of all errors. `message` says what is wrong; `hint` names the next step."""
+    """Base of all errors. `message` names the problem, `hint` the next step."""
 
     exit_code = 1
 
@@ -51,7 +51,7 @@ class UsageError(CtxagentError):
 
 
 class ConfigError(UsageError):
-    """A bad setting. `where` is `FILE:LINE`, the variable or the option it came from."""
+    """A bad setting. `where` is its origin: `FILE:LINE`, a variable or an option."""
 
     def __init__(self, message: str, *, where: str, hint: str = "") -> None:
         super().__init__(f"{where}: {message}", hint=hint)
@@ -67,7 +67,9 @@ class NoSuchSession(SessionError):
 
 
 class SessionBusy(SessionError):
-    """`session` is its id, `holder` the process that has it, as far as that is known."""
+    """Another process has the session open. `session` is its ID, `holder` that process, if
+    known.
+    """
 
     def __init__(self, session: str, holder: str) -> None:
         super().__init__(
@@ -92,7 +94,7 @@ class CompactionFailed(CtxagentError):
 
 
 class LimitReached(CtxagentError):
-    """`limit` is one of turns, budget, output, loop, context."""
+    """A limit of the run was reached. `limit` is turns, budget, output, loop or context."""
 
     exit_code = 4
 
@@ -102,7 +104,9 @@ class LimitReached(CtxagentError):
 
 
 class ModelError(CtxagentError):
-    """`status` is the HTTP status, None when there was none; `request_id` is the server's."""
+    """A failed model request. `status` is the HTTP status, or None if there was no response;
+    `request_id` is the server's.
+    """
 
     exit_code = 5
 
@@ -132,7 +136,9 @@ class KeyRefused(RequestRejected):
 
 
 class PromptTooLong(RequestRejected):
-    """`tokens` and `maximum` as the server named them, None when it named no figures."""
+    """The prompt exceeds the model's context window. `tokens` and `maximum` are the server's
+    figures, or None if it named none.
+    """
 
     def __init__(
         self,
@@ -149,8 +155,9 @@ class PromptTooLong(RequestRejected):
 
 
 class ModelUnavailable(ModelError):
-    """`is_overload`: the server has too much to do (529, 503, 429), which passes; `reason` is what
-    the last attempt failed of."""
+    """The model could not be reached. `is_overload` is True for a temporary overload (529, 503,
+    429). `reason` is why the last attempt failed.
+    """
 
     def __init__(
         self, message: str, *, reason: str = "", is_overload: bool = False, **more: Any
@@ -165,7 +172,7 @@ class ScriptExhausted(ModelError):
 
 
 def conceal(text: str, *keys: str | None) -> str:
-    """Return the text without these keys, and without user name and password of an address."""
+    """Return the text without these keys and without user names and passwords in addresses."""
     for key in filter(None, keys):
         if len(key.strip()) >= _MIN_KEY_CHARS:
             text = text.replace(key.strip(), "…")
@@ -173,7 +180,7 @@ def conceal(text: str, *keys: str | None) -> str:
 
 
 class ToolError(Exception):
-    """A call that could not be done; the message goes to the model."""
+    """A call that failed. The message goes to the model."""
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)

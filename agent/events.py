@@ -1,20 +1,20 @@
-"""The events that front ends are told: what happens now, shown and then gone.
+"""The events that front ends receive. Events are shown and not stored.
 
 A turn is  UserSaid · (CallStarted · (Accepted | ThinkingDelta | TextDelta | ToolDraft | Retrying)*
-· CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished, with Waiting, Notice
-and Compacted anywhere, and with UserSaid before any call for words that come mid-turn. After
-`Retrying` the deltas of the broken attempt are void: a front end takes them back.
+· CallFinished · (ToolStarted · ToolOutput* · ToolFinished)*)* · TurnFinished. Waiting, Notice and
+Compacted may come anywhere. UserSaid also comes before a call if the user sends a message during
+the turn. `Retrying` cancels the deltas of the failed attempt: a front end removes them.
 
-A search of the web is ToolDraft · ToolStarted · ToolFinished among the deltas.
+A web search is ToolDraft · ToolStarted · ToolFinished among the deltas.
 
 A call of Task is ToolStarted · (AgentStarted · AgentProgress* · AgentFinished)? · ToolFinished. Up
-to four run side by side; `id` names the subagent that an event between belongs to. One in the
-background begins and ends at any time, also between turns; one that the user sends there is
-told about by another AgentStarted. From inside a subagent only Notice, Compacted and Question come
-through, with its id in `agent`; AgentProgress sums up the rest, at most a few times a second.
+to four run in parallel; `id` names the subagent of each event. A background subagent starts and
+ends at any time, also between turns. When the user sends a running subagent to the background,
+AgentStarted comes again. A subagent passes on only Notice, Compacted and Question, with its ID in
+`agent`. AgentProgress sums up the rest, at most a few times per second.
 
-What must outlive the moment is an entry of the log, not an event. The names of the classes are the
-types in the `stream-json` output.
+Lasting facts are entries of the log, not events. The class names are the types in the `stream-json`
+output.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -27,23 +27,23 @@ from .lazy import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """A session is open: the first of all events."""
+    """A session is open. This is the first event."""
 
     session_id: str
     log: str
     model: str
-    resumed: int = 0  # entries that were already in the log
+    resumed: int = 0  # number of entries already in the log
 
 
 @dataclass(frozen=True, slots=True)
 class UserSaid:
     text: str
-    mid_turn: bool = False  # while a turn runs, which goes on with them
+    mid_turn: bool = False  # sent while a turn runs; the turn continues with the message
 
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A request goes to the model."""
+    """A request is sent to the model."""
 
     number: int
     tokens: int  # the expected size of the prompt
@@ -51,21 +51,21 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The model has taken the request."""
+    """The model accepted the request."""
 
-    usage: Mapping[str, int]  # what the model has charged for the prompt
-    # How the request was sent, as `Reply.sent`; empty where the model does not say.
+    usage: Mapping[str, int]  # tokens charged for the prompt
+    # How the request was sent, as in `Reply.sent`; empty if unknown.
     sent: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The program waits for something other than the model or a tool, a second or more.
+    """The program waits at least a second for something other than the model or a tool.
 
-    The wait is over with the next event that says what goes on, or with an empty `what`.
+    The wait ends with the next event of the turn, or with a Waiting whose `what` is empty.
     """
 
-    what: str  # a few words for people
+    what: str  # short description for the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +88,13 @@ class ToolDraft:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """An attempt to reach the model failed; the next one starts soon."""
+    """An attempt to reach the model failed. The next one starts soon."""
 
     attempt: int  # counts from 1
-    of: int | None  # None where not the attempts but the time is limited
+    of: int | None  # maximum of attempts; None if only the time is limited
     seconds: float  # until the next attempt starts
     reason: str
-    left: float | None = None  # seconds after which no more attempts are made
+    left: float | None = None  # seconds until giving up; None if only the attempts are limited
 
     def __str__(self) -> str:
         limit = "" if self.of is None else f" of {self.of}"
@@ -111,12 +111,12 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A tool call begins to run."""
+    """A tool call starts to run."""
 
     id: str
     name: str
-    title: str  # one line for people, e.g. `pytest -q`
-    input: Mapping[str, Any]  # the arguments that it runs with
+    title: str  # one line for the user, e.g. `pytest -q`
+    input: Mapping[str, Any]  # the arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,78 +137,78 @@ class ToolFinished:
     is_error: bool
     text: str  # what the model reads
     seconds: float
-    details: Mapping[str, Any] = field(default_factory=dict)  # for people: diff, exit code, counts
-    ref: int = 0  # seq of the entry with the whole result
+    details: Mapping[str, Any] = field(default_factory=dict)  # diff, exit code, counts, …
+    ref: int = 0  # seq of the entry with the full result
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStarted:
-    """A subagent begins, or goes on where it was left."""
+    """A subagent starts or continues."""
 
-    id: str  # what `Task(resume=…)` takes, and the name of its folder
+    id: str  # the argument of `Task(resume=…)`, and the name of the subagent's folder
     type: str
-    description: str  # a few words of the model's
-    background: bool = False  # whether the conversation goes on meanwhile
+    description: str  # short description by the model
+    background: bool = False  # whether it runs in the background
 
 
 @dataclass(frozen=True, slots=True)
 class AgentProgress:
-    """How far a subagent is in this run."""
+    """The progress of a subagent in this run."""
 
     id: str
-    calls: int  # of the model, in this run
+    calls: int  # model calls, in this run
     tools: int  # tool calls, in this run
-    tokens: int  # size of its own context
+    tokens: int  # size of the subagent's context
     level: str
-    doing: str  # one line
+    doing: str  # current activity, one line
 
 
 @dataclass(frozen=True, slots=True)
 class AgentFinished:
-    """A subagent has ended; usage and cost are those of this run."""
+    """A subagent has ended. Usage and cost are those of this run."""
 
     id: str
     status: Literal["done", "error", "interrupted", "limit"]
     seconds: float
     usage: Mapping[str, int]
-    cost_usd: float | None  # None where no price is known
-    background: bool = False  # whether the conversation went on meanwhile
+    cost_usd: float | None  # None if the price is unknown
+    background: bool = False  # whether it ran in the background
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One line that a person should see."""
+    """A line for the user."""
 
     level: Literal["info", "warning", "error"]
     text: str
-    agent: str = ""  # id of the subagent it comes from
+    agent: str = ""  # ID of the subagent that sent it
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """A layer of compaction made the context smaller; tokens are those of the whole context."""
+    """A compaction layer made the context smaller. Token counts are those of the whole context."""
 
-    layer: str  # "demote", "microcompact", "truncate", "summary" or one of an extension
+    layer: str  # "demote", "microcompact", "truncate", "summary" or the layer of an extension
     trigger: str
     tokens_before: int
     tokens_after: int
     seconds: float
     cost_usd: float | None
-    refs: int  # entries that a stub or the summary now stands for
-    detail: str  # one line for people
-    agent: str = ""  # id of the subagent whose context it is
+    refs: int  # number of entries replaced by a stub or the summary
+    detail: str  # one line for the user
+    agent: str = ""  # ID of the subagent whose context was compacted
 
 
 @dataclass(frozen=True, slots=True)
 class TurnFinished:
-    """A turn has ended, however it did."""
+    """A turn has ended, with any status."""
 
     status: Literal["ok", "error", "denied", "limit", "interrupted"]
     text: str  # the final answer
     error: Mapping[str, str] | None = None  # type and message, as in the JSON result
 
 
-# The last two are searches of the web, which the server makes while it answers.
+# ToolStarted and ToolFinished: web searches, which the server makes during its reply.
 Delta = (
     Accepted
     | TextDelta
@@ -241,7 +241,7 @@ Emit = Callable[[Event], None]
 
 @contextmanager
 def waiting(emit: Emit, what: str) -> Iterator[None]:
-    """Emit that something is waited for, and that the wait is over; "" emits nothing."""
+    """Emit the start and the end of a wait. An empty `what` emits nothing."""
     if what:
         emit(Waiting(what))
     try:
@@ -261,57 +261,57 @@ def _not_settled() -> "Answer | None":
 
 @dataclass(frozen=True, slots=True)
 class FormQuestion:
-    """A question of the agent's own, which the user may also answer in other words."""
+    """A question from the agent. The user picks choices or answers in free text."""
 
     text: str
-    choices: Sequence[tuple[str, str]] = ()  # each with what it means, "" for nothing
-    multiple: bool = False  # whether several may be taken
+    choices: Sequence[tuple[str, str]] = ()  # (choice, explanation or "")
+    multiple: bool = False  # whether the user may pick several choices
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A call waits for a person's permission."""
+    """A request for the user's permission or answer."""
 
     tool: str
     title: str
     input: Mapping[str, Any]
     rule: str  # the narrowest rule that would allow the call
-    reason: str  # why it is asked
-    diff: str | None = None  # what an edit would change
-    agent: str = ""  # id of the subagent that makes the call
-    call: str = ""  # the id of the call; "" where what is asked about is none
-    # rules that may be kept, narrowest first; none where no rule would help
+    reason: str  # why permission is needed
+    diff: str | None = None  # changes by an edit
+    agent: str = ""  # ID of the subagent that makes the call
+    call: str = ""  # ID of the call; "" if the question is not about a call
+    # rules that the user may keep, narrowest first; empty if no rule would allow the call
     offers: Sequence[str] = ()
-    may_be_sandboxed: bool = False  # whether the sandbox would confine it, so that none need ask
-    may_accept_edits: bool = False  # whether the mode accept-edits would allow it
-    # of a command: the parts that are asked about and why, the dangerous ones first
+    may_be_sandboxed: bool = False  # whether the sandbox could confine it, without a question
+    may_accept_edits: bool = False  # whether mode accept-edits would allow it
+    # (part of the command, why it needs permission), dangerous parts first
     causes: Sequence[tuple[str, str]] = ()
-    # what the agent asks, where it does not ask for permission; the answer has `words`
+    # the agent's own questions; the answers are in `Answer.words`
     form: Sequence[FormQuestion] = ()
-    plan: str = ""  # that the agent proposes instead, in Markdown
+    plan: str = ""  # a plan that needs approval, in Markdown
     modes: Sequence[str] = ()  # permission modes in which the plan may be carried out
-    # Takes a rule, or the plan, as the person wrote it. Raises UsageError when it is none or does
-    # not allow this call; returns what speaks against keeping it, "" for nothing.
+    # Checks a rule, or the plan, as the user typed it. Returns a warning about it or "". Raises
+    # UsageError if it is invalid or does not allow this call.
     check: Callable[[str], str] = _no_rule
-    # The answer, once rules or the mode have changed so that nobody need be asked.
+    # Returns the answer if changed rules or a changed mode make the question unnecessary.
     settled: Callable[[], "Answer | None"] = _not_settled
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a person, or a rule, answers to a question."""
+    """The answer to a question, from the user or from a rule."""
 
     allow: bool
-    reason: str = ""  # goes to the model with a refusal; with a permission, why nobody was asked
-    sandboxed: bool = False  # from now on nobody is asked about what the sandbox confines
-    rule: str = ""  # allows the call
-    where: str = ""  # the rule is kept: a file's path, or "session"; "" for not kept
+    reason: str = ""  # why it was refused (for the model), or why it was allowed without asking
+    sandboxed: bool = False  # stop asking about commands that the sandbox confines
+    rule: str = ""  # the rule that allows the call
+    where: str = ""  # where to keep the rule: a file path or "session"; "" to not keep it
     words: Sequence[str] = ()  # an answer to each question of a form
-    plan: str = ""  # as the person left it; "" for as it was proposed
-    mode: str = ""  # one of the question's, to carry out the plan in; "" for that of now
+    plan: str = ""  # the plan as edited by the user; "" if unchanged
+    mode: str = ""  # permission mode for the plan, one of `Question.modes`; "" for the current one
 
 
-# Puts a question to the person; None where nobody is there any more.
+# Asks the user; returns None if the user is gone.
 Ask = Callable[[Question], Awaitable[Answer | None]]
-# Answers to questions of the agent's own that were given beforehand; None where there is none.
+# Returns the prepared answer to a question of the agent, or None.
 GivenAnswers = Callable[[str], str | None]

@@ -1,5 +1,6 @@
-"""What a conversation is started with; light, so that the command line can fill it in before
-anything heavy is imported."""
+"""The options that a conversation starts with. This module imports nothing heavy, so the command
+line can fill them in early.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -23,60 +24,60 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of this run: model calls and dollars, None for none."""
+    """Limits of a run: model calls and dollars."""
 
-    calls: int | None = None  # of the model; None for no limit
+    calls: int | None = None  # model calls; None for no limit
     dollars: float | None = None  # None for no limit
 
 
 @dataclass(frozen=True, slots=True)
 class AttachedData:
-    """What the user brings in next to their words without naming a file."""
+    """Data that the user attaches without naming a file, such as standard input."""
 
     data: bytes
-    cut: str = ""  # why it is not all, "" where it is
-    title: str = "standard input"  # for people and for the model
-    name: str = "Stdin"  # where calls of tools are shown
+    cut: str = ""  # why the data is incomplete; "" if it is complete
+    title: str = "standard input"  # name for the user and the model
+    name: str = "Stdin"  # name in the list of tool calls
 
 
 @dataclass(frozen=True, slots=True)
 class SessionChoice:
-    """Which session to open: a new one, the newest here, one by id, or one that is picked."""
+    """The session to open: a new one, the newest one here, one by ID, or one picked from a list."""
 
     newest: bool = False
     id: str | None = None
-    pick: bool = False  # the person picks it
+    pick: bool = False  # the user picks a session
     pick_recording: bool = False  # the user picks a session of another agent
-    fork: bool = False  # go on in a copy
-    read_only: bool = False  # only look at it; it may be open elsewhere
-    for_task: str | None = None  # the id of one that is made for a single task, or gone on with
+    fork: bool = False  # continue in a copy
+    read_only: bool = False  # only read the session; it may be open in another process
+    for_task: str | None = None  # ID of a session for a single task, created if it is missing
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """All that a conversation needs to start."""
+    """Everything that a conversation needs to start."""
 
     settings: Settings
     state: Path
     config_home: Path
     cwd: Path
     environ: Mapping[str, str]
-    own_prompt: str = ""  # in place of our system prompt
+    own_prompt: str = ""  # replaces the built-in system prompt
     append_prompt: str = ""
-    prior: str = ""  # what a new session is told of another one
+    prior: str = ""  # hand-over from another session to a new one
     budget: Budget = field(default_factory=Budget)
-    model: "Model | None" = None  # overrides the one that the settings name
-    # the folder that says which project files are trusted; `state` where it is None
+    model: "Model | None" = None  # overrides the model in the settings
+    # folder with the list of trusted project files; None for `state`
     trust: Path | None = None
-    answers: "GivenAnswers | None" = None  # to questions that the agent puts to the person
-    mcp: "McpServers | None" = None  # None where none is configured
-    tools: "Sequence[Tool[Any]]" = ()  # beside ours, of the program that starts the conversation
+    answers: "GivenAnswers | None" = None  # prepared answers to the agent's questions
+    mcp: "McpServers | None" = None  # None if no server is configured
+    tools: "Sequence[Tool[Any]]" = ()  # extra tools from the program that uses the library
     installed: "InstalledPlugins | None" = None  # None for no plugins
-    hook_files: "HookFiles | None" = None  # None for none
+    hook_files: "HookFiles | None" = None  # hooks from files, if any
     extensions: "ExtensionSource | None" = None  # None for no extensions
-    # without MCP servers, plugins, extensions, hooks, and commands, skills and subagents from files
+    # no MCP servers, plugins, extensions or hooks; no commands, skills or subagents from files
     safe: bool = False
-    after_clear: bool = False  # another session of this run was left for a fresh one
+    after_clear: bool = False  # the session replaces a cleared session of the same run
 
     @property
     def home(self) -> Path:
@@ -95,17 +96,17 @@ class LaunchOptions:
 
     @property
     def project_root(self) -> Path:
-        """The folder of the project: the repository, or outside of any the working directory."""
+        """The root of the repository, or the working directory outside of a repository."""
         from .config.trust import folders_within_project
 
         return folders_within_project(self.cwd.resolve(), self.home.resolve())[-1]
 
     @property
     def plugins(self) -> "Sequence[Plugin]":
-        """The plugins that are used; the first call looks at their files."""
+        """The plugins in use. The first access reads their files."""
         return self.installed.plugins if self.installed else ()
 
     @property
     def is_scripted(self) -> bool:
-        """Whether nobody is asked over the network."""
+        """Whether the model is scripted and makes no network requests."""
         return self.settings.model.id.startswith(SCRIPTED)

@@ -1,3 +1,3 @@
-"""The version of the program, in a module that imports nothing."""
+"""The version of the program, in a module without imports."""
 
 __version__ = "0.2.0"

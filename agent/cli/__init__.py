@@ -1,6 +1,6 @@
-"""The command line: one module for each subcommand."""
+"""The command line: one module per subcommand."""
 
 import sys
 
-if sys.platform == "win32":  # before a module is imported that is not there
+if sys.platform == "win32":  # before imports that fail on Windows
     sys.exit("ctxagent runs on Linux and macOS. On Windows run it inside WSL: `wsl --install`.")

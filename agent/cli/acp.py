@@ -1,4 +1,4 @@
-"""`ctxagent acp`: the agent for editors, which speak the Agent Client Protocol with it."""
+"""`ctxagent acp`: serve editors through the Agent Client Protocol."""
 
 import os
 import sys
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 @click.pass_obj
 @ends_process
 def acp(options: dict[str, Any]) -> int:
-    """Serve an editor by the Agent Client Protocol (stdin, stdout)."""
+    """Serve an editor through the Agent Client Protocol (stdin, stdout)."""
     import asyncio
 
     if sys.stdin is None or sys.stdin.isatty():
-        hint = "Name `ctxagent acp` in the editor's settings: `ctxagent guide editors` says how."
-        raise UsageError("this is for an editor, which starts it with pipes", hint=hint)
+        hint = "Name `ctxagent acp` in the editor's settings; see `ctxagent guide editors`."
+        raise UsageError("this command is for editors, which start it with pipes", hint=hint)
     sink = os.dup(1)
-    os.dup2(2, 1)  # what else prints must not stand among the messages
+    os.dup2(2, 1)  # keep other output out of the message stream
     from ..session.store import all_logs
     from ..ui.acp.server import EditorServices, serve_editor
 

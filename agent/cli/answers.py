@@ -1,4 +1,4 @@
-"""`--answers FILE`: answers to questions that the agent may put to the user."""
+"""`--answers FILE`: prepared answers to the agent's questions."""
 
 import json
 from collections.abc import Mapping
@@ -9,13 +9,14 @@ from ..errors import UsageError
 from ..events import GivenAnswers
 
 MAX_ANSWERS_BYTES = 1_000_000
-ANY = "*"  # stands for every question
+ANY = "*"  # the key for all other questions
 
 
 def read_answers(path: Path) -> GivenAnswers:
-    """Return the answers in a JSON file: an object by questions, or parts of them, with `*` for all
-    others; or a list, in the order in which questions are asked. An answer is a text, or a list of
-    them where several may be taken. Raises UsageError."""
+    """Return the answers in a JSON file: an object by (part of a) question, with `*` for all
+    others, or a list in the order of the questions. An answer is a text, or a list of texts for
+    several choices. Raises UsageError.
+    """
     hint = 'For example {"Which colour?": "red", "*": "yes"}, or ["red", "yes"].'
     try:
         with path.open("rb") as file:
@@ -26,7 +27,9 @@ def read_answers(path: Path) -> GivenAnswers:
         raise UsageError(f"--answers {path}: it is not JSON", hint=hint) from None
     values = list(found.values()) if isinstance(found, Mapping) else found
     if not isinstance(values, list) or not all(map(_is_answer, values)):
-        raise UsageError(f"--answers {path}: not all answers are texts", hint=hint)
+        raise UsageError(
+            f"--answers {path}: every answer must be a text or a list of texts", hint=hint
+        )
     if isinstance(found, list):
         waiting = iter(found)
         return lambda question: _text(next(waiting, None))
@@ -34,7 +37,7 @@ def read_answers(path: Path) -> GivenAnswers:
 
 
 def _of(found: Mapping[str, Any], question: str) -> Any:
-    """Return the answer whose key is the question, or the longest part of it."""
+    """Return the answer whose key is the longest part of the question."""
     parts = [key for key in found if key != ANY and key.lower() in question.lower()]
     return found[max(parts, key=len)] if parts else found.get(ANY)
 

@@ -1,8 +1,8 @@
-"""The commit that this program was made of.
+"""The commit that this program was built from.
 
-It is recorded in `commit.txt`: by git in archives that it makes (`.gitattributes`), by `setup.py`
-in the sdist and the wheel. A checkout has no record; there the files of its repository tell. Only
-the standard library is imported, since `setup.py` loads this module from its file.
+It is recorded in `commit.txt`: by git in its archives (`.gitattributes`), by `setup.py` in the
+sdist and the wheel. In a checkout, it is read from the repository. This module imports only the
+standard library, because `setup.py` loads it from its file.
 """
 
 import re
@@ -13,13 +13,13 @@ _HASH = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def find_commit(root: Path) -> str | None:
-    """Return the hash of the commit that the tree in `root` was made of, if anything tells."""
+    """Return the hash of the commit of the tree in `root`, or None if unknown."""
     return _hash_in(_text(root / RECORD)) or _checked_out(root / ".git")
 
 
 def _checked_out(git: Path) -> str | None:
-    """Return the commit that is checked out in a repository, by its files."""
-    if git.is_file():  # of a linked work tree or a submodule
+    """Return the checked-out commit, read from a repository's files."""
+    if git.is_file():  # a linked work tree or a submodule
         git = git.parent / _text(git).removeprefix("gitdir: ")
     head = _text(git / "HEAD")
     if not head.startswith("ref: "):
@@ -36,7 +36,7 @@ def _checked_out(git: Path) -> str | None:
 
 
 def _text(path: Path) -> str:
-    """Return what a file has, without the line end; "" if it cannot be read."""
+    """Return the content of a file without the line end, or "" if it cannot be read."""
     try:
         return path.read_text("utf-8").rstrip("\n")
     except (OSError, ValueError):

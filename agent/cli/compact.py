@@ -1,4 +1,4 @@
-"""`ctxagent compact`: preview the next compaction of a session, do it, or undo the last one."""
+"""`ctxagent compact`: preview the next compaction of a session, apply it, or undo the last one."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -44,13 +44,13 @@ ALL = "--all"
     "--all", "newest_only", is_flag=True, help="Summarize everything but the newest exchange."
 )
 @click.option(
-    "--instructions", metavar="TEXT", default="", help="Say what the summary should keep."
+    "--instructions", metavar="TEXT", default="", help="Tell the model what the summary must keep."
 )
 @click.option(
     "--probe-model",
     "examine",
     is_flag=True,
-    help="After the summary, ask the model what it knows from it.",
+    help="After the summary, test what the model knows from it.",
 )
 @click.pass_obj
 @ends_process
@@ -65,11 +65,11 @@ def compact(
 ) -> int:
     """Compact a session; by default the newest one here.
 
-    Name what to do: --dry-run, --apply or --undo. If turns followed the compaction, --undo goes on
-    in a copy of the session and prints its id.
+    Choose an action: --dry-run, --apply or --undo. If turns followed the compaction, --undo
+    continues in a copy of the session and prints its ID.
 
-    Before a model is paid to save less than a fifth of the context, --apply says so. In a terminal
-    it asks first, unless there are --instructions.
+    If a compaction by a model would save less than a fifth of the context, --apply prints a
+    warning. In a terminal it asks first, unless you give --instructions.
     """
     import asyncio
 
@@ -77,7 +77,7 @@ def compact(
 
     act = only_act(acts)
     if act is None:
-        raise UsageError("say what to do", hint="Give one of --dry-run, --apply and --undo.")
+        raise UsageError("no action given", hint="Give one of --dry-run, --apply and --undo.")
     if instructions and act != "--apply":
         raise UsageError("--instructions needs --apply, which writes the summary")
     if examine and act != "--apply":
@@ -99,20 +99,20 @@ def compact(
     wanted = _Wanted(instructions, newest_only=newest_only, examine=examine, asks=asks)
     if not asyncio.run(_apply(launch, choice, wanted)):
         if not is_confirmed("Compact anyway?"):
-            raise CompactionFailed("not compacted; nothing has changed")
+            raise CompactionFailed("not compacted; nothing changed")
         asyncio.run(_apply(launch, choice, replace(wanted, is_confirmed=True)))
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The compaction that the options of --apply ask for."""
+    """The options of a compaction with --apply."""
 
     instructions: str
     newest_only: bool
     examine: bool
-    asks: bool  # before it saves little
-    is_confirmed: bool = False  # although it saves little
+    asks: bool  # whether to ask if it would save little
+    is_confirmed: bool = False  # whether the user confirmed a small saving
 
 
 def _asks_model(launch: "LaunchOptions") -> bool:
@@ -131,8 +131,9 @@ async def _preview(launch: "LaunchOptions", choice: "SessionChoice", *, newest_o
 
 
 async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Wanted) -> bool:
-    """Compact a session; before that, warn if it would save little. Return False, with nothing
-    changed, where the user has to be asked then."""
+    """Compact a session. If it would save little, print a warning first. Return False, without
+    changes, if the user must confirm.
+    """
     from ..ui import compaction_plan
 
     async with _opened(launch, choice) as agent:
@@ -149,13 +150,14 @@ async def _apply(launch: "LaunchOptions", choice: "SessionChoice", wanted: _Want
         summary = await agent.engine.compact(wanted.instructions, newest_only=newest_only)
         if wanted.examine:
             say((await agent.engine.examine(summary)).table())
-        say(f"Take it back: ctxagent compact {agent.log.path.parent.name} --undo")
+        say(f"Undo it: ctxagent compact {agent.log.path.parent.name} --undo")
     return True
 
 
 async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "SessionChoice") -> int:
-    """Take back the last compaction; if turns followed it, in a copy that ends where it was. The
-    session of another agent goes on as it is: that agent has its whole history."""
+    """Undo the last compaction. If turns followed it, undo it in a copy that ends before them. A
+    session of the proxy is not copied, because its client has the whole history.
+    """
     from ..compaction.history import last_acts, person_spoke_since
     from ..launch import SessionChoice
 
@@ -163,14 +165,14 @@ async def _undo(options: dict[str, Any], launch: "LaunchOptions", choice: "Sessi
         entries = agent.log.entries()
         last = last_acts(entries)
         if not last:
-            raise CompactionFailed("there is no compaction to take back")
+            raise CompactionFailed("there is no compaction to undo")
         if _is_of_client(entries) or not person_spoke_since(entries, last[-1].seq):
             _take_back(agent)
             return 0
         copy = project_of(options).fork(agent.log.path, last[-1].seq).parent.name
     async with _opened(launch, SessionChoice(id=copy)) as agent:
         _take_back(agent)
-        say("Turns followed the compaction, so this is a copy that ends there.")
+        say("Turns followed the compaction, so it was undone in a copy that ends before them.")
     return 0
 
 
@@ -189,13 +191,13 @@ def _take_back(agent: "AgentState") -> None:
     tokens = agent.model.current_window().tokens
     say(f"taken back: {describe(*last)}; the context holds {tokens:,} tokens again")
     if _is_of_client(agent.log.entries()):
-        say("It counts from the next request of the client.")
+        say("It applies from the client's next request.")
     else:
         say(f"Resume with: ctxagent --resume {agent.log.path.parent.name}")
 
 
 async def _learn_window(agent: "AgentState", launch: "LaunchOptions") -> None:
-    """Learn how large the window is, if that is known without asking a server."""
+    """Read the size of the window if it is known without asking a server."""
     from ..models.catalog import known_limits
 
     if known_limits(agent.model.id) or launch.settings.model.context_window:

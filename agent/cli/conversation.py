@@ -1,4 +1,4 @@
-"""The services of a conversation in a directory, for the REPL and for editors."""
+"""The services of a conversation in a directory, for the REPL and editors."""
 
 import asyncio
 import os
@@ -35,22 +35,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConversationPlace:
-    """A directory to talk in."""
+    """A directory with the services for a conversation in it."""
 
     launch: LaunchOptions
     services: ConversationServices
     _servers: RunServers
 
     def end(self) -> None:
-        """End the MCP servers; blocking."""
+        """Stop the MCP servers. Blocks."""
         self._servers.end()
 
 
 def conversation_place(
     options: dict[str, Any], loaded: LoadedSettings, more_servers: "Sequence[ServerConfig]" = ()
 ) -> ConversationPlace:
-    """Return what a conversation needs by these options, with more MCP servers than those that
-    files name. Raises CtxagentError."""
+    """Return the services of a conversation for these options, with `more_servers` in addition to
+    the MCP servers in files. Raises CtxagentError.
+    """
     project, launch = project_of(options, loaded), launch_of(options, loaded)
     rules = RuleFiles(loaded, cwd=project.cwd, environ=os.environ)
     servers = RunServers(launch, more_servers)
@@ -95,7 +96,7 @@ def conversation_place(
 
 
 def _settings(options: dict[str, Any], loaded: LoadedSettings) -> UserSettings:
-    """Return the settings as the commands of the terminal show and change them."""
+    """Return the settings, for the slash commands that show and change them."""
     flags, cwd = setting_flags(options), cwd_of(options)
     clean = redaction_for(os.environ, loaded.settings.model.base_url, shapes=True).clean_text
     return UserSettings(
@@ -150,7 +151,7 @@ async def _reload_extensions(
 
 
 def _models() -> list[tuple[str, str, str, str]]:
-    """Return the models of the table, each with prices, window and provider."""
+    """Return the known models with price, window and provider."""
     from ..models.catalog import known_models
     from ..models.overview import described
 
@@ -158,7 +159,7 @@ def _models() -> list[tuple[str, str, str, str]]:
 
 
 def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str, str]]:
-    """Return what the other providers list that can be used."""
+    """Return the models that the other usable providers list."""
     from ..models.overview import described, models_of_others
 
     found = asyncio.run(models_of_others(launch.settings, launch.environ, launch.state))
@@ -166,7 +167,7 @@ def _listed_models(launch: LaunchOptions) -> list[tuple[str, str, str, str]]:
 
 
 def _providers(launch: LaunchOptions) -> list[tuple[str, str, str]]:
-    """Return the providers, those that can be used first."""
+    """Return the providers, usable ones first."""
     from ..models.overview import provider_states
 
     found = asyncio.run(provider_states(launch.environ))

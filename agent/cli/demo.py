@@ -1,7 +1,7 @@
 """The demo: a sample project with a bug, a scripted model that finds it, and everything else real.
 
-The files, the user's words and the model's steps stand in `demo.toml`. The project is written
-into a folder; the tools really run in it, and the session is really recorded there.
+The files, the user's messages and the model's steps are in `demo.toml`. The project is written to a
+folder, the tools run in it, and the session is recorded there.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 
 
 def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
-    """Play the demo in the REPL, say what was seen and what to do next, and return the exit code of
-    its first failed turn, or 0.
+    """Play the demo in the REPL, then print what it showed and the next steps. Return the exit code
+    of the first failed turn, or 0.
 
-    The project is laid out in `folder`/cart, the session is recorded below `folder`/state. `fast`
-    leaves out the pauses for the eye; `kept` says that the folder stays.
+    The project goes to `folder`/cart, the session to `folder`/state. `fast` skips the pauses;
+    `kept` means that the folder stays.
     """
     from ..ui.conversation.services import ConversationServices
     from ..ui.repl.repl import Repl
@@ -75,7 +75,7 @@ def play(folder: Path, *, fast: bool, kept: bool = False) -> int:
 
 
 def _seen(entries: list[Entry]) -> str:
-    """Return what the session shows of each layer, and what it would have cost."""
+    """Return the effect of each layer in the session, and its cost with a real model."""
     totals = Totals()
     for entry in entries:
         totals.add(entry)
@@ -130,7 +130,7 @@ def _open(project: Path, model: ScriptedModel, emit: Emit, ask: Ask) -> AgentSta
     launch = LaunchOptions(
         settings=Settings(
             permissions=PermissionSettings(mode="accept-edits", allow=ALLOWED),
-            demote=DemoteSettings(above=10_000, preview_chars=2_000),  # leaves more to clear
+            demote=DemoteSettings(above=10_000, preview_chars=2_000),  # leave more results to clear
         ),
         state=project.parent / "state",
         config_home=project.parent / "config",
@@ -161,7 +161,7 @@ def _write_project(project: Path, files: dict[str, str]) -> None:
 
 
 def _model_steps(script: dict[str, Any]) -> Callable[[Request], Step]:
-    """Return a model that plays the script's steps in order, and its summary whenever asked."""
+    """Return a model that plays the script's steps in order, and its summary when asked for one."""
     steps = iter(script["steps"])
 
     def play(request: Request) -> Step:

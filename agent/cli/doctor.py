@@ -39,16 +39,16 @@ def doctor(
 ) -> int:
     """Check the installation or one session, and suggest repairs.
 
-    The exit code is 1 when something is wrong.
+    The exit code is 1 if a check fails.
     """
     from ..doctor import check_session, download_vocabulary, repair
     from ..security.folders import distrust_writable_folders
 
     only_act({"fetch_tokenizer": fetch_tokenizer, "server": asks, "repair": mend})
     if (fetch_tokenizer or asks) and id:
-        raise UsageError(f"{'--server' if asks else '--fetch-tokenizer'} takes no session")
+        raise UsageError(f"{'--server' if asks else '--fetch-tokenizer'} does not take a session")
     if mend and id is None:
-        raise UsageError("--repair needs a session", hint="`ctxagent sessions list` has them.")
+        raise UsageError("--repair needs a session", hint="`ctxagent sessions list` lists them.")
     loaded = load(options)
     distrust_writable_folders(loaded.settings.sandbox, cwd_of(options), os.environ)
     project = project_of(options, loaded)
@@ -79,7 +79,7 @@ def doctor(
 
 
 async def _ask_server(loaded: "LoadedSettings", state: Path) -> "list[Finding]":
-    """Return what the server of the settings takes. Raises UsageError for a scripted model."""
+    """Return what the model's server accepts. Raises UsageError for a scripted model."""
     from ..doctor import Finding
     from ..models.factory import make_model
     from ..models.probe import check_server
@@ -101,7 +101,7 @@ def row_of(finding: "Finding") -> tuple[str, str, str]:
 
 
 def check_all(loaded: "LoadedSettings", project: "Project") -> "list[Finding]":
-    """Check the set-up, and what the terminal can do."""
+    """Check the set-up and the terminal."""
     from ..doctor import Finding, check_setup
     from ..ui.capabilities import detect_for_process, report_rows
 

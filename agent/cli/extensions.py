@@ -24,8 +24,9 @@ def extensions() -> None:
 @click.pass_obj
 @ends_process
 def list_extensions(options: dict[str, Any], as_json: bool) -> int:
-    """List the extensions, where they come from and what they add. Their code runs. The exit code
-    is 1 if one cannot be used."""
+    """List the extensions, where they come from and what they add. This runs their code. The exit
+    code is 1 if an extension fails.
+    """
     from ..config.places import config_home
     from ..features.from_outside import load_extensions
 
@@ -43,7 +44,7 @@ def list_extensions(options: dict[str, Any], as_json: bool) -> int:
 
 
 def _row(extension: "Extension[Feature]") -> dict[str, Any]:
-    """Return what is to be said of an extension."""
+    """Return the facts about an extension."""
     return {
         "name": extension.name,
         "source": extension.source,

@@ -1,4 +1,4 @@
-"""`ctxagent fleet`: many agents, from one manifest, with one bill."""
+"""`ctxagent fleet`: run many agents from one manifest."""
 
 import json
 import os
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from ..fleet.summary import FleetSummary, TaskStanding
 
 DEFAULT_JOBS, DEFAULT_JOBS_ELSEWHERE = 4, 100
-MAX_LISTED = 20  # tasks of one state in a summary
+MAX_LISTED = 20  # tasks per state in a summary
 MAX_SCORE_LINES = 10  # of each output of a failed score command
-MAX_ANSWER_CHARS = 4_000  # that `show` prints
+MAX_ANSWER_CHARS = 4_000  # of the answer in `show`
 LIMITS = {"budget": "the budget is spent", "failures": "too many tasks have failed"}
 
 
 @click.group()
 def fleet() -> None:
-    """Run many tasks of one manifest; `ctxagent guide fleet` explains it."""
+    """Run many tasks from one manifest; see `ctxagent guide fleet`."""
 
 
 fleet.add_command(results)
@@ -52,21 +52,26 @@ fleet.add_command(collect)
 @manifest_argument
 @click.option(
     "--jobs", "-j", type=click.IntRange(min=1), metavar="N",
-    help=f"At once: by default {DEFAULT_JOBS}, or {DEFAULT_JOBS_ELSEWHERE} with --config.",
+    help=f"Tasks at once: by default {DEFAULT_JOBS}, or {DEFAULT_JOBS_ELSEWHERE} with --config.",
 )  # fmt: skip
 @click.option(
     "--config", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE.py",
-    help="A configuration of Parsl, for workers elsewhere.",
+    help="A Parsl configuration, to run tasks on other machines.",
 )  # fmt: skip
 @click.option(
     "--max-budget-usd", "dollars", type=click.FloatRange(min=0), callback=check_finite, metavar="X",
-    help="For all tasks together, earlier runs included.",
+    help="Stop at this cost of all tasks, including earlier runs.",
 )  # fmt: skip
 @click.option(
     "--attempts", type=click.IntRange(min=1, max=1_000), metavar="N",
     help='Attempts at each task whose line has no "repeat"; kept for the next run.',
 )  # fmt: skip
-@click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Then start no more.")
+@click.option(
+    "--max-failures",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Start no more tasks after N failures.",
+)
 @click.option(
     "--retries", multiple=True, metavar="KIND=N",
     help="Retry a task up to N times in a run after a failure of a kind, such as error=1.",
@@ -83,9 +88,9 @@ fleet.add_command(collect)
 def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
     """Run the tasks that are not done.
 
-    What was killed or interrupted goes on where it was; what ended never runs twice. Ctrl-C starts
-    no more tasks, a second one interrupts those that run. The options before `fleet` count for all
-    tasks, such as --model, --permission-mode, --allow and --max-turns.
+    Killed or interrupted tasks continue where they stopped; ended tasks never run twice. Ctrl-C
+    starts no more tasks; a second Ctrl-C interrupts the running ones. Options before `fleet`, such
+    as --model, --permission-mode, --allow and --max-turns, apply to all tasks.
     """
     from ..fleet.ledger import FleetFolder, FleetLedger
     from ..fleet.outages import OutageRules
@@ -123,7 +128,7 @@ def run(options: dict[str, Any], /, manifest: Path, **given: Any) -> int:
 
 
 def _retries(given: Sequence[str]) -> dict[str, int]:
-    """Return how often a task is retried by the kind of its failure. Raises UsageError."""
+    """Return the number of retries for each kind of failure. Raises UsageError."""
     from ..fleet.attempt import FAILURES
 
     found = {}
@@ -132,13 +137,13 @@ def _retries(given: Sequence[str]) -> dict[str, int]:
         kind = _kind(kind)
         if not count.isdecimal():
             hint = f"Give KIND=N. Kinds: {', '.join(FAILURES)}."
-            raise UsageError(f"--retries {text}: N is to be a number", hint=hint)
+            raise UsageError(f"--retries {text}: N must be a number", hint=hint)
         found[kind] = int(count)
     return found
 
 
 def _kind(text: str) -> str:
-    """Return a kind of failure. Raises UsageError for an unknown one."""
+    """Return a kind of failure. Raises UsageError for an unknown kind."""
     from ..fleet.attempt import FAILURES
 
     kind = text.strip().replace("-", " ")
@@ -151,7 +156,7 @@ def _kind(text: str) -> str:
 
 @contextmanager
 def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[Any]:
-    """Have an engine, and end it."""
+    """Create an engine, and close it at the end."""
     from ..fleet.runner import LocalEngine
 
     if config is None:
@@ -169,8 +174,9 @@ def _engine(config: Path | None, jobs: int, folder: "FleetFolder") -> Iterator[A
 def _checked(
     options: dict[str, Any], path: Path, dollars: float | None, attempts: int | None
 ) -> "tuple[Manifest, list[str], Settings]":
-    """Return the tasks of a manifest, and the options and settings of all of them. Raises what
-    would keep them from being run, before anything starts."""
+    """Return the tasks of a manifest with their common options and settings. Raises the errors that
+    would stop all tasks, before anything starts.
+    """
     from ..fleet.checks import StartCheck
     from ..fleet.ledger import FleetFolder, read_records
     from ..fleet.manifest import Manifest
@@ -185,8 +191,9 @@ def _checked(
 
 
 def _task_options(options: dict[str, Any], model: str) -> list[str]:
-    """Return the options of the command line that count for every task, as its agent gets them.
-    Each agent starts in a folder of its own, so what is relative to this one is made absolute."""
+    """Return the command-line options that each task's agent gets. Relative paths are made
+    absolute, because each agent starts in its own folder.
+    """
     from ..fleet.manifest import absolute_model
 
     words = [word for flag in setting_flags(options) for word in ("-c", flag)]
@@ -205,16 +212,18 @@ def _task_options(options: dict[str, Any], model: str) -> list[str]:
 
 @contextmanager
 def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
-    """Have signals interrupt a run: SIGINT as often as it comes, others twice at once."""
+    """Let signals interrupt a run: SIGINT one step per signal, other signals two steps at once."""
 
     def interrupt(number: int, frame: object) -> None:
         fleet_run.interrupt()
         if number != signal.SIGINT:
             fleet_run.interrupt()
         left = f"{count_of(fleet_run.running, 'task')} still running"
-        told = "interrupting" if fleet_run.interrupts > 1 else "again to interrupt them"
+        told = (
+            "interrupting" if fleet_run.interrupts > 1 else "press Ctrl-C again to interrupt them"
+        )
         line = f"ctxagent: no more tasks are started; {left}: {told}\n"
-        with suppress(OSError):  # no `say`: the signal may have come in the middle of one
+        with suppress(OSError):  # not `say`, which the signal may have interrupted
             os.write(sys.stderr.fileno(), line.encode())
 
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -229,7 +238,7 @@ def _interrupting(fleet_run: "FleetRun") -> Iterator[None]:
 def _conclude(
     manifest: "Manifest", folder: "FleetFolder", fleet_run: "FleetRun", as_json: bool
 ) -> int:
-    """Print how a run has ended, and return its exit code."""
+    """Print how a run ended, and return its exit code."""
     from ..fleet.ledger import REFUSED, read_records
     from ..fleet.outages import WORDS
     from ..fleet.summary import FleetSummary
@@ -237,20 +246,25 @@ def _conclude(
     summary = FleetSummary.of(manifest, read_records(folder), folder, is_running=False)
     _print_summary(summary, manifest.path, folder, as_json)
     if (ended := fleet_run.ended) == "interrupted":
-        say("interrupted: the same command goes on", err=True)
+        say("interrupted: run the same command again to continue", err=True)
         return 130
     if ended in LIMITS:
-        say(f"{LIMITS[ended]}: the same command with a higher limit goes on", err=True)
+        say(
+            f"{LIMITS[ended]}: raise the limit and run the same command again to continue", err=True
+        )
         return 4
     if ended == "outage":
         found = {f"{WORDS[b.cause]}: {as_sentences(b.why)}" for b in fleet_run.outages.open}
         say(f"ctxagent: {'; '.join(sorted(found))}", err=True)
-        say("no more tasks were started: the same command goes on, also with a longer"
-            " --max-outage", err=True)  # fmt: skip
+        say("no more tasks were started: run the same command again to continue, if needed with a"
+            " longer --max-outage", err=True)  # fmt: skip
         return ModelError.exit_code
     if ended == REFUSED:
         say(f"ctxagent: {fleet_run.refusal}", err=True)
-        say("no more tasks were started: mend this, and the same command goes on", err=True)
+        say(
+            "no more tasks were started: fix this, then run the same command again to continue",
+            err=True,
+        )
         return NoCredentials.exit_code
     return 0 if summary.counts["done"] == len(summary.tasks) else 1
 
@@ -270,11 +284,11 @@ def _print_summary(
         f" · {summary.total('tokens_saved'):,} saved by compaction")  # fmt: skip
     if verdicts := summary.verdicts:
         told = ", ".join(f"{count:,} {name}" for name, count in verdicts.items())
-        say(f"score: {told}: {_again('results', manifest)} has the rates")
+        say(f"score: {told}: {_again('results', manifest)} prints the rates")
     for state in summary.counts:
         _print_state(state, [task for task in summary.tasks if task.state == state])
     if summary.counts["failed"] and not summary.counts["running"]:
-        say(f"to try again what has failed: {_again('retry', manifest)}, then `fleet run` again")
+        say(f"to retry the failed tasks: {_again('retry', manifest)}, then `fleet run` again")
 
 
 def _again(command: str, manifest: Path) -> str:
@@ -283,10 +297,11 @@ def _again(command: str, manifest: Path) -> str:
 
 
 def _print_state(state: str, tasks: "Sequence[TaskStanding]") -> None:
-    """Print the first tasks of a state: their ids, and of what has neither been done well nor is
-    still to be begun what is known, each on a line."""
+    """Print the first tasks in a state. Print only the IDs of done and waiting tasks, and a line of
+    details for each other task.
+    """
     more = len(tasks) - MAX_LISTED
-    tail = [f"and {more:,} more: --json has all"] if more > 0 else []
+    tail = [f"and {more:,} more: --json lists all"] if more > 0 else []
     if state in ("done", "waiting"):
         lines = [", ".join([*(task.id for task in tasks[:MAX_LISTED]), *tail])] if tasks else []
     else:
@@ -308,7 +323,7 @@ def _told(task: "TaskStanding") -> str:
 @json_option
 @ends_process
 def status(manifest: Path, as_json: bool) -> int:
-    """Tell how the tasks stand, and what they have cost; also while they run."""
+    """Print the state of the tasks and their cost, also during a run."""
     _, folder, summary = standing(manifest)
     _print_summary(summary, manifest, folder, as_json)
     return 0
@@ -317,13 +332,13 @@ def status(manifest: Path, as_json: bool) -> int:
 @fleet.command()
 @manifest_argument
 @click.argument("id", required=False)
-@click.option("--serve", is_flag=True, help="A page of all tasks for a browser, as they run.")
+@click.option("--serve", is_flag=True, help="Serve a live page of all tasks for a browser.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, metavar="N",
-              help="Of the page, on 127.0.0.1; by default one that is free.")  # fmt: skip
+              help="The port of the page on 127.0.0.1; by default a free one.")  # fmt: skip
 @json_option
 @ends_process
 def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) -> int:
-    """Tell all of one task: its answer, its place, its patch, its session."""
+    """Print one task: its answer, folder, patch and session."""
     if serve and id is None:
         serve_page(manifest, port)
         return 0
@@ -369,7 +384,7 @@ def show(manifest: Path, id: str | None, serve: bool, port: int, as_json: bool) 
 
 
 def _show_score(folder: "FleetFolder", record: "TaskRecord") -> None:
-    """Print the end of what a failed score command has printed, without secrets, and its files."""
+    """Print the end of a failed score command's output, without secrets, and its files."""
     from ..fleet.ledger import SCORE
     from ..security.redaction import redaction_for
 
@@ -387,7 +402,7 @@ def _show_score(folder: "FleetFolder", record: "TaskRecord") -> None:
 def _show_attempts(
     attempts: "Sequence[TaskStanding]", folder: "FleetFolder", as_json: bool
 ) -> None:
-    """Print the attempts of a line that has `repeat` or `matrix`."""
+    """Print the attempts of a line with `repeat` or `matrix`."""
     found = [task.to_json(folder) for task in attempts]
     if as_json:
         say(json.dumps({"attempts": found}, ensure_ascii=False))
@@ -415,15 +430,17 @@ def _task(summary: "FleetSummary", manifest: Path, id: str) -> "TaskStanding":
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option(
     "--failed-by", "kinds", multiple=True, metavar="KIND",
-    help="Only those that failed by this, such as unreachable.",
+    help="Only tasks that failed for this reason, such as unreachable.",
 )  # fmt: skip
-@click.option("--score", "scores", is_flag=True, help="Only score again, also what is done.")
+@click.option(
+    "--score", "scores", is_flag=True, help="Only score again, including tasks that are done."
+)
 @ends_process
 def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: bool) -> int:
-    """Have tasks that failed tried again at the next run; without IDs all of them.
+    """Mark failed tasks for the next run; without IDs all of them.
 
-    A task goes on in its session; one whose prompt or place was changed begins again, also where it
-    was done. Where only the score, or the command after it, failed, only that is run again.
+    A task continues in its session. A task with a changed prompt or place starts again, even if it
+    was done. If only the score, or the command after it, failed, only that runs again.
     """
     from ..fleet.ledger import SCORE, FleetFolder, FleetLedger
     from ..fleet.manifest import Manifest
@@ -442,12 +459,10 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: 
             chosen = [task for task in chosen if task.outcome and task.outcome.kind in wanted]
         for task in chosen:
             if scores and not _can_be_scored(task):
-                hint = "A score is of an attempt whose agent has ended, and of a line with a score."
+                hint = "It needs a line with a score, and an attempt whose agent has ended."
                 raise UsageError(f"{task.id} cannot be scored", hint=hint)
             if task.state == "done" and not task.is_changed and not scores:
-                hint = (
-                    "Change its prompt or its place to have it done again, or give it another id."
-                )
+                hint = "To run it again, change its prompt or its place, or give it another ID."
                 raise UsageError(f"{task.id} is done", hint=hint)
         for task in chosen:
             if task.state in ("done", "failed"):
@@ -455,15 +470,15 @@ def retry(manifest: Path, ids: tuple[str, ...], kinds: tuple[str, ...], scores: 
     finally:
         ledger.close()
     if not chosen:
-        say(f"no task has failed by {' or '.join(sorted(wanted))}" if wanted
+        say(f"no task failed with {' or '.join(sorted(wanted))}" if wanted
             else "no task has failed")  # fmt: skip
     else:
-        say(f"{count_of(len(chosen), 'task')} to be tried again: {_again('run', manifest)}")
+        say(f"{count_of(len(chosen), 'task')} marked for a retry: {_again('run', manifest)}")
     return 0
 
 
 def _can_be_scored(task: "TaskStanding") -> bool:
-    """Return True for an attempt whose agent has ended so that its work can be scored."""
+    """Return True for an attempt whose agent ended with work that can be scored."""
     from ..fleet.ledger import SCORED_KINDS, STEP_OF
 
     outcome = task.outcome

@@ -1,4 +1,4 @@
-"""`ctxagent fleet collect`: what came out of a fleet, in one folder."""
+"""`ctxagent fleet collect`: gather the results of a fleet in a folder."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from .fleet_standing import manifest_argument, standing
 from .options import ends_process, load, say, setting_flags
 from .progress import Progress
 
-MIN_COLLECTED_BY_ONE = 16  # tasks for which another process is not worth its start
+MIN_COLLECTED_BY_ONE = 16  # tasks per process; fewer are not worth starting a process
 
 
 @click.command()
@@ -37,18 +37,20 @@ def collect(
     predictions: Path | None,
     part: tuple[int, int] | None,
 ) -> int:
-    """Gather what came out in DIR: a page of all, and of each task its result, patch and session.
+    """Gather the results in DIR: an overview page, and for each task its result, patch and session.
 
-    DIR/index.html needs no network and leads to the pages of the sessions. It is written first.
+    DIR/index.html needs no network and links to the pages of the sessions. It is written first.
     """
     from ..fleet.report import Collection
     from ..fleet.swe_bench import write_predictions
     from .sessions import exported
 
     if folder is None and predictions is None:
-        raise UsageError("nowhere to gather it", hint="Give DIR, --swe-bench FILE.json or both.")
+        raise UsageError(
+            "no target to collect into", hint="Give DIR, --swe-bench FILE.json or both."
+        )
     if predictions is not None and predictions.suffix != ".json":
-        raise UsageError(f"--swe-bench {predictions}: the name is to end with .json")
+        raise UsageError(f"--swe-bench {predictions}: the name must end with .json")
     loaded = load(options)
     _, kept, summary = standing(manifest)
     if predictions is not None:
@@ -72,7 +74,7 @@ def collect(
         for done, task in enumerate(own):
             progress.tell(done * workers, len(summary.tasks), done / len(own))
             collection.add(task)
-    rows = [collection.add(task) for task in summary.tasks]  # what is there is not made again
+    rows = [collection.add(task) for task in summary.tasks]  # reuses collected tasks
     collection.finish(manifest.name, summary, rows)
     say(f"{folder / 'index.html'}")
     return 0
@@ -82,8 +84,9 @@ def collect(
 def _collecting(
     options: dict[str, Any], manifest: Path, folder: Path, workers: int
 ) -> Iterator[None]:
-    """Have other processes add their parts of the tasks, and wait for them. What they cannot add
-    is left to this one."""
+    """Let other processes collect their parts of the tasks, and wait for them. This process
+    collects what they miss.
+    """
     flags = [word for flag in setting_flags(options) for word in ("-c", flag)]
     command = [*isolated_python(), "-m", "ctxagent", *flags, "fleet", "collect", "--part"]
     others = [

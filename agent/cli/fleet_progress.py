@@ -1,5 +1,6 @@
-"""How far the run of a fleet is: a line that changes on a terminal, a line for each end in a pipe;
-and the same as a page for a browser."""
+"""The progress of a fleet run: an updated line on a terminal, or one line per ended task in a pipe;
+and a page for browsers.
+"""
 
 import os
 import sys
@@ -24,24 +25,24 @@ if TYPE_CHECKING:
     from ..fleet.outages import Breaker
     from ..fleet.runner import FleetRun, RunObserver
 
-LOOK_EVERY_S = 2.0  # on a terminal
-MAX_CHANGED = 20  # tasks that are named
-MAX_REASON_CHARS = 160  # of why a task has failed, or of an outage
+LOOK_EVERY_S = 2.0  # refresh interval on a terminal
+MAX_CHANGED = 20  # changed tasks listed
+MAX_REASON_CHARS = 160  # of the reason of a failure or an outage
 
 
 class FleetProgress:
-    """Shows how far a run is."""
+    """Shows the progress of a run."""
 
     def __init__(self, manifest: "Manifest", folder: "FleetFolder") -> None:
         self._manifest, self._folder = manifest, folder
         self._progress = Progress("fleet")
-        self._lock = threading.Lock()  # of the line
+        self._lock = threading.Lock()  # guards the progress line
         self._ended_event = threading.Event()
         self._looking: threading.Thread | None = None
         self._view: LiveView | None = None
         self._run: FleetRun | None = None
         self._ended = self._failed = self._to_do = 0
-        self._why = ""  # of the outage that was told last
+        self._why = ""  # reason of the outage printed last
 
     def __enter__(self) -> "FleetProgress":
         return self
@@ -53,7 +54,7 @@ class FleetProgress:
         self._progress.clear()
 
     def watch(self, fleet_run: "FleetRun") -> None:
-        """Begin to show a run."""
+        """Start to show a run."""
         self._run, self._to_do = fleet_run, fleet_run.waiting
         all = len(self._manifest.lines)
         for id in fleet_run.changed[:MAX_CHANGED]:
@@ -62,9 +63,9 @@ class FleetProgress:
                 if fleet_run.is_waiting(id)
                 else ("`fleet retry` starts it again")
             )
-            say(f"note: {id} was changed after it was begun; {then}", err=True)
+            say(f"note: {id} was changed after its start; {then}", err=True)
         if self._to_do < all:
-            say(f"note: {all - self._to_do:,} of {all:,} have ended before", err=True)
+            say(f"note: {all - self._to_do:,} of {all:,} tasks have already ended", err=True)
         if self._progress.is_visible:
             from ..fleet.live import LiveFleet
 
@@ -73,7 +74,7 @@ class FleetProgress:
             self._looking.start()
 
     def _look(self, fleet: "LiveFleet") -> None:
-        """Follow what the agents spend, until the run ends."""
+        """Update the agents' cost until the run ends."""
         while not self._ended_event.wait(LOOK_EVERY_S):
             with suppress(RecordError):
                 self._view = fleet.look()
@@ -81,13 +82,13 @@ class FleetProgress:
 
     @property
     def observer(self) -> "RunObserver":
-        """What a run calls."""
+        """The callbacks for a run."""
         from ..fleet.runner import RunObserver
 
         return RunObserver(lambda order: self._show(), self._tell_end, self._tell_outage)
 
     def _tell_end(self, order: "AttemptOrder", outcome: "AttemptOutcome", again: bool) -> None:
-        """Print how an attempt ended; one that goes on has not failed."""
+        """Print the end of an attempt. An attempt that is retried does not count as failed."""
         self._ended += not again and outcome.state in ("done", "failed")
         self._failed += not again and outcome.state == "failed"
         if outcome.kind or not sys.stderr.isatty():
@@ -96,7 +97,7 @@ class FleetProgress:
         self._show()
 
     def _tell_outage(self, breaker: "Breaker") -> None:
-        """Print that an outage has begun, goes on or is over."""
+        """Print that an outage has started, continues or is over."""
         from ..fleet.outages import WORDS
 
         if breaker.is_open:
@@ -138,8 +139,9 @@ class FleetProgress:
 def observing(
     progress: FleetProgress, settings: "TelemetrySettings", tasks: int, jobs: int
 ) -> "Iterator[RunObserver]":
-    """Have an observer for a run, which makes traces and metrics too if the settings say so. Raises
-    UsageError where the packages for that are not installed."""
+    """Create the observer of a run, which also makes traces and metrics if the settings say so.
+    Raises UsageError if the packages for this are not installed.
+    """
     if not settings.on:
         yield progress.observer
         return
@@ -150,8 +152,7 @@ def observing(
 
 
 def facts_of(outcome: "AttemptOutcome | None", calls: int, dollars: float | None) -> str:
-    """Return what is worth knowing of a task, in one line: how its attempt ended, if it did, and
-    what was used."""
+    """Return a line about an attempt: how it ended, if it did, and what it used."""
     facts = [count_of(calls, "call"), "price unknown" if dollars is None else f"${dollars:.4f}"]
     if outcome is None:
         return " · ".join(facts)
@@ -173,6 +174,6 @@ def serve_page(manifest: Path, port: int) -> None:
     fleet = LiveFleet(Manifest(manifest), FleetFolder.of(manifest))
     page = LivePage(fleet, manifest.name, port)
     say(page.url)
-    say("Only who has this address can read the page. Ctrl-C ends it.", err=True)
+    say("Only users with this address can read the page. Ctrl-C stops it.", err=True)
     with suppress(KeyboardInterrupt):
         page.serve()

@@ -1,4 +1,4 @@
-"""`ctxagent fleet results` and `fleet compare`: what an evaluation has found."""
+"""`ctxagent fleet results` and `fleet compare`: the results of an evaluation."""
 
 import json
 import shutil
@@ -24,21 +24,21 @@ _page = click.option(
 )  # fmt: skip
 
 
-UNCOUNTED = {"score": "the score command failed"}  # by why an attempt has no verdict
+UNCOUNTED = {"score": "the score command failed"}  # texts, by reason for a missing verdict
 
 
 @click.command()
 @manifest_argument
 @click.option(
     "-k", "ks", type=click.IntRange(min=1), multiple=True, metavar="K",
-    help="Tell pass@K; by default for 1 and for the most attempts at a task.",
+    help="Print pass@K; by default for 1 and for the most attempts at a task.",
 )  # fmt: skip
 @json_option
 @ends_process
 def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
-    """Tell how often attempts pass, in each cell of the matrix, and what a pass costs.
+    """Print the pass rates of attempts in each cell of the matrix, and the cost per pass.
 
-    Intervals are of 95 % and hold for tasks like these: attempts at one task are not taken for
+    Intervals are 95 % intervals for tasks like these: attempts at the same task do not count as
     independent.
     """
     from ..fleet.results import results_of
@@ -67,10 +67,10 @@ def results(manifest: Path, ks: tuple[int, ...], as_json: bool) -> int:
 @_page
 @ends_process
 def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
-    """Tell which of two runs was better, task by task.
+    """Compare two runs, task by task.
 
-    RUN is a manifest, or TASKS.jsonl@CELL for a cell of its matrix. A manifest alone with two cells
-    has both compared.
+    RUN is a manifest, or TASKS.jsonl@CELL for a cell of its matrix. For a single manifest with two
+    cells, the two cells are compared.
     """
     from ..fleet.results import compare as compared
     from ..fleet.results_text import comparison_lines, default_ks, results_table
@@ -78,7 +78,7 @@ def compare(runs: tuple[str, ...], as_json: bool, page: Path | None) -> int:
     (name_a, first), (name_b, second) = _two(runs)
     found = compared(first, second)
     if found is None:
-        hint = "Runs are paired by the ids of their tasks: they need some in common."
+        hint = "Runs are compared by task ID, so they need some IDs in common."
         raise UsageError(f"{name_a} and {name_b} have no task with a verdict in common", hint=hint)
     ks = default_ks([first, second])
     names = name_a, name_b
@@ -118,7 +118,7 @@ def _two(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
             raise UsageError(f"{path} has no cell {cell}", hint=f"Cells: {known}.")
         found += [(str(path), each.name, each) for each in chosen]
     if len(found) != 2:
-        hint = "Give two, and a cell with each manifest that has several: TASKS.jsonl@CELL."
+        hint = "Give two runs. For a manifest with several cells, name one: TASKS.jsonl@CELL."
         raise UsageError(f"two runs can be compared, not {len(found)}", hint=hint)
     is_one = len({path for path, _, _ in found}) == 1
     return [
@@ -127,7 +127,7 @@ def _two(runs: Sequence[str]) -> "list[tuple[str, CellResults]]":
 
 
 def _split(run: str) -> tuple[Path, str]:
-    """Return the manifest and the cell of a run."""
+    """Return the manifest and the cell in a RUN argument."""
     path, at, cell = run.rpartition("@")
     return (Path(path), cell) if at and not Path(run).exists() else (Path(run), "")
 
@@ -137,8 +137,9 @@ def _named(cell: "CellResults") -> str:
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print a table, its first column to the left and all others to the right. On a terminal that
-    is too narrow for it each row is a block of lines."""
+    """Print a table, its first column left-aligned and the others right-aligned. On a narrow
+    terminal, print each row as a block of lines.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     columns = shutil.get_terminal_size().columns
     if sys.stdout.isatty() and sum(widths) + 2 * (len(widths) - 1) > columns:

@@ -1,4 +1,4 @@
-"""What the commands of a fleet share: its manifest, and how its tasks stand."""
+"""Shared by the fleet commands: the manifest argument, and the state of its tasks."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 
 
 def standing(manifest: Path) -> "tuple[Manifest, FleetFolder, FleetSummary]":
-    """Return the tasks of a manifest and how they stand. Raises UsageError."""
+    """Return the tasks of a manifest and their state. Raises UsageError."""
     from ..fleet.ledger import FleetFolder, read_records
     from ..fleet.manifest import Manifest
     from ..fleet.summary import FleetSummary

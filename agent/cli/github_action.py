@@ -1,12 +1,12 @@
 """The step of the GitHub Action in `action.yml`: run a task and post the result.
 
-On a comment that begins with the trigger, by somebody who may write to the repository, the task is
-the rest of the comment and the result is a comment below it. On all other events (a schedule, a
-run manually) the task is the input `task`, and the result is the summary of the job.
+A comment that starts with the trigger, by a user with write access, gives the task, and a comment
+below it gets the result. For all other events (a schedule, a manual run) the task is the input
+`task`, and the job summary gets the result.
 
-Everything comes by the environment: the inputs as `INPUT_<NAME>`, and what GitHub sets
-(https://docs.github.com/actions/reference/workflows-and-actions/variables). What strangers have
-written is never part of a command line, nor of the task.
+All input comes from environment variables: the inputs as `INPUT_<NAME>`, and those set by GitHub
+(https://docs.github.com/actions/reference/workflows-and-actions/variables). Text by outsiders never
+becomes part of a command line or of the task.
 """
 
 import json
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 DEFAULT_TRIGGER = "/ctxagent"
-MAX_COMMENT_CHARS = 65_536  # that GitHub takes
-MAX_ISSUE_CHARS = 20_000  # of what stands above a comment
-MAX_FENCE_CHARS = 20  # that close a block of code which is cut
+MAX_COMMENT_CHARS = 65_536  # GitHub's limit
+MAX_ISSUE_CHARS = 20_000  # of the issue's text in the task
+MAX_FENCE_CHARS = 20  # room to close a code block that is cut
 MAX_EVENT_BYTES = 16 << 20
 REQUEST_TIMEOUT_S = 60
-WRITERS = ("OWNER", "MEMBER", "COLLABORATOR")  # whose comments count, if they may write too
+WRITERS = ("OWNER", "MEMBER", "COLLABORATOR")  # trusted authors, if they have write access
 WRITE_PERMISSIONS = ("admin", "maintain", "write")
-# What the agent and its commands have no use for: our inputs, tokens of the job, and the files by
-# which a step changes those after it.
+# Variables hidden from the agent and its commands: our inputs, the job's tokens, and the files
+# through which a step changes later steps.
 _KEPT_BACK = regex(
     r"INPUT_.*|ACTIONS_.*|GITHUB_(?:TOKEN|ENV|OUTPUT|PATH|STATE|STEP_SUMMARY)|GH_TOKEN"
 )
@@ -49,26 +49,25 @@ _AT = regex(r"(?<![A-Za-z0-9])@|&(?:#0*64|#[xX]0*40|commat);?")
 
 @dataclass(frozen=True, slots=True)
 class ActionRequest:
-    """What is to be done, and the issue or pull request that the result is posted to."""
+    """The task, and the issue or pull request to post the result to."""
 
     task: str
     issue: int | None = None  # None for the summary of the job
 
 
 class Skipped(Exception):
-    """The event asks for nothing; says why."""
+    """The event contains no task; the message is the reason."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the token is for one address."""
+    """A handler that refuses redirects, because the token is for one address only."""
 
     def redirect_request(self, *arguments: Any, **more: Any) -> None:
         return None
 
 
 def main() -> NoReturn:
-    """Run the step, and end the process with the exit code of the agent; 0 where the event asks for
-    nothing."""
+    """Run the step, and exit with the exit code of the agent, or 0 for an event without a task."""
     guarded(lambda: _run(os.environ))
 
 
@@ -91,8 +90,9 @@ def _run(env: Mapping[str, str]) -> int:
 
 
 def find_request(env: Mapping[str, str]) -> ActionRequest:
-    """Return what the event asks for. Raises Skipped where that is nothing, and UsageError for an
-    event that cannot be read or has no task."""
+    """Return the request in the event. Raises Skipped if there is none, and UsageError for an event
+    that is unreadable or has no task.
+    """
     task = env.get("INPUT_TASK", "").strip()
     if env.get("GITHUB_EVENT_NAME") != "issue_comment":
         if not task:
@@ -109,7 +109,7 @@ def find_request(env: Mapping[str, str]) -> ActionRequest:
         raise Skipped(f"the comment does not begin with {trigger}")
     _check_writer(env, comment)
     if not (said := said.strip() or task):
-        raise UsageError("there is no task", hint=f"Say what to do behind {trigger}.")
+        raise UsageError("there is no task", hint=f"Write the task after {trigger}.")
     number = issue.get("number")
     if not isinstance(number, int):
         raise UsageError("the event names no issue")
@@ -117,21 +117,22 @@ def find_request(env: Mapping[str, str]) -> ActionRequest:
 
 
 def _check_writer(env: Mapping[str, str], comment: Mapping[str, Any]) -> None:
-    """Raise Skipped for a comment by somebody who may not write to the repository, or no person."""
+    """Raise Skipped for a comment by a bot or by a user without write access to the repository."""
     user = _part(comment, "user")
     name = str(user.get("login", ""))
     if user.get("type") != "User" or not re.fullmatch(r"[A-Za-z0-9-]+(_[a-z0-9]+)?", name):
-        raise Skipped("the comment is not a person's")
+        raise Skipped("the comment is not by a user")
     if comment.get("author_association") not in WRITERS:
-        raise Skipped(f"{name} is neither owner, member nor collaborator")
+        raise Skipped(f"{name} is not an owner, member or collaborator")
     found = _call(env, f"collaborators/{name}/permission")
     if found.get("permission") not in WRITE_PERMISSIONS:
         raise Skipped(f"{name} may not write to this repository")
 
 
 def _surroundings(comment: Mapping[str, Any], issue: Mapping[str, Any]) -> str:
-    """Return where the comment stands; the issue's own words only if its author is one of those who
-    are heard."""
+    """Return a text about the origin of the comment. Include the issue's text only if its author is
+    the owner, a member or a collaborator.
+    """
     kind = "pull request" if issue.get("pull_request") else "issue"
     name = _part(comment, "user").get("login")
     head = f"[This is a comment by {name} on the {kind} #{issue.get('number')}"
@@ -143,7 +144,7 @@ def _surroundings(comment: Mapping[str, Any], issue: Mapping[str, Any]) -> str:
 
 
 def _run_agent(env: Mapping[str, str], task: str) -> Mapping[str, Any]:
-    """Run the task and return the JSON result. Raises CtxagentError where there is none."""
+    """Run the task and return the JSON result. Raises CtxagentError if there is no result."""
     arguments = ["-p", "-", "--output-format=json"]
     for name in ("model", "permission-mode", "max-turns", "max-budget-usd"):
         if value := env.get(_variable(name), "").strip():
@@ -153,7 +154,7 @@ def _run_agent(env: Mapping[str, str], task: str) -> Mapping[str, Any]:
         arguments += [f"--{name}={rule.strip()}" for rule in rules if rule.strip()]
     own = {name: value for name, value in env.items() if not _KEPT_BACK.fullmatch(name)}
     marker = secrets.token_hex(16)
-    print(f"::stop-commands::{marker}", flush=True)  # what is printed commands the runner nothing
+    print(f"::stop-commands::{marker}", flush=True)  # the runner ignores commands in the output
     try:
         done = subprocess.run(
             [sys.executable, "-I", "-m", "ctxagent", *arguments],
@@ -168,14 +169,15 @@ def _run_agent(env: Mapping[str, str], task: str) -> Mapping[str, Any]:
     except ValueError:
         result = None
     if not isinstance(result, dict) or "exit_code" not in result:
-        hint = "Its messages stand above."
+        hint = "See its messages above."
         raise CtxagentError(f"the agent ended with {done.returncode} and no result", hint=hint)
     return result
 
 
 def comment_of(result: Mapping[str, Any], address: str) -> str:
-    """Return a result as GitHub takes it: what is invisible is written out, nobody is notified, and
-    no more than `MAX_COMMENT_CHARS` characters. `address` is where the whole log is."""
+    """Return a result as a safe GitHub comment: invisible characters are escaped, nobody is
+    mentioned, and the length is at most `MAX_COMMENT_CHARS`. `address` is the URL of the full log.
+    """
     cost = result.get("cost_usd")
     facts = [f"status {result['status']}", str(result.get("model") or "")]
     facts += [f"${cost:.2f}"] if isinstance(cost, int | float) else []
@@ -192,8 +194,9 @@ def comment_of(result: Mapping[str, Any], address: str) -> str:
 
 
 def _harmless(text: str) -> str:
-    """Return Markdown in which invisible characters are written out and, outside of blocks of code,
-    no name is mentioned and no comment hides."""
+    """Escape invisible characters in Markdown and, outside of code blocks, mentions and HTML
+    comments.
+    """
     text = reveal_invisible(text.replace("\r\n", "\n").replace("\r", "\n"))
     lines, code = text.split("\n"), _lines_of_code(text)
     return "\n".join(
@@ -203,13 +206,13 @@ def _harmless(text: str) -> str:
 
 
 def _lines_of_code(text: str) -> set[int]:
-    """Return the numbers of the lines, from 0, that are blocks of code."""
+    """Return the numbers, from 0, of the lines in code blocks."""
     blocks = [each.map for each in _blocks_of_code(text) if each.map]
     return {number for first, end in blocks for number in range(first, end)}
 
 
 def _open_fence(text: str) -> str:
-    """Return what would close the block of code in which a text ends, "" where it ends in none."""
+    """Return the fence that closes the code block at the end of a text, or ""."""
     last = text.count("\n") + 1
     fences = (each for each in _blocks_of_code(f"{text}\nx") if each.type == "fence")
     return next((each.markup for each in fences if each.map and last < each.map[1]), "")
@@ -223,7 +226,9 @@ def _blocks_of_code(text: str) -> "list[Token]":
 
 
 def _call(env: Mapping[str, str], path: str, body: Any = None) -> Mapping[str, Any]:
-    """Ask GitHub's REST API about the repository, or POST a body to it. Raises CtxagentError."""
+    """Send a GET request to GitHub's REST API for the repository, or a POST request with a body.
+    Raises CtxagentError.
+    """
     base, repository = env.get("GITHUB_API_URL", ""), env.get("GITHUB_REPOSITORY", "")
     token = env.get(_variable("github-token"), "")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository) or not base or not token:

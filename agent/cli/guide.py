@@ -1,4 +1,4 @@
-"""`ctxagent guide`: the pages of the guide, which come with the program."""
+"""`ctxagent guide`: print the pages of the guide."""
 
 from pathlib import Path
 

@@ -1,5 +1,6 @@
-"""A headless run: one task, or the messages of a program, and the end of the process with the exit
-code of the last result."""
+"""A headless run: run one task, or the messages of a program, then exit with the code of the
+last result.
+"""
 
 import asyncio
 import sys
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def run_headless(options: dict[str, Any], context: click.Context) -> NoReturn:
-    """Run what the options ask for, and end the process."""
+    """Run the task in the options, and exit."""
     kind = StreamHeadless if options["input_format"] == "stream-json" else Headless
     front = kind(
         options["format"],
@@ -47,7 +48,7 @@ def run_headless(options: dict[str, Any], context: click.Context) -> NoReturn:
 
 def _run(front: Headless, options: dict[str, Any], context: click.Context) -> int:
     _check_formats(options)
-    words = words_of(context)  # a mistyped command is told before a missing key
+    words = words_of(context)  # report a mistyped command before a missing key
     loaded = load(options)
     say_notices(loaded, safe=options["safe"])
     choice = choice_of(options)
@@ -61,7 +62,7 @@ def _run(front: Headless, options: dict[str, Any], context: click.Context) -> in
         from ..features.result_schema import read_schema
 
         front.schema = read_schema(options["json_schema"])
-    early = None  # without a task no session is made of a recording
+    early = None  # read first: without a task, no session is created from a recording
     if options["recording"] is not None and not isinstance(front, StreamHeadless):
         early = task_of(options["task"], words, front.say)
     worktree = enter_worktree(options, loaded)
@@ -84,7 +85,7 @@ def _run_in(
     choice: "SessionChoice",
     early: tuple[str, bool] | None,
 ) -> int:
-    """Run the task of the command line, or that which was read `early`."""
+    """Run the task of the command line, or the task that was read `early`."""
     from ..library.agent import Agent
 
     given = words if options["task"] in (None, STDIN) else options["task"]
@@ -112,22 +113,24 @@ def _run_in(
 
 
 def _check_formats(options: dict[str, Any]) -> None:
-    """Raise UsageError for a form of input that has no answer of its form or source."""
+    """Raise UsageError if `--input-format stream-json` is combined with incompatible options or a
+    closed stdin.
+    """
     if options["input_format"] != "stream-json":
         return
     if options["session_id"] is not None:
-        hint = "Give --resume ID to go on with a session."
+        hint = "Give --resume ID to continue a session."
         raise UsageError("--session-id is for one task, -p TASK", hint=hint)
     if options["format"] != "stream-json":
         hint = "Add --output-format stream-json."
-        raise UsageError("--input-format stream-json answers in stream-json alone", hint=hint)
+        raise UsageError("--input-format stream-json answers only in stream-json", hint=hint)
     if sys.stdin is None:
         hint = "Write the messages to it."
         raise UsageError("--input-format stream-json: standard input is closed", hint=hint)
 
 
 def _outcome(front: Headless, running: Coroutine[Any, Any, int]) -> int:
-    """Return the exit code of a headless run; an interrupt that comes too late changes nothing."""
+    """Return the exit code of a headless run. Ignore an interrupt after the result."""
     from ..ui import signals
 
     try:
@@ -137,5 +140,5 @@ def _outcome(front: Headless, running: Coroutine[Any, Any, int]) -> int:
         signals.ignore_signals()
         if front.ended is None:
             raise
-        code = front.ended  # the result stands
+        code = front.ended  # keep the result
     return code

@@ -1,4 +1,4 @@
-"""`ctxagent import-settings`: what the folders of other agents have, and copies of it."""
+"""`ctxagent import-settings`: show the settings of other agents, and copy them."""
 
 import difflib
 import json
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ..features.other_settings import OtherSettings
 
 HEADINGS = {
-    "taken": "Counts as it is",
+    "taken": "Used as it is",
     "copy": "Can be copied",
-    "kept": "Stays as it is here",
-    "not": "Cannot be taken",
+    "kept": "Kept as it is here",
+    "not": "Not supported",
 }
 
 
@@ -28,10 +28,10 @@ HEADINGS = {
 @click.pass_obj
 @ends_process
 def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
-    """Show what the settings of other agents in this project and in your home have, what can be
-    copied and how files would change. With --write, change them.
+    """Show the settings of other agents in this project and your home: what is used, what can be
+    copied, and how files would change. With --write, change the files.
 
-    Copies only add. What needs trust in a project's file needs it then, too.
+    Copies only add. Copied settings that need trust in a project's file still need it.
     """
     from ..config.edit_file import write_settings_file
     from ..config.places import config_home, home_folder, user_file
@@ -53,7 +53,7 @@ def import_settings(options: dict[str, Any], write: bool, as_json: bool) -> int:
         rows = [asdict(each) for each in found.findings]
         say(json.dumps({"findings": rows, "files": files, "written": write}, ensure_ascii=False))
     elif found.after:
-        done = "written" if write else "nothing is written yet: `--write` does that"
+        done = "written" if write else "nothing is written yet: use --write"
         say_lines(f"{done}. A project's file needs your trust again: `ctxagent config --trust`.")
     return 0
 
@@ -72,13 +72,13 @@ def _show(found: "OtherSettings") -> None:
             for line in (f"  {place}", *(f"    {what}" for what in lines)):
                 say_lines(reveal_invisible(line).replace("\n", "\\n"))
     if not found.findings:
-        say("no settings of other agents were found")
+        say("no settings of other agents found")
     for path in found.after:
         say(_diff(found, path), nl=False)
 
 
 def _diff(found: "OtherSettings", path: Path) -> str:
-    """Return how a file changes."""
+    """Return the change of a file as a diff."""
     from ...tools.system.unicode import reveal_invisible
 
     contents = (found.before[path], found.after[path])

@@ -1,6 +1,6 @@
-"""`ctxagent log`: what compaction did to a session, for people and for programs.
+"""`ctxagent log`: the compactions of a session, as text or JSON.
 
-It only reads, so it also works on a session that another process has open.
+It only reads, so it also works while another process has the session open.
 """
 
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("id", required=False)
-@click.option("--entries", is_flag=True, help="Every entry of the log, one per line.")
+@click.option("--entries", is_flag=True, help="Print every entry of the log, one per line.")
 @click.option("--stats", is_flag=True, help="Print metrics and their targets.")
 @click.option(
     "--project",
@@ -46,12 +46,12 @@ def log(
 ) -> int:
     """List the compactions of a session; by default the newest here.
 
-    Checkpoints, drift, phases and undone compactions are listed, too.
+    Checkpoints, drift, phases and undone compactions are listed too.
     """
     if entries and stats:
         raise UsageError("--entries and --stats exclude each other", hint="Give one of them.")
     if everything and (id or not stats):
-        raise UsageError("--project needs --stats and takes no session")
+        raise UsageError("--project needs --stats and does not take a session")
     if stats:
         logs = project_of(options).logs() if everything else [log_of(options, id)]
         _print_metrics(logs, as_json)
@@ -105,7 +105,7 @@ def _print_metrics(logs: Sequence[Path], as_json: bool) -> None:
 
 @contextmanager
 def open_entries(path: Path) -> "Iterator[Reversible[Entry]]":
-    """Open the entries of a log, however long it is; print a warning for each line skipped."""
+    """Open the entries of a log of any length. Print a warning for each skipped line."""
     from ..session.log import Entries
 
     warnings: list[str] = []

@@ -1,7 +1,7 @@
 """The command line: the options, the commands, and the start of the two front ends.
 
-Heavy imports stand inside the commands that need them, so that `--version` and `--help` cost
-nothing and the REPL paints its prompt first.
+Heavy imports are inside the commands that need them, so that `--version` and `--help` are fast and
+the REPL shows its prompt early.
 """
 
 import gc
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-GC_THRESHOLD = 50_000  # new objects before a collection; at Python's 700 a start takes 6 % longer
-# By the name of a command: its module beside this one, which is imported when it runs.
+GC_THRESHOLD = 50_000  # new objects per collection; Python's 700 makes a start 6 % slower
+# Module of each command, imported when the command runs.
 _COMMAND_MODULES = {
     "acp": "acp",
     "compact": "compact",
@@ -69,17 +69,19 @@ _COMMAND_MODULES = {
 
 @contextmanager
 def _nearest_option() -> "Iterator[None]":
-    """Let the error about an unknown option suggest only the one that is nearest."""
+    """Reduce the suggestions for an unknown option to the nearest one."""
     try:
         yield
     except click.NoSuchOption as error:
-        if error.possibilities:  # click has the nearest first, and would print them sorted
+        if error.possibilities:  # nearest first, but click prints them sorted
             del error.possibilities[1:]
         raise
 
 
 def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageError:
-    """Return the error about an option behind a command; where it has to stand before it, that."""
+    """Return the error about an option after a command. If the option is valid before the command,
+    the error says so.
+    """
     if error.ctx is not None:
         for option in main.params:
             if error.option_name in option.opts and option.name not in CONVERSATION_FLAGS:
@@ -87,13 +89,13 @@ def _misplaced(main: click.Command, error: click.NoSuchOption) -> click.UsageErr
                 given = "" if is_flag else f" {option.metavar or '…'}"
                 first, _, command = error.ctx.command_path.partition(" ")
                 where = f"{first} {error.option_name}{given} {command} …"
-                what = f"{error.message} It stands before the command: {where}"
+                what = f"{error.message} Put it before the command: {where}"
                 return click.UsageError(what, error.ctx)
     return error
 
 
 def _redirected(error: click.NoSuchOption | click.BadOptionUsage) -> click.UsageError:
-    """Return the error about an option; for one of other agents, it names the option here."""
+    """Return the error about an unknown option. For an option of another agent, it names ours."""
     from ..ui.habits import habits
 
     hint = habits("options").get(error.option_name)
@@ -101,7 +103,7 @@ def _redirected(error: click.NoSuchOption | click.BadOptionUsage) -> click.Usage
 
 
 class _CommandOrWords(click.Group):
-    """A group that takes words, before or after the options, where no command is named."""
+    """A click group that accepts a message in place of a command, before or after the options."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*self.commands, *_COMMAND_MODULES})
@@ -121,7 +123,7 @@ class _CommandOrWords(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _nearest_option():  # those of a subcommand are read here
+            with _nearest_option():  # click parses the options of a subcommand here
                 return super().invoke(ctx)
         except click.NoSuchOption as error:
             raise _misplaced(self, error) from None
@@ -136,7 +138,7 @@ class _CommandOrWords(click.Group):
 
 
 def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> None:
-    """Print which program this is, for reports of what went wrong, and exit."""
+    """Print the version, for bug reports, and exit."""
     if not asked or context.resilient_parsing:
         return
     click.echo(version_line())
@@ -149,7 +151,7 @@ def _say_version(context: click.Context, _: click.Parameter, asked: bool) -> Non
     subcommand_metavar="[WORDS… | COMMAND [ARGS]…]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Without -p and without a COMMAND the terminal opens, and WORDS are your first message. "
-    "If stdin is no terminal, WORDS are the TASK. All settings: `ctxagent config --explain`.",
+    "If stdin is not a terminal, WORDS are the TASK. All settings: `ctxagent config --explain`.",
 )
 @click.option(
     "--version",
@@ -370,7 +372,7 @@ def demo(options: dict[str, Any], fast: bool, keep: Path | None) -> int:
     try:
         make_private_folder(keep)
     except OSError as error:
-        raise UsageError(f"cannot make the directory {keep}: {error.strerror}") from error
+        raise UsageError(f"cannot create the directory {keep}: {error.strerror}") from error
     return play(keep.resolve(), fast=fast, kept=True)
 
 
@@ -410,7 +412,7 @@ def _repl(options: dict[str, Any], words: str | None) -> int:
     worktree = enter_worktree(options, loaded)
     choice_of(options)
     resume_recording(options, loaded)
-    check_choice(choice_of(options), project_of(options, loaded))  # before the prompt is there
+    check_choice(choice_of(options), project_of(options, loaded))  # before the prompt appears
     place = conversation_place(options, loaded)
     say_notices(loaded, safe=options["safe"])
     settings = place.launch.settings

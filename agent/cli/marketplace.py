@@ -1,4 +1,4 @@
-"""`ctxagent plugin marketplace`: the lists of plugins that repositories and folders offer."""
+"""`ctxagent plugin marketplace`: lists of plugins in repositories and folders."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def marketplace() -> None:
 @click.argument("source", metavar="PATH|GIT-URL", type=click.UNPROCESSED)
 @ends_process
 def add(ref: str, source: str) -> int:
-    """Add the marketplace in a folder or repository. No plugin of it is added."""
+    """Add the marketplace in a folder or repository. This adds none of its plugins."""
     from ..config.places import config_home
     from ..extensions.marketplaces import add_marketplace
     from ..extensions.plugin_fetch import FileSource
@@ -64,7 +64,7 @@ def list_marketplaces(as_json: bool) -> int:
 @click.argument("name")
 @ends_process
 def remove(name: str) -> int:
-    """Remove the marketplace NAME. Installed plugins of it stay."""
+    """Remove the marketplace NAME. Its installed plugins stay."""
     from ..config.places import config_home
     from ..extensions.marketplaces import remove_marketplace
 
@@ -77,7 +77,9 @@ def remove(name: str) -> int:
 @click.argument("name", required=False)
 @ends_process
 def update(name: str | None) -> int:
-    """Read the list of the marketplace NAME, or of all, again. No plugin is updated."""
+    """Read the list of the marketplace NAME, or of all marketplaces, again. This updates no
+    plugin.
+    """
     from ..config.places import config_home
     from ..errors import CtxagentError
     from ..extensions.marketplaces import add_marketplace, marketplace_named, read_marketplaces
@@ -108,7 +110,7 @@ def update(name: str | None) -> int:
 def say_offers(
     offers: "Iterable[OfferedPlugin]", installed: Collection[str] = (), as_json: bool = False
 ) -> None:
-    """List plugins of marketplaces."""
+    """Print plugins of marketplaces."""
     from ...tools.system.unicode import reveal_invisible
 
     if as_json:

@@ -1,4 +1,4 @@
-"""`ctxagent mcp`: the MCP servers that are configured: add, list, get, remove, login."""
+"""`ctxagent mcp`: add, list, get, remove and log in to MCP servers."""
 
 import json
 import os
@@ -23,10 +23,16 @@ def mcp() -> None:
 
 
 @mcp.command(context_settings={"ignore_unknown_options": True})
-@click.option("--project", is_flag=True, help="For this project, in .mcp.json, not for yourself.")
-@click.option("--env", "-e", multiple=True, metavar="NAME=VALUE", help="For a command; ${VAR} too.")
-@click.option("--header", "-H", multiple=True, metavar="NAME: VALUE", help="For an address.")
-@click.option("--timeout", type=click.IntRange(min=1), metavar="MS", help="Of one call.")
+@click.option(
+    "--project", is_flag=True, help="Add it to this project's .mcp.json, not to your own file."
+)
+@click.option(
+    "--env", "-e", multiple=True, metavar="NAME=VALUE", help="Environment of the COMMAND."
+)
+@click.option(
+    "--header", "-H", multiple=True, metavar="NAME: VALUE", help="A header for an address."
+)
+@click.option("--timeout", type=click.IntRange(min=1), metavar="MS", help="Timeout of a call.")
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.pass_obj
@@ -42,7 +48,7 @@ def add(
 ) -> int:
     """Add the server NAME: a COMMAND with its arguments, or an http(s):// address.
 
-    What begins with a dash and is for the command stands behind `--`.
+    Put `--` before the COMMAND if its arguments start with a dash.
     """
     from ..config.trust import accept, is_file_trusted
     from ..extensions.mcp.config import (
@@ -60,7 +66,7 @@ def add(
         )
     is_address = "://" in command[0]
     if is_address and (len(command) > 1 or env):
-        raise UsageError("an address takes neither arguments nor --env", hint="See --header.")
+        raise UsageError("an address does not take arguments or --env", hint="See --header.")
     if header and not is_address:
         raise UsageError("--header is for an address", hint="A command takes --env.")
     values: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
@@ -77,7 +83,7 @@ def add(
     was_trusted = not path.exists() or is_file_trusted(path, loaded.trust_dir)
     document = read_document(path)
     if name in document[SERVERS_KEY]:
-        raise UsageError(f"there is a server {name} in {path}", hint="Remove it first.")
+        raise UsageError(f"{path} already has a server {name}", hint="Remove it first.")
     try:
         check_server(values, path, os.environ)
     except ValueError as error:
@@ -86,7 +92,7 @@ def add(
     data = write_document(path, document)
     if project and was_trusted:
         accept(path, data, loaded.trust_dir)
-    say(f"added to {path}: {name}; `ctxagent mcp get {name}` tries it")
+    say(f"added to {path}: {name}; `ctxagent mcp get {name}` tests it")
     return 0
 
 
@@ -95,7 +101,9 @@ def add(
 @click.pass_obj
 @ends_process
 def list_servers(options: dict[str, Any], as_json: bool) -> int:
-    """Start every server, and say how it is and what it offers; exit code 1 if one is not there."""
+    """Start every server and print its state and what it offers; exit code 1 if one fails to
+    start.
+    """
     launch = launch_of(options)
     found = _tried(launch, None)
     if as_json:
@@ -116,11 +124,11 @@ def list_servers(options: dict[str, Any], as_json: bool) -> int:
 @click.pass_obj
 @ends_process
 def get(options: dict[str, Any], name: str) -> int:
-    """Start the server NAME, and list its tools; exit code 1 if it is not there."""
+    """Start the server NAME and list its tools; exit code 1 if it fails to start."""
     launch = launch_of(options)
     found = _tried(launch, name)
     if not found:
-        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` has them.")
+        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` lists them.")
     (status, tools), *_ = found
     say(_line(status))
     for tool, tokens, description in tools:
@@ -129,7 +137,7 @@ def get(options: dict[str, Any], name: str) -> int:
 
 
 @mcp.command()
-@click.option("--project", is_flag=True, help="From .mcp.json, not from your own file.")
+@click.option("--project", is_flag=True, help="Remove it from .mcp.json, not from your own file.")
 @click.argument("name")
 @click.pass_obj
 @ends_process
@@ -171,14 +179,14 @@ def login(options: dict[str, Any], name: str) -> int:
 
     found = _tried(launch, name, show)
     if not found:
-        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` has them.")
+        raise UsageError(f"there is no MCP server {name}", hint="`ctxagent mcp list` lists them.")
     ((status, _),) = found
     say(_line(status))
     return 0 if status.state == "ready" else 1
 
 
 def _file(options: dict[str, Any], *, project: bool) -> Path:
-    """Return the file that servers are added to: the project's nearest one, or the user's."""
+    """Return the configuration file for servers: the project's nearest one, or the user's."""
     from ..config.places import config_home, home_folder
     from ..extensions.mcp.config import OWN_FILE, PROJECT_FILE, project_file
 
@@ -202,7 +210,7 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
 def _tried(
     launch: "LaunchOptions", name: str | None, show: "Callable[[str], None] | None" = None
 ) -> "list[tuple[ServerStatus, list[tuple[str, int, str]]]]":
-    """Start the servers, or one of them, and return how each is, and its tools."""
+    """Start the servers, or one of them. Return the state and the tools of each."""
     import asyncio
 
     from ..extensions.mcp.config import plain_name

@@ -1,4 +1,4 @@
-"""`ctxagent mcp-server`: the recorded sessions of a project, for other agents by MCP."""
+"""`ctxagent mcp-server`: serve the recorded sessions of a project to other agents through MCP."""
 
 import os
 import signal
@@ -17,16 +17,14 @@ from .options import ends_process, load, project_of
 @click.pass_obj
 @ends_process
 def mcp_server(options: dict[str, Any], id: str | None) -> int:
-    """Give another agent recall and search, by MCP (stdin, stdout)."""
+    """Give another agent recall and search through MCP (stdin, stdout)."""
     import asyncio
 
     from ..security.redaction import redaction_for
 
     if sys.stdin is None or sys.stdin.isatty():
-        hint = (
-            "Add `ctxagent mcp-server` to the agent's MCP servers: `ctxagent guide mcp` says how."
-        )
-        raise UsageError("this is for another agent, which starts it with pipes", hint=hint)
+        hint = "Add `ctxagent mcp-server` to the agent's MCP servers; see `ctxagent guide mcp`."
+        raise UsageError("this command is for other agents, which start it with pipes", hint=hint)
     loaded = load(options)
     project = project_of(options, loaded)
     fixed = None if id is None else project.find_log(id)
@@ -34,7 +32,7 @@ def mcp_server(options: dict[str, Any], id: str | None) -> int:
     from ..ui.mcp_server import serve_sessions
     from ..ui.session_tools import ServedSessions
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # there is nothing to end
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing to clean up
     sessions = ServedSessions(project, fixed)
     asyncio.run(serve_sessions(sessions, __version__, redaction.clean_output))
     return 0

@@ -1,4 +1,4 @@
-"""`ctxagent memory`: the facts about the project that outlast its sessions: list, show, forget."""
+"""`ctxagent memory`: list, show and forget facts about the project."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 @click.group(invoke_without_command=True)
 @click.pass_context
 def memory(context: click.Context) -> None:
-    """The memory: facts about this project that outlast its sessions; without a command, list."""
+    """The memory: facts about this project that outlast its sessions. Without a command, list
+    them.
+    """
     if context.invoked_subcommand is None:
         context.invoke(list_facts)
 
@@ -25,7 +27,7 @@ def memory(context: click.Context) -> None:
 @click.pass_obj
 @ends_process
 def list_facts(options: dict[str, Any], as_json: bool = False) -> int:
-    """List the facts, the one that changed last first."""
+    """List the facts, the most recently changed first."""
     folder = _folder(options)
     facts, problems = folder.facts()
     if as_json:
@@ -54,7 +56,7 @@ def show(options: dict[str, Any], name: str) -> int:
 
 
 @memory.command()
-@click.option("--all", "is_all", is_flag=True, help="Every fact.")
+@click.option("--all", "is_all", is_flag=True, help="Forget every fact.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.pass_obj
@@ -63,7 +65,7 @@ def forget(options: dict[str, Any], is_all: bool, yes: bool, names: tuple[str, .
     """Remove facts by NAME."""
     folder = _folder(options)
     if is_all == bool(names):
-        raise UsageError("name facts, or give --all", hint="`ctxagent memory` lists them.")
+        raise UsageError("no facts named", hint="`ctxagent memory` lists them.")
     facts = folder.facts()[0] if is_all else [folder.fact(name) for name in dict.fromkeys(names)]
     if is_all and facts and not yes and not _is_wanted(facts):
         say("nothing was forgotten", err=True)
@@ -81,7 +83,9 @@ def _folder(options: dict[str, Any]) -> "MemoryFolder":
 
 
 def _is_wanted(facts: "list[Fact]") -> bool:
-    """Ask whether all facts are to go. Raises UsageError where nobody can be asked."""
+    """Ask whether to forget all facts. Raises UsageError if there is no terminal to ask."""
     if not can_ask():
-        raise UsageError("nothing was forgotten: nobody can be asked here", hint="Give --yes.")
+        raise UsageError(
+            "nothing was forgotten, because there is no terminal to ask", hint="Give --yes."
+        )
     return is_confirmed(f"Forget all {len(facts)} facts?")

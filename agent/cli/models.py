@@ -1,4 +1,4 @@
-"""`ctxagent models`: the providers, what each serves, windows and prices."""
+"""`ctxagent models`: the providers, their models, windows and prices."""
 
 import asyncio
 import json
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 def models(options: dict[str, Any], provider: str | None, as_json: bool) -> int:
     """List the providers, or ask PROVIDER for its models.
 
-    A model is used by --model PROVIDER/NAME. The servers of this machine are looked for on their
-    usual ports.
+    Choose a model with --model PROVIDER/NAME. Servers on this machine are searched on their default
+    ports.
     """
     from ..models.overview import provider_states
     from ..models.providers import find_provider
 
-    load(options)  # the user's own providers
+    load(options)  # adds the user's own providers
     if provider is None:
         states = asyncio.run(provider_states(os.environ))
         _say_states(states, as_json=as_json)

@@ -1,5 +1,6 @@
-"""The meaning of the command line's options, and the end of every command: an exit code, and errors
-without a traceback."""
+"""The meaning of the command-line options, and the end of every command: an exit code, and errors
+without a traceback.
+"""
 
 import errno
 import io
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 STDIN = "-"
 MAX_PROMPT_BYTES = 100_000  # of --system-prompt
-MIN_COMMAND_LIKENESS = 0.75  # of a word that is taken for a mistyped command
-LITERAL_WORDS = "ctxagent.literal_words"  # in a context: the words stand behind --
-PICK = "?"  # --resume without an id
+MIN_COMMAND_LIKENESS = 0.75  # similarity from which a word counts as a mistyped command
+LITERAL_WORDS = "ctxagent.literal_words"  # key in a click context: the message follows --
+PICK = "?"  # value of --resume without an ID
 SAFE_START = (
-    "a safe start: no MCP servers, plugins, extensions and hooks, no commands, skills and "
+    "safe start: no MCP servers, plugins, extensions and hooks, no commands, skills and "
     "subagents from files"
 )
 NOT_LOST = "Nothing recorded is lost: `ctxagent --continue` resumes."
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
+CONVERSATION_FLAGS = {  # options that subcommands do not take
     "task": "-p",
     "system_prompt": "--system-prompt",
     "newest": "--continue",
@@ -55,14 +56,15 @@ CONVERSATION_FLAGS = {  # options that mean nothing to a subcommand
 
 
 def steady_streams() -> None:
-    """Make the standard streams replace characters that their encoding does not have. It is that of
-    PYTHONIOENCODING, which Python itself ignores in an isolated start."""
+    """Make the standard streams replace characters that they cannot encode. Apply PYTHONIOENCODING,
+    which Python ignores in isolated mode.
+    """
     encoding = os.environ.get("PYTHONIOENCODING", "").partition(":")[0] or None
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         errors = "backslashreplace" if stream is sys.stderr else "replace"
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=errors)
-            with suppress(LookupError):  # an encoding that is not known
+            with suppress(LookupError):  # unknown encoding
                 stream.reconfigure(encoding=encoding, errors=errors)
 
 
@@ -74,7 +76,7 @@ def say(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def say_lines(text: str) -> None:
-    """Print lines with labels; on a terminal each is wrapped under its own text."""
+    """Print lines with labels. On a terminal, wrap each line under its own text."""
     from ..ui.cells import hang_lines
 
     width = shutil.get_terminal_size().columns
@@ -82,12 +84,12 @@ def say_lines(text: str) -> None:
 
 
 def can_ask() -> bool:
-    """Return True if somebody at a terminal can be asked something."""
+    """Return True if a user at a terminal can answer a question."""
     return bool(sys.stdin and sys.stdin.isatty() and sys.stderr.isatty())
 
 
 def is_confirmed(question: str) -> bool:
-    """Ask whether something is to be done; no answer is a no."""
+    """Ask the user to confirm. No answer means no."""
     try:
         return click.confirm(question, default=False, err=True)
     except click.Abort:
@@ -96,7 +98,7 @@ def is_confirmed(question: str) -> bool:
 
 @cache
 def _secrets() -> "Redaction":
-    """Return the redaction of the secrets in our environment."""
+    """Return the redaction for the secrets in our environment."""
     from ..security.redaction import redaction_for
 
     return redaction_for(os.environ)
@@ -109,10 +111,10 @@ def _print_error(error: CtxagentError, code: int) -> None:
 def guarded(
     run: Callable[[], int], report: Callable[[CtxagentError, int], None] = _print_error
 ) -> NoReturn:
-    """Run a command and leave the process with its exit code.
+    """Run a command and exit with its exit code.
 
-    `report` gets each error with its exit code, without our keys; also a fault of our own, so that
-    there is never a traceback, and never a headless run without a result.
+    `report` gets each error with its exit code, without our keys. Internal errors are reported too,
+    so that there is never a traceback and every headless run has a result.
     """
     try:
         code = run()
@@ -122,7 +124,7 @@ def guarded(
     except KeyboardInterrupt:
         code = 130
         report(CtxagentError("interrupted"), code)
-    except BrokenPipeError:  # the reader of our output went away
+    except BrokenPipeError:  # the reader of our output has closed it
         code = 1
         _discard_output()
     except Exception as error:
@@ -132,7 +134,7 @@ def guarded(
 
 
 def ends_process(command: Callable[P, int]) -> Callable[P, NoReturn]:
-    """Make a command leave the process with the exit code that it returns, as `guarded` does."""
+    """Make a command exit with the exit code that it returns; see `guarded`."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> NoReturn:
@@ -147,7 +149,7 @@ def _redacted(error: CtxagentError) -> CtxagentError:
 
 
 def _discard_output() -> None:
-    """Send what is still to be written to standard output nowhere."""
+    """Discard all further output to stdout."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -176,25 +178,25 @@ def check_finite(
 
 
 def check_command(options: dict[str, Any], command: str) -> None:
-    """Raise click's UsageError for an option that means nothing to this subcommand."""
+    """Raise click's UsageError for an option that this subcommand does not take."""
     for name, flag in CONVERSATION_FLAGS.items():
         if options[name] not in (None, False):
             raise click.UsageError(f"The command `{command}` does not take {flag}.")
 
 
 def only_act(acts: Mapping[str, bool]) -> str | None:
-    """Return the flag of the one act that was asked for, None for none. Raises UsageError for two:
-    neither is done then."""
+    """Return the single action flag that was given, or None. Raises UsageError for several."""
     flags = [f"--{name.replace('_', '-')}" for name, asked in acts.items() if asked]
     if len(flags) > 1:
         named = f"{', '.join(flags[:-1])} and {flags[-1]}"
-        raise UsageError(f"{named} are {len(flags)} different acts", hint="Give one of them.")
+        raise UsageError(f"{named} are {len(flags)} different actions", hint="Give one of them.")
     return flags[0] if flags else None
 
 
 def is_headless(options: dict[str, Any]) -> bool:
-    """Return True if this is no REPL: there is a task or a program, or no terminal to type at.
-    Raises click's UsageError for what the REPL has no use for."""
+    """Return True if a task or a program is given, or stdin is not a terminal. Raises click's
+    UsageError for options that the REPL cannot use.
+    """
     if options["task"] is not None or sys.stdin is None or not sys.stdin.isatty():
         return True
     if options["json_schema"] is not None:
@@ -205,23 +207,22 @@ def is_headless(options: dict[str, Any]) -> bool:
 
 
 def words_of(context: click.Context) -> str | None:
-    """Return the words on the command line, None for none.
+    """Return the message on the command line, or None.
 
-    Raises UsageError for nothing but blanks and, unless the words stand behind --, for what is
-    rather a command.
+    Raises UsageError for a blank message and, unless it follows --, for a probable command.
     """
     if not context.args:
         return None
     words = " ".join(context.args)
     if not words.strip():
-        raise UsageError("no words given", hint='Say something: ctxagent "explain this".')
+        raise UsageError("the message is blank", hint='Say something: ctxagent "explain this".')
     if not context.meta.get(LITERAL_WORDS):
         _check_first_word(context)
     return words
 
 
 def _check_first_word(context: click.Context) -> None:
-    """Raise UsageError if the words are a mistyped command, or one of another agent."""
+    """Raise UsageError if the message is a mistyped command or a command of another agent."""
     from difflib import get_close_matches
 
     from ..ui.habits import habits
@@ -236,7 +237,7 @@ def _check_first_word(context: click.Context) -> None:
     if first in options:
         hint = "" if more else f"Did you mean `ctxagent --{first}`?"
     elif first in subcommands:
-        # A quoted task or another such word may follow: exec "fix it", auth login.
+        # The rest must be a quoted task or more such words: exec "fix it", auth login.
         is_call = all(" " in each or each in subcommands for each in more)
         hint = subcommands[first] if is_call else ""
     else:
@@ -250,13 +251,14 @@ def _check_first_word(context: click.Context) -> None:
 
 
 def task_of(task: str | None, words: str | None, say: Callable[[str], None]) -> tuple[str, bool]:
-    """Return the task of a headless run, and whether it is on the command line: otherwise it is
-    read from standard input. Raises UsageError for none, or two."""
+    """Return the task of a headless run, and whether it is from the command line. Otherwise read it
+    from stdin. Raises UsageError for no task or two tasks.
+    """
     if task in (None, STDIN):
         task = words
     elif words is not None:
         hint = f'Quote it as one: ctxagent -p "{task} {words}"'
-        raise UsageError("-p TASK and more words are two tasks", hint=hint)
+        raise UsageError("-p TASK and a message are two tasks", hint=hint)
     if task is None:
         from .stdin import read_task
 
@@ -269,7 +271,7 @@ def task_of(task: str | None, words: str | None, say: Callable[[str], None]) -> 
 
 
 def choice_of(options: dict[str, Any]) -> "SessionChoice":
-    """Return which session to open. Raises UsageError for options that contradict each other."""
+    """Return the session to open. Raises UsageError for conflicting options."""
     from ..launch import SessionChoice
 
     resume = options["resume"]
@@ -284,15 +286,15 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
         raise UsageError("--fork needs a session", hint="Add --continue or --resume ID.")
     if given is not None and (one_more or options["origin"]):
         hint = "Leave out --continue, --resume and --from."
-        raise UsageError("--session-id names the session by itself", hint=hint)
+        raise UsageError("--session-id cannot be combined with another session", hint=hint)
     if options["wait"] and (options["fork"] or pick or not (one_more or given)):
         raise UsageError(
-            "--wait needs a session, and not a copy of one", hint="Add --continue or --resume ID."
+            "--wait needs an existing session, not a copy", hint="Add --continue or --resume ID."
         )
     if options["origin"] is not None and not options["origin"].strip():
         raise UsageError("--from names no session", hint="Give ID or ID:NUMBER.")
     if options["origin"] and one_more:
-        raise UsageError("--from starts a fresh session", hint="Leave out --continue or --resume.")
+        raise UsageError("--from starts a new session", hint="Leave out --continue or --resume.")
     if options["newest"] and resume:
         raise UsageError("--continue and --resume name two sessions", hint="Give one of them.")
     return SessionChoice(
@@ -306,7 +308,7 @@ def choice_of(options: dict[str, Any]) -> "SessionChoice":
 
 
 def check_choice(choice: "SessionChoice", project: "Project") -> None:
-    """Raise NoSuchSession for a session that does not exist, or where there is none to pick."""
+    """Raise NoSuchSession for a missing session, or if there is no session to pick."""
     from ..session.store import all_logs
 
     if choice.id is not None:
@@ -314,12 +316,13 @@ def check_choice(choice: "SessionChoice", project: "Project") -> None:
     elif choice.newest:
         project.newest_log()
     elif choice.pick and not all_logs(project.state):
-        raise NoSuchSession("there is no session yet to resume", hint="Start one: ctxagent")
+        raise NoSuchSession("there is no session to resume yet", hint="Start one: ctxagent")
 
 
 def resume_recording(options: dict[str, Any], loaded: "LoadedSettings") -> None:
-    """Make a session of the file that --from-recording names, and let the options resume it. Raises
-    UsageError for a file that is no recorded session."""
+    """Create a session from the file in --from-recording, and set the options to resume it. Raises
+    UsageError for a file that is not a recorded session.
+    """
     if options["recording"] in (None, PICK):
         return
     from ..library.from_recording import import_recording
@@ -330,7 +333,7 @@ def resume_recording(options: dict[str, Any], loaded: "LoadedSettings") -> None:
 
 
 def load(options: dict[str, Any]) -> "LoadedSettings":
-    """Load all settings, and the keys that `/login` kept. Raises ConfigError."""
+    """Load all settings, and the keys that `/login` stored. Raises ConfigError."""
     from ..config.places import state_dir
     from ..library.launching import load as load_settings
     from ..library.login import add_kept_keys
@@ -342,7 +345,7 @@ def load(options: dict[str, Any]) -> "LoadedSettings":
 
 
 def setting_flags(options: dict[str, Any]) -> list[str]:
-    """Return all settings that the options make, each as KEY=VALUE."""
+    """Return all settings made by options, each as KEY=VALUE."""
     flags = list(options["settings"])
     for name, key in (
         ("model", "model.id"),
@@ -363,13 +366,13 @@ def setting_flags(options: dict[str, Any]) -> list[str]:
 
 
 def say_notices(loaded: "LoadedSettings", *, safe: bool = False) -> None:
-    """Print on standard error what the user should know of the settings."""
+    """Print notices about the settings on stderr."""
     for line in [*loaded.notices, *([SAFE_START] if safe else [])]:
         say(f"note: {line}", err=True)
 
 
 def project_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "Project":
-    """Return the project of the working directory, with its sessions."""
+    """Return the project of the working directory."""
     from ..config.places import state_dir, state_notice
     from ..session.store import Project
 
@@ -387,10 +390,11 @@ def log_of(options: dict[str, Any], id: str | None) -> Path:
 
 
 def prior_of(options: dict[str, Any], project: "Project") -> str:
-    """Return what a fresh session is told about the checkpoint that --from names, "" without it.
+    """Return the hand-over from the checkpoint in --from, or "" without the option.
 
-    The name is ID:NUMBER, or ID for the newest checkpoint, or for a whole session that has none.
-    Raises UsageError for a malformed name, SessionError for one that does not exist.
+    The value is ID:NUMBER. A bare ID means the newest checkpoint, or the whole session if it has
+    none. Raises UsageError for a malformed value, and SessionError for a missing session or
+    checkpoint.
     """
     if not options["origin"]:
         return ""
@@ -414,7 +418,7 @@ def prior_of(options: dict[str, Any], project: "Project") -> str:
 
 
 def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -> "LaunchOptions":
-    """Return all that a session needs to start."""
+    """Return the launch options of a session."""
     from ..launch import Budget
     from ..library.launching import launch_options
     from .answers import read_answers
@@ -434,12 +438,13 @@ def launch_of(options: dict[str, Any], loaded: "LoadedSettings | None" = None) -
 
 
 def read_prompt(path: Path | None) -> str:
-    """Return the system prompt in a file, "" without one. Raises UsageError for a file that cannot
-    be one."""
+    """Return the system prompt in a file, or "" without a file. Raises UsageError for an
+    unsuitable file.
+    """
     if path is None:
         return ""
     try:
-        with path.open("rb") as file:  # a pipe will do: <(…)
+        with path.open("rb") as file:  # may be a pipe: <(…)
             data = file.read(MAX_PROMPT_BYTES + 1)
     except OSError as error:
         hint = "Give the path of a text file; --append-system-prompt takes a text."
@@ -455,7 +460,7 @@ def read_prompt(path: Path | None) -> str:
 
 
 def cwd_of(options: dict[str, Any]) -> Path:
-    """Return the working directory. Raises UsageError when it no longer exists."""
+    """Return the working directory. Raises UsageError if it no longer exists."""
     try:
         return options["cwd"].absolute() if options["cwd"] else Path.cwd()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""`ctxagent plugin`: the plugins that are installed: add, list, update, remove, search."""
+"""`ctxagent plugin`: add, list, update, remove and search plugins."""
 
 import json
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..extensions.plugin_install import Staged, Wanted
     from ..extensions.plugins import Plugin
 
-ABOUT = ("version", "description")  # what a manifest says of a plugin
+ABOUT = ("version", "description")  # fields of a manifest that are printed
 OFFERED = r"([A-Za-z0-9][\w.-]*)@([A-Za-z0-9][\w.-]*)"  # NAME@MARKETPLACE
 
 
@@ -36,10 +36,10 @@ plugin.add_command(marketplace)
 @click.argument("source", metavar="NAME@MARKETPLACE|PATH|GIT-URL", type=click.UNPROCESSED)
 @ends_process
 def add(ref: str, yes: bool, source: str) -> int:
-    """Add a plugin, or put it again in place of what is there; show first what it contains.
+    """Add or replace a plugin. Its contents are shown first.
 
-    What is added is a copy: the content of a folder, or of one commit of a git repository. Of a
-    marketplace with several plugins none is added; they are listed.
+    The plugin is copied from a folder or from one commit of a git repository. If the source is a
+    marketplace with several plugins, they are listed and none is added.
     """
     from ..config.places import config_home
     from ..extensions.plugin_install import IsMarketplace, put_in_place, staged
@@ -64,10 +64,10 @@ def add(ref: str, yes: bool, source: str) -> int:
 @click.argument("name", required=False)
 @ends_process
 def update(yes: bool, name: str | None) -> int:
-    """Bring the plugin NAME, or all, to the newest content of their sources.
+    """Update the plugin NAME, or all plugins, from their sources.
 
-    Shows first how what it may do differs, and which files. The lists of the marketplaces are read
-    again. Exit code 1 if a plugin was not brought up to date.
+    Changed contents and files are shown first. The lists of the marketplaces are read again.
+    Exit code 1 if a plugin was not updated.
     """
     from ..config.places import config_home
     from ..extensions.marketplaces import add_marketplace, read_marketplaces
@@ -105,7 +105,8 @@ def update(yes: bool, name: str | None) -> int:
 @ends_process
 def search(as_json: bool, words: tuple[str, ...]) -> int:
     """List the plugins of your marketplaces that have all WORDS in their name, description or
-    keywords; exit code 1 if there is none."""
+    keywords; exit code 1 if there is none.
+    """
     from ..config.places import config_home
     from ..extensions.marketplaces import read_marketplaces
     from ..extensions.plugins import read_plugins
@@ -130,7 +131,7 @@ def search(as_json: bool, words: tuple[str, ...]) -> int:
 @click.pass_obj
 @ends_process
 def list_plugins(options: dict[str, Any], as_json: bool) -> int:
-    """Say which plugins there are and what they contain; exit code 1 if one has changed."""
+    """List the plugins and their contents; exit code 1 if one has changed."""
     from ..config.places import config_home
     from ..extensions.plugin_contents import contents_of
     from ..extensions.plugins import check_plugins
@@ -164,7 +165,7 @@ def remove(name: str) -> int:
 
 
 def _wanted(source: str, ref: str, own: "Path") -> "Wanted":
-    """Return what is to be added. Raises UsageError."""
+    """Return the plugin to add. Raises UsageError."""
     from pathlib import Path
 
     from ..extensions.marketplaces import marketplace_named, read_marketplaces
@@ -182,8 +183,7 @@ def _wanted(source: str, ref: str, own: "Path") -> "Wanted":
 
 
 def _updated(plugin: "Plugin", wanted: "Wanted", own: "Path", yes: bool) -> bool:
-    """Bring a plugin to the newest content of its source, and return whether it has that then.
-    Raises CtxagentError."""
+    """Update a plugin from its source. Return True if it is up to date. Raises CtxagentError."""
     from ..extensions.plugin_contents import differences
     from ..extensions.plugin_install import put_in_place, staged
     from ..extensions.plugins import is_intact
@@ -208,7 +208,7 @@ def _updated(plugin: "Plugin", wanted: "Wanted", own: "Path", yes: bool) -> bool
 
 
 def _show(ready: "Staged") -> None:
-    """Say what a plugin contains, before it is added."""
+    """Print the contents of a plugin before it is added."""
     from ..extensions.plugin_contents import contents_of
 
     about = [one_line(str(given), 300) for key in ABOUT if (given := ready.manifest.get(key))]
@@ -217,16 +217,15 @@ def _show(ready: "Staged") -> None:
     for line in contents_of(ready.plugin).lines():
         say(_shown(f"  {line}"))
     if ready.name_taken_by:
-        say(_shown(f"It gets another name, since {ready.name_taken_by} has its own."))
+        say(_shown(f"It is renamed, because {ready.name_taken_by} has the same name."))
     if ready.replaced:
         same = ready.replaced.digest == ready.plugin.digest
-        was = "which was the same" if same else "which was another one"
-        say(f"It takes the place of {ready.replaced.pinned_to}, {was}.")
+        was = "with the same content" if same else "with different content"
+        say(f"It replaces {ready.replaced.pinned_to}, {was}.")
 
 
 def _is_wanted(name: str, verb: str) -> bool:
-    """Ask whether the plugin is to be added or updated. Raises UsageError where nobody can be
-    asked."""
+    """Ask whether to add or update the plugin. Raises UsageError if there is no terminal to ask."""
     if not can_ask():
         raise UsageError(
             f"{name}: not {verb.removesuffix('e')}ed, because there is no terminal to ask",
@@ -236,7 +235,7 @@ def _is_wanted(name: str, verb: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """Return a line of a plugin with everything in it visible."""
+    """Return a line of a plugin with invisible characters escaped."""
     from ...tools.system.unicode import reveal_invisible
 
     return reveal_invisible(text).replace("\n", "\\n")

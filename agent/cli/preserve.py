@@ -1,6 +1,5 @@
-"""`ctxagent rules` and `ctxagent preserve`: what every compaction keeps, and whether it is there.
-
-They need no model and no session.
+"""`ctxagent rules` and `ctxagent preserve`: the sections that every compaction keeps, and their
+state. They need no model and no session.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -42,9 +41,9 @@ def rules(options: dict[str, Any], as_json: bool) -> int:
 @click.pass_obj
 @ends_process
 def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool) -> int:
-    """Check the texts that every compaction keeps, or one SECTION.
+    """Check the sections that every compaction keeps, or one SECTION.
 
-    Ends with exit code 1 when a section is missing.
+    The exit code is 1 if a section is missing.
     """
     from ..compaction.policy import policy_of
     from ..compaction.preserve import missing_sections
@@ -66,7 +65,7 @@ def preserve(options: dict[str, Any], section: str, create: bool, as_json: bool)
 
 
 def _newest_entries(options: dict[str, Any], loaded: "LoadedSettings") -> "Iterable[Entry]":
-    """Return the entries of the newest session here; none when there is no session."""
+    """Return the entries of the newest session here, or () without a session."""
     from ..session.log import Entries
 
     try:

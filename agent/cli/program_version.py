@@ -1,4 +1,4 @@
-"""What `ctxagent --version` prints. It imports little: not even the command line."""
+"""The output of `ctxagent --version`. This module imports little, not even the command line."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ SHORT_HASH_CHARS = 7
 
 
 def version_line() -> str:
-    """Return which program this is, for reports of what went wrong."""
+    """Return the version of the program, for bug reports."""
     commit = find_commit(Path(__file__).parents[2])
     made_of = f"commit {commit[:SHORT_HASH_CHARS]}, " if commit else ""
     return f"ctxagent {__version__} ({made_of}Python {sys.version.split()[0]})"

@@ -1,4 +1,4 @@
-"""The progress of a long command, as a line on standard error if that is a terminal."""
+"""The progress of a long command, as a line on stderr if stderr is a terminal."""
 
 import os
 import sys
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from ...tools.system.unicode import clean
 
 MAX_LINE_CELLS = 78
-MIN_SHARE_FOR_ESTIMATE = 0.03  # of the work done, before the remaining time is estimated
-MIN_REMAINING_S = 5.0  # less is not shown
+MIN_SHARE_FOR_ESTIMATE = 0.03  # share of the work done before the remaining time is estimated
+MIN_REMAINING_S = 5.0  # shorter times are not shown
 
 
 class Progress:
-    """A progress line that begins with `what`, a word such as "reading"."""
+    """A progress line that starts with `what`, a word such as "reading"."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -37,19 +37,19 @@ class Progress:
         return self._visible
 
     def clear(self) -> None:
-        """Take the line away, so that another can stand there."""
+        """Clear the line, so that other output can follow."""
         self._show("")
 
     def show(self, text: str) -> None:
-        """Show how far it is, in words."""
+        """Show a text after the first word."""
         self._show(f"{self._what} {text}")
 
     def tell(self, done: int, all: int, share: float) -> None:
-        """Show that `done` of `all` are finished, which is this share of the work."""
+        """Show that `done` of `all` items, or this share of the work, are finished."""
         self._show(f"{self._what} {done} of {all}{self._remaining(share)}")
 
     def name(self, values: Mapping[str, str]) -> None:
-        """Show which settings are tried now."""
+        """Show the settings that are being tried."""
         self._attempts += 1
         settings = ", ".join(f"{key}={value}" for key, value in values.items()) or "as now"
         self._show(f"{self._what} {self._attempts}: {settings}")
@@ -68,5 +68,5 @@ class Progress:
 
 
 def in_words(seconds: float) -> str:
-    """Return an estimated time in words, such as "40 s" or "3 min"."""
+    """Return an estimated duration such as "40 s" or "3 min"."""
     return f"{round(seconds)} s" if seconds < 90 else f"{round(seconds / 60)} min"

@@ -1,4 +1,4 @@
-"""The files of a project that need a person's trust, and giving it."""
+"""Trust in a project's files: which files need it, and how the user gives it."""
 
 import os
 from collections.abc import Iterator
@@ -17,8 +17,9 @@ from .options import cwd_of, load, say
 
 
 def trust_project(options: dict[str, Any]) -> None:
-    """Trust the project's files as they are now: settings, MCP servers, subagents, commands, hooks,
-    skills, and instructions that others may write. Raises UsageError where there are none."""
+    """Trust the current content of the project's files: settings, MCP servers, subagents, commands,
+    hooks, skills, and instructions that other users may write. Raises UsageError if there are none.
+    """
     loaded, cwd = load(options), cwd_of(options)
     files = dict.fromkeys(filter(None, [loaded.project]), MAX_TRUSTED_BYTES)
     files |= dict(_project_files(cwd))
@@ -30,12 +31,13 @@ def trust_project(options: dict[str, Any]) -> None:
         )
     for path, bound in files.items():
         trust(path, loaded.trust_dir, bound)
-        say(f"trusted as it is now: {path}", err=True)
+        say(f"trusted with its current content: {path}", err=True)
 
 
 def carry_trust(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> None:
-    """Trust those files of a worktree, for work in its folder `cwd`, that have the content which
-    was accepted of the same file in the checkout. Raises ConfigError."""
+    """Trust the files of a worktree, for work in its folder `cwd`, whose content is trusted in the
+    checkout. Raises ConfigError.
+    """
     for path, bound in _project_files(cwd):
         if not path.is_relative_to(worktree):
             continue
@@ -49,7 +51,7 @@ def carry_trust(checkout: Path, worktree: Path, cwd: Path, trust_dir: Path) -> N
 
 
 def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the files next to the settings, each with the most bytes that it may have."""
+    """Yield the files that need trust, except the settings, each with its size limit in bytes."""
     home = home_folder(os.environ)
     files = [
         *subagent_types.project_files(cwd, home),
@@ -64,7 +66,7 @@ def _project_files(cwd: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _instructions_of_others(cwd: Path, home: Path) -> list[Path]:
-    """Return the instruction files, and the files that they import, that others may write."""
+    """Return the instruction files, and their imports, that other users may write."""
     places = InstructionPlaces(cwd, config_home(os.environ), home, NO_HOME)
     reader = InstructionReader(places)
     reader.read(places.standing())

@@ -1,4 +1,4 @@
-"""`ctxagent proxy`: the context engine between another agent and its model."""
+"""`ctxagent proxy`: run the context engine between another agent and its model."""
 
 import asyncio
 import json
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from ..proxy.status import ProxyStatus, SessionStatus
 
 DEFAULT_PORT = 8765
-# Unless the user chose one: who puts a proxy in front of an agent wants to save.
+# The default preset of the proxy, whose purpose is to save money.
 PRESET: "PresetName" = "lean"
-WITH_PARENT = "--with-parent"  # for `wrap`, whose process becomes the client
-POLL_S = 0.2  # between two looks whether the parent is still there
+WITH_PARENT = "--with-parent"  # used by `wrap`, whose process becomes the client
+POLL_S = 0.2  # interval for checking the parent process
 MAX_TITLE_CHARS = 40  # in the table of sessions
-MAX_NOTES = 3  # of one session, the newest
+MAX_NOTES = 3  # newest notes per session
 _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars", "without", "")
 
 
@@ -44,8 +44,8 @@ _HEADS = ("session", "client", "calls", "context", "without", "edits", "dollars"
     "upstreams",
     multiple=True,
     metavar="PROTOCOL=URL",
-    help="Where requests go: messages=URL or openai=URL; by default what ANTHROPIC_BASE_URL and "
-    "OPENAI_BASE_URL say, else the APIs of Anthropic and OpenAI.",
+    help="The server for requests: messages=URL or openai=URL; by default ANTHROPIC_BASE_URL and "
+    "OPENAI_BASE_URL, else the APIs of Anthropic and OpenAI.",
 )
 @click.option(
     "--no-summaries", is_flag=True, help="Only clear and shorten old results; write no summaries."
@@ -61,8 +61,9 @@ def proxy(
 ) -> None:
     """Keep another agent's context small, as a proxy to its model.
 
-    Any client that takes a base URL can use the proxy. It sends its own key. The sessions are those
-    of this directory: `ctxagent sessions`, `log`, `replay` and `compact --undo` work on them.
+    Any client with a configurable base URL can use the proxy. The client sends its own key. Its
+    sessions belong to this directory: `ctxagent sessions`, `log`, `replay` and `compact --undo`
+    work on them.
     """
     if context.invoked_subcommand is None:
         _serve(context.obj, port, upstreams, no_summaries, with_parent)
@@ -76,8 +77,8 @@ def proxy(
 def status(options: dict[str, Any], everywhere: bool, as_json: bool) -> int:
     """Print the proxy's sessions: context, edits and dollars saved.
 
-    It reads the logs, so no proxy needs to run. Dollars without suppose that the client sent its
-    whole history each time, as far as it fits the window.
+    It reads the logs, so no proxy needs to run. The figures "without" assume that the client sent
+    its whole history each time, as far as it fits the window.
     """
     from ..proxy.status import StatusReader, running_address
     from ..session.store import all_logs
@@ -121,7 +122,7 @@ def _say_table(found: "ProxyStatus") -> None:
     spent, unedited = found.with_dollars, found.without_dollars
     share = share_saved(spent, unedited)
     if share is None:
-        say("\nNo price of these models is known: models.toml takes prices.")
+        say("\nThe prices of these models are unknown: add them to models.toml.")
         return
     change = f"{format_percent(abs(share))} {'saved' if share >= 0 else 'more'}"
     sums = f"${format_dollars(spent)} instead of ${format_dollars(unedited)}"
@@ -160,7 +161,7 @@ def _serve(
 
 
 async def _run(started: "ProxyOptions", parent: int | None) -> int:
-    """Serve until a signal comes, or the process `parent` has ended."""
+    """Serve until a signal arrives or the process `parent` ends."""
     from ..proxy.serve import serving
 
     stopped = asyncio.Event()
@@ -177,7 +178,7 @@ async def _run(started: "ProxyOptions", parent: int | None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     async with serving(started, os.environ) as address:
-        say(f"ctxagent proxy: {address} (Ctrl-C ends it)")
+        say(f"ctxagent proxy: {address} (Ctrl-C stops it)")
         await stopped.wait()
     return 0
 
@@ -185,7 +186,7 @@ async def _run(started: "ProxyOptions", parent: int | None) -> int:
 def proxy_options(
     options: dict[str, Any], port: int, upstreams: "Sequence[str]", *, summaries: bool
 ) -> "ProxyOptions":
-    """Return how a proxy of this directory is started. Raises UsageError and ConfigError."""
+    """Return the options of a proxy for this directory. Raises UsageError and ConfigError."""
     from ..compaction.policy import policy_of
     from ..proxy.forward import UPSTREAMS
     from ..proxy.serve import ProxyOptions
@@ -195,7 +196,7 @@ def proxy_options(
         name, _, url = each.partition("=")
         if name not in UPSTREAMS or not url.startswith(("http://", "https://")):
             names = " or ".join(f"{name}=https://…" for name in UPSTREAMS)
-            raise UsageError(f"--upstream {each!r} names no server", hint=f"Write {names}.")
+            raise UsageError(f"--upstream {each!r} is not PROTOCOL=URL", hint=f"Write {names}.")
         given[name] = url
     loaded = load(options)
     settings = loaded.settings

@@ -1,7 +1,7 @@
-"""`ctxagent recover`: how a session stands, or what was recorded on a topic.
+"""`ctxagent recover`: the state of a session, or its records on a topic.
 
-It asks no model. It writes only to record a recovery that failed, so it also works on a session
-that another process has open.
+It asks no model. It writes only to record a failed recovery, so it also works while another process
+has the session open.
 """
 
 import json
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def recover(options: dict[str, Any], what: tuple[str, ...], id: str | None, as_json: bool) -> int:
     """Print the state of a session, or find a TOPIC in its records.
 
-    The levels 1, 2 and 3 print about 100, 500 and 2,000 tokens. A TOPIC is looked for in the
-    session first, then in the other sessions of its project.
+    Levels 1, 2 and 3 print about 100, 500 and 2,000 tokens. A TOPIC is searched in the session
+    first, then in the other sessions of its project.
     """
     log = log_of(options, id)
     topic = " ".join(what)
@@ -42,7 +42,7 @@ def recover(options: dict[str, Any], what: tuple[str, ...], id: str | None, as_j
 
 
 def print_passages(passages: "Sequence[Passage]") -> None:
-    """Print passages with where they stand."""
+    """Print passages with their references."""
     for passage in passages:
         say(f"{passage.ref} · {passage.what} · {passage.at}")
         say("\n".join(f"    {line}" for line in passage.excerpt.split("\n")))
@@ -65,17 +65,17 @@ def _print_level(log: Path, number: int, as_json: bool) -> int:
 
 
 def _record_failure(path: Path, why: str) -> str:
-    """Record in a session's log that its recovery failed, and return where that stands."""
+    """Record in a session's log that its recovery failed. Return a note about the record."""
     from ..compaction.recovery import failure_note
     from ..session.log import Log
 
     with path.open("rb") as file:
         file.seek(-1, os.SEEK_END)
-        if file.read(1) != b"\n":  # which opening would cut off: it is for doctor to look at
+        if file.read(1) != b"\n":  # keep the torn line, which opening would cut off, for doctor
             return " (not recorded: the last line of the log is torn)"
     try:
         log = Log.open(path)
-    except CtxagentError as error:  # another process has it
+    except CtxagentError as error:  # open in another process
         return f" (not recorded: {error.message})"
     with closing(log):
         return f" (recorded: #{log.append(failure_note(why)).seq})"

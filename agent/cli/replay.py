@@ -1,4 +1,4 @@
-"""`ctxagent replay`: play recorded sessions under several settings and compare what they cost."""
+"""`ctxagent replay`: replay recorded sessions under several settings and compare their cost."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from .replay_sweep import sweep_with
 if TYPE_CHECKING:
     from ..replay.results import Comparison
 
-BREAKDOWN_POINTS = 48  # at which a report says what fills the window
+BREAKDOWN_POINTS = 48  # points in a report that show what fills the window
 MIN_TABLE_CELLS, MAX_TABLE_CELLS = 80, 160
 EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains each row."
 
@@ -35,34 +35,34 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
     "presets",
     multiple=True,
     type=click.Choice(PRESET_NAMES),
-    help="Play under this preset instead of your settings; repeatable.",
+    help="Replay with this preset instead of your settings; repeatable.",
 )
 @click.option(
     "--against",
     multiple=True,
     metavar="KEY=VALUE,…",
-    help="Play under your settings with these changes too; repeatable.",
+    help="Also replay with your settings and these changes; repeatable.",
 )
 @click.option(
     "--sweep",
     "spans",
     multiple=True,
     metavar="KEY=A..B",
-    help="Find the value that costs least, also KEY=A..B/COUNT or KEY=A,B,C; repeatable.",
+    help="Find the cheapest value; also KEY=A..B/COUNT or KEY=A,B,C; repeatable.",
 )
 @click.option(
     "--bound",
     type=click.FloatRange(0, 100),
     metavar="PERCENT",
-    help="The share of all results that --sweep may miss; by default no more than now.",
+    help="The share of results that --sweep may miss; by default as many as now.",
 )
-@click.option("--model", metavar="ID", help="The model whose prices and window count.")
+@click.option("--model", metavar="ID", help="The model whose prices and window apply.")
 @click.option("--context-window", type=click.IntRange(min=1), metavar="N", help="In tokens.")
 @click.option("-c", "settings", multiple=True, metavar="KEY=VALUE", help="Any setting, repeatable.")
 @click.option(
     "--ask-model", is_flag=True, help="Have the model write the summaries; this costs money."
 )
-@click.option("--unnamed", is_flag=True, help="Leave out what the sessions were about.")
+@click.option("--unnamed", is_flag=True, help="Leave out names and texts of the sessions.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document.")
 @click.option(
     "--report",
@@ -73,11 +73,11 @@ EXPLAINED = "Tokens are estimates. --report OUT.html draws charts and explains e
 @click.pass_obj
 @ends_process
 def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> int:
-    """Play recorded sessions again under other settings, and see what they would have cost.
+    """Replay recorded sessions under other settings and compare their cost.
 
-    FILE is a session of Claude Code, Codex, pi, OpenCode, Gemini CLI, Copilot, SWE-agent or of this
-    program, plain or gzip; ID is a session of this directory. Without either, all of them. No model
-    is asked unless you say so, and nothing is changed.
+    FILE is a session of Claude Code, Codex, pi, OpenCode, Gemini CLI, Copilot, SWE-agent or this
+    program, plain or gzip; ID is a session of this directory. Without either, all sessions of this
+    directory are replayed. No model is asked without --ask-model, and the sessions stay unchanged.
     """
     own = {**options, "settings": (*options["settings"], *given["settings"])}
     for name in ("model", "context_window"):
@@ -85,13 +85,13 @@ def replay(options: dict[str, Any], /, files: tuple[str, ...], **given: Any) -> 
     with _exit_on_signals():
         if not given["spans"]:
             if given["bound"] is not None:
-                hint = "Name what to try: --sweep KEY=A..B."
-                raise UsageError("--bound needs --sweep, which it holds", hint=hint)
+                hint = "Add a setting to try: --sweep KEY=A..B."
+                raise UsageError("--bound needs --sweep", hint=hint)
             return _compare(own, files, given)
         for name in ("presets", "against", "report", "unnamed"):
             if given[name]:
                 flag = name.removesuffix("s")
-                raise UsageError(f"--sweep compares with your settings alone, without --{flag}")
+                raise UsageError(f"--sweep does not take --{flag}")
         return sweep_with(own, files, given)
 
 
@@ -104,7 +104,7 @@ def _exit_on_signals() -> Iterator[None]:
 
     handled = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():
-        handled = []  # Python handles signals in the main thread alone
+        handled = []  # Python handles signals only in the main thread
     for number in handled:
         signal.signal(number, end)
     try:
@@ -131,7 +131,7 @@ def _compare(options: dict[str, Any], files: Sequence[str], given: Mapping[str, 
         comparison = anonymized(comparison)
     try:
         if out is not None:
-            from ..replay.report.page import page  # it loads jinja2
+            from ..replay.report.page import page  # imports jinja2
 
             _write_report(out, page(comparison))
     finally:  # the comparison is printed even if the report cannot be written
@@ -162,14 +162,15 @@ def _print_comparison(comparison: "Comparison") -> None:
 
 
 def _check_report_path(out: Path) -> None:
-    """Raise UsageError, before anything is played, if the report cannot be written there."""
+    """Raise UsageError before the replay if the report cannot be written there."""
     folder = out.absolute().parent
     if not folder.is_dir():
         raise UsageError(
-            f"there is no directory {folder} for the report", hint="Make it, or give another."
+            f"there is no directory {folder} for the report",
+            hint="Create it, or give another path.",
         )
     if not out.exists() and not os.access(folder, os.W_OK):
-        raise UsageError(f"{folder} may not be written to", hint="Give another --report.")
+        raise UsageError(f"{folder} is not writable", hint="Give another --report.")
 
 
 def _write_report(path: Path, text: str) -> None:

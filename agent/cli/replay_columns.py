@@ -1,4 +1,4 @@
-"""The columns of a comparison: the settings that recorded sessions are played under."""
+"""The columns of a comparison: the settings to replay recorded sessions with."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,23 +12,25 @@ if TYPE_CHECKING:
     from ..config.settings import Settings
     from ..replay.player import Terms
 
-BASELINE = "summaries only"  # the column others are compared with
+BASELINE = "summaries only"  # the column that others are compared with
 COMPARABLE_SECTIONS = ("compact", "microcompact", "demote", "truncate", "checkpoint", "preserve")
 BASELINE_FLAGS = ("microcompact.when=off", "demote.above=off", "truncate.at=off")
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns that the options of the command line ask for."""
+    """The columns that the command-line options select."""
 
     options: Mapping[str, Any]
-    ask_model: bool = False  # whether the model writes summaries
+    ask_model: bool = False  # whether a model writes the summaries
     presets: Sequence[str] = ()
     against: Sequence[str] = ()  # changes of settings, as KEY=VALUE,KEY=VALUE
     fills: int = 0  # points at which to record what fills the window
 
     def all(self) -> "list[Terms]":
-        """Return the baseline, the presets (without any, the settings as they are), and changes."""
+        """Return the baseline, the presets (by default the current settings), and the changed
+        settings.
+        """
         from ..config.load import settings_from_flags
 
         flags = tuple(self.options["settings"])
@@ -43,10 +45,10 @@ class Columns:
         return found
 
     def changed(self, values: Mapping[str, str], label: str = "") -> "Terms":
-        """Return a column of the settings as they are, with these values changed.
+        """Return a column for the current settings with these values changed.
 
-        Raises ConfigError for an unknown setting or value, UsageError for one that must be the same
-        in all columns.
+        Raises ConfigError for an unknown setting or value, and UsageError for a setting that must
+        be the same in all columns.
         """
         from ..compaction.policy import PRESETS, policy_of
 
@@ -56,11 +58,11 @@ class Columns:
         same = [key for key in values if key.partition(".")[0] not in COMPARABLE_SECTIONS]
         if same:
             raise UsageError(
-                f"{same[0]} is the same in all columns",
-                hint=f"What may differ: {', '.join(COMPARABLE_SECTIONS)}. "
-                "--model and -c count for all.",
+                f"{same[0]} must be the same in all columns",
+                hint=f"Sections that may differ: {', '.join(COMPARABLE_SECTIONS)}. "
+                "--model and -c apply to all columns.",
             )
-        if not label:  # a preset's own name if the settings are just that
+        if not label:  # use a preset's name if the settings equal it
             preset = settings.compact.preset
             label = preset if policy_of(settings) == PRESETS[preset] else "yours"
         return self._terms(label, settings)
@@ -75,18 +77,18 @@ class Columns:
         from ..models.factory import make_model
         from ..replay.player import Terms
 
-        base = load(dict(self.options)).settings  # whose model counts in every column
+        base = load(dict(self.options)).settings  # its model applies to all columns
         id = base.model.id
         row = known_model(id)
         if row is None:
             raise UsageError(
                 f"no price is known for the model {id}",
-                hint="Name another by --model, or give its prices in models.toml.",
+                hint="Choose another with --model, or add its prices to models.toml.",
             )
         window = base.model.context_window or (row.limits.window if row.limits else None)
         if window is None:
             raise UsageError(
-                f"the context window of {id} is not known", hint="Give it by --context-window."
+                f"the context window of {id} is not known", hint="Set it with --context-window."
             )
         writer = None
         if self.ask_model:

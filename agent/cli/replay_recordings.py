@@ -1,6 +1,6 @@
-"""The recordings that `ctxagent replay` is about: by path, by session id, or all of a directory.
+"""The recordings for `ctxagent replay`: by path, by session ID, or all of a directory.
 
-Of several recordings, those that cannot be read or come twice are skipped, and that is printed.
+If there are several, unreadable and duplicate recordings are skipped with a message.
 """
 
 import os
@@ -27,19 +27,19 @@ OWN_FORMAT = "ctxagent"
 
 @dataclass(slots=True)
 class LoadedRecordings:
-    """Recordings that were read, and what is to be said about the reading."""
+    """The recordings, and messages about reading them."""
 
     recordings: "list[Recording]" = field(default_factory=list)
-    skipped: dict[str, str] = field(default_factory=dict)  # why files were skipped, by path
-    checked: "RequestCheck | None" = None  # of our own sessions, None without any
+    skipped: dict[str, str] = field(default_factory=dict)  # reasons for skipped files, by path
+    checked: "RequestCheck | None" = None  # check of our own sessions; None if there are none
 
     def print_left_out(self, *, unnamed: bool) -> None:
-        """Print what was skipped; with `unnamed` only how much."""
+        """Print the skipped files, or only their number with `unnamed`."""
         if unnamed:
             for what, count in (("skipped", len(self.skipped)), ("note", len(self.notes()))):
                 if count:
                     files = count_of(count, "file")
-                    say(f"{what}: {files}; without --unnamed their names are shown", err=True)
+                    say(f"{what}: {files}; omit --unnamed to see their names", err=True)
             return
         for why in self.skipped.values():
             say(f"skipped: {clean(why)}", err=True)
@@ -47,7 +47,7 @@ class LoadedRecordings:
             say(f"note: {clean(name)}: {clean('; '.join(notes))}", err=True)
 
     def notes(self) -> dict[str, list[str]]:
-        """Return what was left out of each recording, by its name."""
+        """Return notes on the skipped parts of each recording, by its name."""
         found: dict[str, list[str]] = {}
         for each in self.recordings:
             rows = [count_of(each.skipped, "unreadable line or item", "unreadable lines or items")]
@@ -58,7 +58,7 @@ class LoadedRecordings:
         return found
 
     def requests(self, *, unnamed: bool) -> dict[str, Any]:
-        """Return the check of our own sessions for programs: counts and the first difference."""
+        """Return the check of our own sessions as JSON data: counts and the first difference."""
         from ..replay.request_check import RequestCheck
 
         checked = self.checked or RequestCheck()
@@ -82,7 +82,7 @@ class LoadedRecordings:
 def load_all(
     options: dict[str, Any], files: Sequence[str], *, unnamed: bool = False
 ) -> LoadedRecordings:
-    """Read the recordings in these files. Raises UsageError when nothing can be used."""
+    """Read the recordings in these files. Raises UsageError if none can be used."""
     from ..features.from_outside import load_extensions
     from ..replay.formats import load_recording
 
@@ -105,7 +105,7 @@ def load_all(
             steps = (recording.format, recording.steps)
             same = next((p for p, other in read if (other.format, other.steps) == steps), None)
             if same is not None:
-                found.skipped[str(path)] = f"{path} holds the same session as {same}"
+                found.skipped[str(path)] = f"{path} has the same session as {same}"
                 continue
             read.append((path, recording))
             if _is_own(path, recording):
@@ -113,17 +113,17 @@ def load_all(
     found.recordings = _with_unique_names(read)
     found.print_left_out(unnamed=unnamed)
     if not found.recordings:
-        raise UsageError("no recorded session is left", hint="Name files of one, or a session's id")
+        raise UsageError("no usable recorded session", hint="Name files of one, or a session's id")
     return found
 
 
 def _check(found: LoadedRecordings, log: Path) -> None:
-    """Rebuild the requests of one of our own sessions and compare them."""
+    """Rebuild the requests of one of our own sessions and compare them with the recorded ones."""
     from ..replay.request_check import RequestCheck, check_with_subagents
 
     try:
         checked = check_with_subagents(log)
-    except CtxagentError as error:  # in the log of a subagent
+    except CtxagentError as error:  # e.g. an unreadable log of a subagent
         checked = RequestCheck(warnings=(error.message,))
     found.checked = (found.checked or RequestCheck()) + checked
 
@@ -135,7 +135,7 @@ def _is_own(path: Path, recording: "Recording") -> bool:
 
 
 def _with_unique_names(read: "Sequence[tuple[Path, Recording]]") -> "list[Recording]":
-    """Return the recordings with folders before names that are alike."""
+    """Return the recordings with folders prepended to equal names."""
     from dataclasses import replace
 
     names = [recording.name for _, recording in read]
@@ -153,7 +153,7 @@ def _with_unique_names(read: "Sequence[tuple[Path, Recording]]") -> "list[Record
 
 
 def _paths(options: dict[str, Any], files: Sequence[str]) -> list[Path]:
-    """Return the files that were named, or all sessions of the directory."""
+    """Return the named files, or all sessions of the directory."""
     from ..session.log import LOG_NAME
 
     project = project_of(options)

@@ -1,5 +1,5 @@
-"""`ctxagent replay --sweep`: find the settings that cost least on recorded sessions, and print the
-lines for a settings file.
+"""`ctxagent replay --sweep`: find the cheapest settings for recorded sessions, and print the lines
+for a settings file.
 """
 
 import json
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
 
 MIN_TEXT_CELLS = 40
 UNSEEN_NEEDS = (
-    "a replay cannot see what the model would have looked up: take less than is offered here"
+    "a replay cannot know what the model would have read again: choose a smaller change than shown"
 )
 
 
 def sweep_with(options: dict[str, Any], files: Sequence[str], given: Mapping[str, Any]) -> int:
     """Run a sweep and print its result.
 
-    Raises UsageError, before anything is played, for values that no setting takes and for settings
-    that change nothing here.
+    Raises UsageError, before the replay, for invalid values and for settings without effect here.
     """
     from ..replay.parallel import compare
     from ..replay.sweep import parse_axis, sweep
@@ -65,16 +64,16 @@ def _check(axis: "Axis", columns: Columns) -> None:
     policies = {columns.changed({axis.key: value}).policy for value in axis.values}
     if len(policies) == 1 < len(axis.values):
         raise UsageError(
-            f"--sweep {axis.key}: with all these values the same is played",
-            hint="Sweep a setting whose value matters here: `ctxagent config --explain`.",
+            f"--sweep {axis.key}: all these values give the same replay",
+            hint="Sweep a setting that changes the replay: `ctxagent config --explain`.",
         )
 
 
 def _document(found: "SweepResult", loaded: LoadedRecordings) -> dict[str, Any]:
-    """Return the document of a sweep: the settings `now` and those `tried`, the place of the `best`
-    among these (null if none keeps to the bound), and the lines for .agentrc.
+    """Return a sweep as JSON data: the current settings `now` and those `tried`, the index of the
+    `best` among these (null if none keeps to the bound), and the lines for .agentrc.
 
-    `now` and `tried` hold {"settings", "dollars", "missed", "results", "summaries", "edits",
+    `now` and `tried` have {"settings", "dollars", "missed", "results", "summaries", "edits",
     "stopped", "within"}.
     """
 
@@ -128,16 +127,18 @@ def _print_sweep(found: "SweepResult", bound: float, sessions: int) -> None:
 
 
 def _say_wrapped(text: str) -> None:
-    """Print a paragraph as wide as the terminal, behind an empty line."""
+    """Print an empty line and a paragraph wrapped to the terminal's width."""
     width = max(shutil.get_terminal_size().columns, MIN_TEXT_CELLS)
     say("\n" + textwrap.fill(text, width))
 
 
 def _verdict(found: "SweepResult", saved: float) -> str:
-    """Compare the best with the settings as they are, which cost less if they miss too much."""
+    """Compare the cost of the best settings with the current ones. The current ones can be cheaper
+    if they miss too many results.
+    """
     if saved >= 0:
         return f"{saved:.1%} cheaper than now"
-    return f"{-saved:.1%} dearer than now, which misses {found.now.missed:.2%}"
+    return f"{-saved:.1%} more expensive than now, which misses {found.now.missed:.2%}"
 
 
 def _agentrc_lines(found: "SweepResult") -> str:

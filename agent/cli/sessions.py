@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..config.load import LoadedSettings
     from ..export import ExportFormat, WindowScale
 
-MAX_HITS = 20  # in the sessions of one directory
+MAX_HITS = 20  # per directory
 
 
 @click.group(invoke_without_command=True)
@@ -31,7 +31,7 @@ def sessions(context: click.Context) -> None:
 @click.pass_obj
 @ends_process
 def list_sessions(options: dict[str, Any], everywhere: bool = False) -> int:
-    """List the sessions of this directory, the newest first."""
+    """List the sessions of this directory, newest first."""
     from ..session.listing import session_rows
     from ..session.store import all_logs
 
@@ -114,7 +114,7 @@ def rename_session(options: dict[str, Any], id: str, name: tuple[str, ...]) -> i
 @click.pass_obj
 @ends_process
 def search_sessions(options: dict[str, Any], words: tuple[str, ...], everywhere: bool) -> int:
-    """Search the sessions of this directory for words."""
+    """Search the text of this directory's sessions."""
     from ..session.search import SearchIndex
     from ..session.search.recall import to_passage
 
@@ -137,7 +137,7 @@ def _export(options: dict[str, Any], id: str, format: "ExportFormat") -> int:
 
 
 def exported(log: Path, format: "ExportFormat", loaded: "LoadedSettings") -> str:
-    """Return a session in one of the formats, without our keys. Raises SessionError."""
+    """Return a session in a format, without our keys. Raises SessionError."""
     from ..export import export
     from ..security.redaction import redaction_for as secrets_of
 
@@ -147,7 +147,7 @@ def exported(log: Path, format: "ExportFormat", loaded: "LoadedSettings") -> str
 
 
 def _scale(log: Path, window: int | None) -> "WindowScale | None":
-    """Return the scale of the window in the settings, else of the session's model if known."""
+    """Return the scale of the window in the settings, else of the session's model, if known."""
     from ..context.window import LEVELS
     from ..export import WindowScale
     from ..models.catalog import known_limits

@@ -1,9 +1,9 @@
-"""Standard input: the task itself, or what is given next to it.
+"""Standard input: the task itself, or data for a task.
 
-Next to a task there may be nobody who writes: cron, CI, editors and remote shells leave a pipe or a
-socket open that never says anything. A slow program in front of a pipe looks the same, but it runs
-in our session and did not start us. As long as such a program holds the other end, silence is
-waited out; otherwise only for a moment.
+With a task, stdin may be silent: cron, CI, editors and remote shells leave a pipe or a socket open
+that never sends data. A slow program before a pipe looks the same, but it is in our process session
+and is not our ancestor. While such a program has the other end open, wait long; otherwise wait only
+a moment.
 """
 
 import os
@@ -22,30 +22,30 @@ from ..launch import AttachedData
 from ..lazy import dataclass
 
 MAX_STDIN_BYTES = 16 * 1024 * 1024
-READ_BYTES = 1 << 20  # at a time
+READ_BYTES = 1 << 20  # per read
 LIMIT = f"{MAX_STDIN_BYTES >> 20} MiB"
 NOBODY = (
-    "nothing arrives on standard input, and no program writes to it: going on without it "
-    "(`< /dev/null` saves the wait)"
+    "no data on standard input, and no program writes to it: continuing without it "
+    "(`< /dev/null` avoids the wait)"
 )
 BESIDE = 'Give the task by itself: … | ctxagent -p "what to do with it".'
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long standard input is waited for, in seconds."""
+    """Timeouts for standard input, in seconds."""
 
-    first: float = 3.0  # for the first byte, where no program is seen that writes
-    silence: float = 600.0  # for the next byte, once there was one or while such a program runs
-    whole: float = 3_600.0  # for the end
+    first: float = 3.0  # until the first byte, if no writing program is found
+    silence: float = 600.0  # until the next byte, after a first byte or if one is found
+    whole: float = 3_600.0  # until the end of input
 
 
 def read_beside_task(
     say: Callable[[str], None], patience: Patience | None = None
 ) -> AttachedData | None:
-    """Return what standard input has next to a task; None when there is nothing.
+    """Return the data on standard input for a task, or None.
 
-    A terminal is not read. `say` is told what is waited for, and what is given up.
+    A terminal is not read. `say` gets messages about waiting and giving up.
     """
     number = _descriptor()
     if number is None or os.isatty(number):
@@ -58,9 +58,9 @@ def read_beside_task(
 
 
 def read_task(say: Callable[[str], None], patience: Patience | None = None) -> str:
-    """Return the task from standard input, however long it takes; "" when there is none.
+    """Return the task from standard input, without a timeout, or "".
 
-    Raises UsageError for what is no text, or too much.
+    Raises UsageError for data that is not text or is too large.
     """
     number = _descriptor()
     if number is None:
@@ -85,14 +85,14 @@ def read_task(say: Callable[[str], None], patience: Patience | None = None) -> s
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The reading of what is given next to a task."""
+    """The process of reading the data for a task."""
 
     number: int
     say: Callable[[str], None]
     patience: Patience
 
     def read(self) -> AttachedData | None:
-        """Return what there is until the end, or until no more is waited for; None for nothing."""
+        """Return the data up to the end or a timeout, or None for no data."""
         data, end = bytearray(), time.monotonic() + self.patience.whole
         silence, program = self.patience.first, ""
         while len(data) <= MAX_STDIN_BYTES:
@@ -108,25 +108,26 @@ class _Reading:
             else:
                 return AttachedData(bytes(data))
             silence = self.patience.silence
-        self.say(f"standard input has more than {LIMIT}: the rest is not read")
+        self.say(f"standard input has more than {LIMIT}: the rest is ignored")
         return AttachedData(bytes(data[:MAX_STDIN_BYTES]), f"only the first {LIMIT} were read")
 
     def _give_up(self, data: bytearray) -> AttachedData:
-        said = "what it said so far" if data else "nothing from it"
-        self.say(f"standard input did not end: going on with {said}")
+        said = "the data so far" if data else "no data"
+        self.say(f"standard input did not end: continuing with {said}")
         return AttachedData(bytes(data), "it had not ended, and was not waited for any longer")
 
 
 def _is_ready(number: int, seconds: float) -> bool:
-    """Wait until there is something to read, or the end; return whether that came in time."""
+    """Wait for data or the end of input. Return False after the timeout."""
     poll = select.poll()
     poll.register(number, select.POLLIN)
     return bool(poll.poll(max(0.0, seconds) * 1_000))
 
 
 def _writing_program(number: int) -> str:
-    """Return the name of a program of our session that writes into a pipe and did not start us; ""
-    when none is seen."""
+    """Return the name of a program in our process session that writes to the pipe and is not our
+    ancestor, or "".
+    """
     pipe = os.fstat(number)
     if not stat.S_ISFIFO(pipe.st_mode):
         return ""
@@ -140,7 +141,7 @@ def _writing_program(number: int) -> str:
 
 
 def _ancestors() -> Iterator[int]:
-    """Yield this process and those that started it."""
+    """Yield this process and its ancestors."""
     process = os.getpid()
     while process > 0:
         yield process
@@ -149,12 +150,12 @@ def _ancestors() -> Iterator[int]:
 
 
 def _descriptor() -> int | None:
-    """Return the descriptor of standard input; None where it is closed."""
+    """Return the file descriptor of stdin, or None if it is closed."""
     return sys.stdin.fileno() if sys.stdin else None
 
 
 def _let_go(number: int) -> None:
-    """Close our end, so that a program that goes on writing ends and is not kept waiting."""
+    """Close our end of stdin, so that a program that is still writing ends without blocking."""
     with suppress(OSError):
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, number)

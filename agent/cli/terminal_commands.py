@@ -1,5 +1,6 @@
-"""Commands of the terminal that are given as a task: told apart from words, so that no model is
-paid for reading `/compact`."""
+"""Recognises slash commands of the terminal in a task, so that `/compact` is not sent to a
+model.
+"""
 
 import difflib
 import os
@@ -13,10 +14,10 @@ from ..lazy import regex
 if TYPE_CHECKING:
     from ..launch import LaunchOptions
 
-MAX_LEFT_OUT = 10  # commands, skills and plugins that are told of
-MIN_NAME_LIKENESS = 0.8  # of a name that is taken for a mistyped one
+MAX_LEFT_OUT = 10  # ignored commands, skills and plugins in a hint
+MIN_NAME_LIKENESS = 0.8  # similarity from which a name counts as mistyped
 _CALL = regex(r"/([A-Za-z][\w-]*)(?:\s+(.*))?", re.DOTALL)
-_COMMAND_LINES = {  # what does the same without the terminal
+_COMMAND_LINES = {  # equivalent command lines
     "clear": "ctxagent -p TASK",
     "compact": "ctxagent compact --dry-run | --apply",
     "context": "ctxagent compact --dry-run",
@@ -45,8 +46,9 @@ _COMMAND_LINES = {  # what does the same without the terminal
 
 
 def check_task(task: str, launch: "LaunchOptions") -> None:
-    """Raise UsageError for a task that calls a command of the terminal, or that seems to call a
-    command or skill by a mistyped name. Paths and other words pass."""
+    """Raise UsageError for a task that calls a terminal command, or that seems to mistype a command
+    or skill. Paths and other text pass.
+    """
     called = _CALL.fullmatch(task.strip())
     if called is None or os.path.lexists(f"/{called[1]}"):
         return
@@ -73,21 +75,21 @@ def check_task(task: str, launch: "LaunchOptions") -> None:
         where = "On the command line" if name in _COMMAND_LINES else "Open the terminal with it"
         raise UsageError(f"/{name} is a command of the terminal", hint=f"{where}: {way}")
     if near := _nearest(name, {*callable_here, *COMMANDS}, may_be_short=not has_more):
-        hint = f"Did you mean /{near}? Words for the agent: put others in front of the slash."
+        hint = f"Did you mean /{near}? To send it to the agent, put a word before the slash."
         no_plugins = launch.installed.warnings if launch.installed else ()
-        left_out = [*no_plugins, *no_skills, *no_files][:MAX_LEFT_OUT]  # it may be one of these
+        left_out = [*no_plugins, *no_skills, *no_files][:MAX_LEFT_OUT]
         raise UsageError(f"there is no command /{name}", hint="\n".join([hint, *left_out]))
 
 
 def _names_setting(argument: str) -> bool:
-    """Return True if what stands behind /settings begins with a setting or a part of its name."""
+    """Return True if the argument of /settings starts with (part of) the name of a setting."""
     from ..config.settings import KEYS
 
     return any(argument.split()[0] in key for key in KEYS)
 
 
 def _nearest(name: str, names: Collection[str], *, may_be_short: bool) -> str:
-    """Return the name that was probably meant, "" for none."""
+    """Return the name that was probably meant, or ""."""
     if near := difflib.get_close_matches(name, sorted(names), 1, MIN_NAME_LIKENESS):
         return near[0]
     longer = [each for each in sorted(names) if each.startswith(name)] if may_be_short else []

@@ -1,4 +1,4 @@
-"""`--worktree NAME`: the session works in a git worktree of its own."""
+"""`--worktree NAME`: work in a separate git worktree."""
 
 import os
 from pathlib import Path
@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "LinkedWorktree | None":
-    """Make the worktree that the options name the working directory, and say so; None where they
-    name none. What was trusted in the checkout is trusted there too, as long as its content is the
-    same. Raises UsageError, also where another process works in it."""
+    """Make the worktree in the options the working directory and print its path. Return None
+    without the option. Files trusted in the checkout are trusted there too if their content is the
+    same. Raises UsageError, for example if another process works in it.
+    """
     if options["worktree"] is None:
         return None
     from ...tools.system.environment import child_environment
@@ -28,30 +29,30 @@ def enter_worktree(options: dict[str, Any], loaded: "LoadedSettings") -> "Linked
 
     cwd, name = cwd_of(options), options["worktree"]
     settings, warnings = loaded.settings, list[str]()
-    distrust_writable_folders(settings.sandbox, cwd, os.environ)  # before git is started
+    distrust_writable_folders(settings.sandbox, cwd, os.environ)  # before git runs
 
     def lock(path: Path) -> None:
         place = Project(state_dir(settings, os.environ), path).folder / "worktree" / "log"
         try:
-            acquire_lock(place, warnings)  # until the process ends
+            acquire_lock(place, warnings)  # held until the process ends
         except SessionBusy as busy:
-            hint = "Wait for it, or take another name."
-            why = f"--worktree {name}: another process works there (pid {busy.holder})"
+            hint = "Wait for it, or choose another name."
+            why = f"--worktree {name}: another process uses it (pid {busy.holder})"
             raise UsageError(why, hint=hint) from None
 
     found = open_worktree(cwd, name, child_environment(os.environ), lock)
     carry_trust(found.checkout, found.path, found.folder, loaded.trust_dir)
     options["cwd"] = found.folder
-    again = "a new worktree" if found.is_new else "the worktree is used again"
+    again = "a new worktree" if found.is_new else "existing worktree"
     for line in [f"{again}: {found.path} (branch {found.branch})", *warnings]:
         say(f"note: {line}", err=True)
     return found
 
 
 def ending(found: "LinkedWorktree") -> str:
-    """Return where the work is, and how to take it over or remove it."""
+    """Return where the work is, and how to merge or remove it."""
     return (
         f"the work is in {found.path} (branch {found.branch})\n"
-        f"  take it over: git merge {found.branch}\n"
+        f"  merge it: git merge {found.branch}\n"
         f"  remove it: git worktree remove {found.path} && git branch -d {found.branch}"
     )

@@ -1,7 +1,7 @@
-"""`ctxagent wrap CLIENT`: another agent, with the proxy between it and its model.
+"""`ctxagent wrap CLIENT`: run another agent with the proxy between it and its model.
 
-The proxy is a child process of its own. This process becomes the client, which so has the terminal,
-the signals and the exit code for itself. The proxy ends when the client has ended.
+The proxy is a child process. This process becomes the client, so the client has the terminal, the
+signals and the exit code. The proxy ends when the client has ended.
 """
 
 import os
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..proxy.clients import Client, ClientStart
     from ..proxy.serve import ProxyOptions
 
-LOG_NAME = "proxy.log"  # in the project's folder: what the proxy reports
-ADDRESS = regex(r"http://\S+")  # in the first line that the proxy prints
+LOG_NAME = "proxy.log"  # stderr of the proxy, in the project's folder
+ADDRESS = regex(r"http://\S+")  # found in the first line of the proxy's output
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
@@ -46,7 +46,7 @@ _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     "upstreams",
     multiple=True,
     metavar="PROTOCOL=URL",
-    help="Where the proxy sends requests, as for `ctxagent proxy`.",
+    help="The server for requests, as for `ctxagent proxy`.",
 )
 @click.option(
     "--no-summaries", is_flag=True, help="Only clear and shorten old results; write no summaries."
@@ -66,8 +66,8 @@ def wrap(
 ) -> int:
     """Start another agent behind a proxy that keeps its context small.
 
-    CLIENT is claude, codex, opencode, pi, kimi or aider. What it needs is set for this start only;
-    its settings stay as they are. Options of `wrap` stand before CLIENT.
+    CLIENT is claude, codex, opencode, pi, kimi or aider. The required settings apply to this start
+    only; the client's own settings stay unchanged. Put options of `wrap` before CLIENT.
     """
     from ..proxy.clients import upstreams_for
 
@@ -117,21 +117,20 @@ def _environ(client: "Client", start: "ClientStart") -> dict[str, str]:
         return start.environ(client, os.environ)
     except ValueError as error:
         names = ", ".join(client.json_environ)
-        raise UsageError(f"{names} is not JSON: {error}", hint="Unset or repair it.") from None
+        raise UsageError(f"{names} is not JSON: {error}", hint="Unset or fix it.") from None
 
 
 def _print_start(client: "Client", start: "ClientStart", command: list[str]) -> None:
-    """Print the start as lines for a shell."""
+    """Print the start as shell commands."""
     for name, value in _environ(client, start).items():
         say(f"export {name}={shlex.quote(value)}")
     say(shlex.join(command))
 
 
 def _become(command: list[str], environ: dict[str, str]) -> int:
-    """Put another program in the place of this one, whose exit code is its own then. Raises
-    UsageError."""
+    """Replace this process by another program, which then sets the exit code. Raises UsageError."""
     sys.stdout.flush()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # which Python ignores, and programs inherit
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # undo Python's SIG_IGN, which programs inherit
     try:
         os.execve(command[0], command, environ)
     except OSError as error:
@@ -140,19 +139,20 @@ def _become(command: list[str], environ: dict[str, str]) -> int:
 
 def _start_proxy(options: dict[str, Any], folder: Path, arguments: list[str]) -> str:
     """Start the proxy as a child of this process, and return its address. The child ends with this
-    process, also when that has become another program."""
+    process, even after this process became another program.
+    """
     make_private_folder(folder)
     path = folder / LOG_NAME
     settings = [word for flag in setting_flags(options) for word in ("-c", flag)]
     command = [*isolated_python(), "-m", "ctxagent", "--cwd", str(cwd_of(options)), *settings]
     with os.fdopen(private_opener(str(path), _APPEND), "wb") as log:
-        begin = log.seek(0, os.SEEK_END)  # a file that appends is opened at 0
+        begin = log.seek(0, os.SEEK_END)  # a file opened for appending starts at 0
         child = subprocess.Popen(
             [*command, "proxy", *arguments, WITH_PARENT],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log,
-            start_new_session=True,  # Ctrl-C is the client's
+            start_new_session=True,  # Ctrl-C must reach only the client
             text=True,
         )
     assert child.stdout

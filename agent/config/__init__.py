@@ -1,1 +1,1 @@
-"""Settings: the layers they come from, their types, and trust in files of a project."""
+"""Settings: their layers, their types, and trust in project files."""

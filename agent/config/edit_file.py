@@ -1,4 +1,4 @@
-"""Changes of settings files. A file keeps its comments, its order and its layout."""
+"""Edits settings files. Comments, order and layout of a file stay."""
 
 import copy
 import os
@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_settings_file(path: Path) -> bytes | None:
-    """Return the content of a file, None if there is none. Raises ConfigError."""
+    """Return the content of a file, or None if it is missing. Raises ConfigError."""
     try:
         return read_untrusted(path)
     except FileNotFoundError:
@@ -30,8 +30,9 @@ def read_settings_file(path: Path) -> bytes | None:
 
 
 def with_section(path: Path, data: bytes, section: str, change: Callable[[Any], None]) -> bytes:
-    """Return a settings file with a section changed by `change`, all else as it was. Raises
-    ConfigError for a file that is not valid, before or after the change."""
+    """Return a settings file with one section edited by `change` and the rest unchanged. Raises
+    ConfigError if the file is invalid before or after the edit.
+    """
     import tomlkit
 
     wanted, _ = toml_lines.parse_toml(data, path)
@@ -62,7 +63,9 @@ def with_section(path: Path, data: bytes, section: str, change: Callable[[Any], 
 
 
 def write_settings_file(path: Path, data: bytes, *, new_mode: int) -> None:
-    """Replace a settings file, or make it with this mode. A link stays one. Raises ConfigError."""
+    """Replace a settings file, or create it with mode `new_mode`. Symlinks stay. Raises
+    ConfigError.
+    """
     target = Path(os.path.realpath(path))
     try:
         make_private_folder(target.parent)

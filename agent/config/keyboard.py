@@ -1,7 +1,7 @@
-"""The keys of the terminal that settings can change, by action.
+"""The terminal keys that settings can change, by action.
 
-A key is written as `ctrl-o`, `alt-x`, `alt-enter`, `shift-tab`, `f5`, or as two keys one after the
-other: `ctrl-x ctrl-e`. Ctrl-C, Ctrl-D, Ctrl-Z, Tab and the arrows cannot be given away.
+A key is written as `ctrl-o`, `alt-x`, `alt-enter`, `shift-tab` or `f5`, or as a sequence of two
+keys: `ctrl-x ctrl-e`. Ctrl-C, Ctrl-D, Ctrl-Z, Tab and the arrow keys are fixed.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from .keys import ValueType, loosens_if_different, setting
 SECTION = "keys"
 ENTER, ALT_ENTER, CTRL_J, ESC = "enter", "alt-enter", "ctrl-j", "esc"
 _OTHER_SPELLINGS = {"escape": ESC, "return": ENTER, "option": "alt", "meta": "alt"}
-# With Ctrl. C, D and Z are fixed; H, I, J and M are what Backspace, Tab and Enter send.
+# Letters with Ctrl. C, D and Z are fixed; Backspace, Tab and Enter send H, I, J and M.
 _CTRL = [f"ctrl-{letter}" for letter in ascii_lowercase if letter not in "cdhijmz"]
 _SINGLE = frozenset(
     [
@@ -32,7 +32,7 @@ _SECOND = frozenset([*_CTRL, *ascii_lowercase, *digits])  # after a first key wi
 
 
 def _key(*more: str) -> ValueType:
-    """Return the type of a key, which may be one of `more` too."""
+    """Return the type of a key. The keys in `more` are allowed too."""
 
     def read(value: Any) -> str:
         if not isinstance(value, str):
@@ -54,7 +54,7 @@ def _quoted(key: str) -> str:
 
 
 def _canonical(text: str) -> str:
-    """Return a key as the settings write it: `Ctrl+O` is `ctrl-o`."""
+    """Return a key in the spelling of the settings: `Ctrl+O` becomes `ctrl-o`."""
     keys = (key.replace("+", "-").split("-") for key in text.lower().split())
     return " ".join("-".join(_OTHER_SPELLINGS.get(part, part) for part in key) for key in keys)
 
@@ -75,32 +75,32 @@ class KeyboardSettings:
     send: str = _bound(ENTER, "The key that sends the message.", _TYPING_KEY)
     send_other: str = _bound(
         ALT_ENTER,
-        "New line. While the agent works: send at the other time (ui.enter_while_working).",
+        "New line. During a turn: send at the other time (ui.enter_while_working).",
         _TYPING_KEY,
     )
-    newline: str = _bound(CTRL_J, "New line, also while the agent works.", _TYPING_KEY)
-    interrupt: str = _bound(ESC, "Stop what runs, as Ctrl-C does.", _STOP_KEY)
+    newline: str = _bound(CTRL_J, "New line, also during a turn.", _TYPING_KEY)
+    interrupt: str = _bound(ESC, "Interrupt the current work, like Ctrl-C.", _STOP_KEY)
     background: str = _bound("ctrl-b", "Send the running command or subagent to the background.")
     unfold: str = _bound("ctrl-o", "Show the newest folded result in full.")
-    cycle_mode: str = _bound("shift-tab", "Next permission mode.")
+    cycle_mode: str = _bound("shift-tab", "Switch to the next permission mode.")
     editor: str = _bound("ctrl-x ctrl-e", "Continue the message in your editor.")
-    history_search: str = _bound("ctrl-r", "Search what you typed before.")
+    history_search: str = _bound("ctrl-r", "Search your earlier messages.")
     paste_image: str = _bound("ctrl-v", "Attach the image in the clipboard.")
-    redraw: str = _bound("ctrl-l", "Draw the bottom of the screen again.")
+    redraw: str = _bound("ctrl-l", "Redraw the bottom of the screen.")
 
 
 DEFAULT_KEYS = KeyboardSettings()
 
 
 def key_name(key: str) -> str:
-    """Return a key as people read it: `Ctrl-O`."""
+    """Return a key in display form: `Ctrl-O`."""
     return " ".join(
         "-".join(part.capitalize() for part in each.split("-")) for each in key.split(" ")
     )
 
 
 def check_keys(keys: KeyboardSettings, origins: Mapping[str, str]) -> None:
-    """Raise ConfigError if two actions have the same key, or one key begins the other."""
+    """Raise ConfigError if two actions have the same key, or if one key is the start of another."""
     named = ((f"{SECTION}.{each.name}", getattr(keys, each.name)) for each in fields(keys))
     for (first, one), (second, other) in combinations(named, 2):
         if f"{one} ".startswith(f"{other} ") or f"{other} ".startswith(f"{one} "):

@@ -1,7 +1,7 @@
-"""One setting: the type of its value, what it does, and when a project file needs trust to set it.
+"""A single setting: its value type, its help text, and when a project file needs trust to set it.
 
-The functions `loosens_…` tell, for a key's new and its current value, whether the new one gives
-the agent more freedom. A project file may set such a value only with the user's trust.
+The functions `loosens_…` compare a key's new value with its current one. They return True if the
+new value gives the agent more freedom. A project file needs the user's trust to set such a value.
 """
 
 import json
@@ -16,20 +16,20 @@ from ..lazy import regex
 T = TypeVar("T")
 
 ENV_PREFIX = "CTXAGENT_"
-SCRIPTED = "scripted:"  # begins the id of a model that plays a file of steps
-PRESET = "preset"  # the value of a key that leaves it to the preset of the policy
+SCRIPTED = "scripted:"  # prefix of the ID of a scripted model, which replays a file of steps
+PRESET = "preset"  # the value that stands for the preset's own value
 MAX_WHOLE_NUMBER = 1_000_000_000
 _PERCENT = regex(r"([0-9]+(?:\.[0-9]+)?) ?%")
 
 
 class ValueType(NamedTuple):
-    """The values that a setting may have."""
+    """The allowed values of a setting."""
 
-    wanted: str  # in words, for messages
-    read: Callable[[Any], Any]  # a TOML value to the setting's; raises ValueError if it is wrong
-    literal: Callable[[str], Any] = str  # the text of a variable or flag to a TOML value; likewise
-    none: str = ""  # the word that stands for None
-    words: tuple[str, ...] = ()  # all that a value, or an item of it, can be, if these are words
+    wanted: str  # description, for error messages
+    read: Callable[[Any], Any]  # converts a TOML value; raises ValueError if it is invalid
+    literal: Callable[[str], Any] = str  # converts the text of a variable or flag to a TOML value
+    none: str = ""  # the word for None
+    words: tuple[str, ...] = ()  # the allowed words of a value or its items, if limited to words
 
 
 def text_matching(wanted: str, pattern: str, kind: Callable[[str], Any] = str) -> ValueType:
@@ -45,7 +45,7 @@ def text_matching(wanted: str, pattern: str, kind: Callable[[str], Any] = str) -
 
 def whole_number(unit: str, least: int) -> ValueType:
     def read(value: Any) -> int:
-        # A bool is an instance of int, too.
+        # isinstance would accept bool.
         if type(value) is not int or not least <= value <= MAX_WHOLE_NUMBER:
             raise ValueError(value)
         return value
@@ -54,7 +54,7 @@ def whole_number(unit: str, least: int) -> ValueType:
 
 
 def one_of(literal: Any) -> ValueType:
-    """Return the type of the words in a `Literal`, or in a tuple."""
+    """Return a type that allows the words of a `Literal` or a tuple."""
     names: tuple[str, ...] = literal if isinstance(literal, tuple) else get_args(literal)
 
     def read(value: Any) -> str:
@@ -67,7 +67,7 @@ def one_of(literal: Any) -> ValueType:
 
 
 def with_spelling(spell: Callable[[str], str], value_type: ValueType) -> ValueType:
-    """Return a type that reads a text as `spell` writes it."""
+    """Return a type that normalises text with `spell` before reading it."""
 
     def read(value: Any) -> Any:
         return value_type.read(spell(value) if isinstance(value, str) else value)
@@ -105,7 +105,7 @@ def list_including(item: str, value_type: ValueType) -> ValueType:
 
 
 def _or_word(word: str, meaning: str | None, value_type: ValueType) -> ValueType:
-    """Return the type that also takes `word`, which means `meaning`."""
+    """Return a type that also accepts `word`, which is read as `meaning`."""
 
     def read(value: Any) -> Any:
         return meaning if value == word else value_type.read(value)
@@ -118,12 +118,12 @@ def _or_word(word: str, meaning: str | None, value_type: ValueType) -> ValueType
 
 
 def or_none(word: str, value_type: ValueType) -> ValueType:
-    """Return the type that also takes `word`, which means None."""
+    """Return a type that also accepts `word`, which is read as None."""
     return _or_word(word, None, value_type)
 
 
 def or_preset(value_type: ValueType) -> ValueType:
-    """Return the type that also takes "preset", which stands for itself."""
+    """Return a type that also accepts "preset", which is read unchanged."""
     return _or_word(PRESET, PRESET, value_type)
 
 
@@ -141,7 +141,7 @@ def _switch_literal(text: str) -> bool:
 
 
 def _read_threshold(value: Any) -> int | float:
-    """Return tokens as an int, and a share of the window as a float."""
+    """Return tokens as an int, or a share of the window as a float."""
     if isinstance(value, str) and (percent := _PERCENT.fullmatch(value)):
         value = float(percent[1]) / 100
     if type(value) is int and 1 < value <= MAX_WHOLE_NUMBER:
@@ -164,7 +164,7 @@ SWITCH = ValueType("true or false", _read_switch, _switch_literal)
 
 
 def switch_or(value_type: ValueType) -> ValueType:
-    """Return the type that also takes true and false."""
+    """Return a type that also accepts true and false."""
 
     def read(value: Any) -> Any:
         return value if isinstance(value, bool) else value_type.read(value)
@@ -209,25 +209,26 @@ def loosens_if_turned(to: bool) -> Callable[[Any, Any], bool]:
 
 
 def provider_in(model: Any) -> str:
-    """Return the provider that a model's ID names, "" for the default one."""
+    """Return the provider in a model ID, or "" for the default provider."""
     first, slash, _ = str(model).partition("/")
     return first if slash else ""
 
 
 def loosens_if_elsewhere(new: Any, current: Any) -> bool:
-    """Return True if a model says what the project wrote for it, or is asked at another
-    provider."""
+    """Return True if the new model is scripted by the project or has another provider."""
     return str(new).startswith(SCRIPTED) or provider_in(new) != provider_in(current)
 
 
 def loosens_if_later(strict_to_lax: Any) -> Callable[[Any, Any], bool]:
-    """Return a function that shows whether a word stands later in this `Literal` than another."""
+    """Return a function that returns True if the new word comes later in this `Literal` than the
+    current one.
+    """
     words = get_args(strict_to_lax)
     return lambda new, current: bool(words.index(new) > words.index(current))
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of an extension's setting. Raises ValueError for a table or a date."""
+    """Return the value of an extension's setting. Raises ValueError for a table or a date."""
     if isinstance(value, list) and all(isinstance(each, str | int | float) for each in value):
         return tuple(value)
     if not isinstance(value, str | int | float):
@@ -236,7 +237,7 @@ def _plain(value: Any) -> Any:
 
 
 def _toml_value(text: str) -> Any:
-    """Return the value of a TOML literal; text that is none stands for itself."""
+    """Return the value of a TOML literal. Return text that is not valid TOML unchanged."""
     import tomllib
 
     try:
@@ -249,17 +250,19 @@ PLAIN_VALUE = ValueType("text, a number, true, false or a list of these", _plain
 
 
 class SettingKey(NamedTuple):
-    """One setting."""
+    """A setting."""
 
     value_type: ValueType
-    help: str  # one sentence or two for people
-    adds: bool = False  # a list that adds up over the layers instead of being replaced
+    help: str  # one or two sentences for the user
+    adds: bool = False  # whether the lists of all layers add up
     loosens: Callable[[Any, Any], bool] = loosens_never  # called with the new and the current value
     name: str = ""  # such as "compact.at"
     default: Any = None
 
     def may_loosen(self, new: Any) -> bool:
-        """Return True if a project file needs trust to set `new`, whatever the current value is."""
+        """Return True if a project file can need trust to set `new`, for at least one current
+        value.
+        """
         if self.loosens is loosens_if_different:
             return bool(new) or not self.adds
         words = self.value_type.words
@@ -280,13 +283,13 @@ def setting(
     adds: bool = False,
     loosens: Callable[[Any, Any], bool] = loosens_never,
 ) -> T:
-    """Return a dataclass field that holds its SettingKey; for the type checker, its default."""
+    """Return a dataclass field with its SettingKey. For the type checker, return the default."""
     key = SettingKey(value_type, help, adds, loosens, default=default)
     return field(default=default, metadata={"key": key})
 
 
 def value_text(key: SettingKey, value: Any) -> str:
-    """Return a key's value as it would stand in a settings file, without credentials."""
+    """Return a key's value as written in a settings file, without credentials."""
     if value is None:
         value = key.value_type.none
     if isinstance(value, bool):

@@ -1,9 +1,9 @@
-"""The layers that settings come from: defaults < user file < project file < environment < flags.
+"""Loads the layers of settings: defaults < user file < project file < environment < flags.
 
-`load_settings` reads the layers, checks every value (a wrong one is a ConfigError that names file,
-line and the nearest known key) and remembers where each came from. Lists of permission rules and
-hooks add up over the layers, everything else replaces. A project file may tighten, never loosen:
-until the user has trusted its content, what would loosen is left out and named in a notice.
+`load_settings` checks every value and remembers its origin. A wrong value raises a ConfigError with
+file, line and the nearest known key. Lists of permission rules and hooks add up over the layers;
+other values replace lower ones. A project file may make settings stricter. Values that loosen them
+are ignored with a notice until the user trusts the file's content.
 """
 
 import os
@@ -38,46 +38,46 @@ MAX_SHOWN_VALUE_CHARS = 80  # of a wrong value in a message
 
 
 class LayerValue(NamedTuple):
-    """One value that a layer gives."""
+    """A value set by one layer."""
 
     key: SettingKey
     value: Any
     source: str
-    item_sources: tuple[str, ...] = ()  # where each item of a list stands, if known
+    item_sources: tuple[str, ...] = ()  # origin of each list item, if known
 
     def rules(self) -> Iterator[tuple[str, str]]:
-        """Yield each permission rule in the value, and its origin."""
+        """Yield each permission rule in the value with its origin."""
         if self.key.value_type is RULES:
             yield from self.items()
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """Yield each item of a list, and its origin."""
+        """Yield each item of a list with its origin."""
         sources = self.item_sources or [self.source] * len(self.value)
         yield from zip(self.value, sources, strict=True)
 
 
 class LoadedSettings(NamedTuple):
-    """The settings, and what a front end wants to know about where they came from."""
+    """The settings with their origins and notices, for front ends."""
 
     settings: Settings
-    # By key (`"model.id"`): "default", `FILE:LINE`, a variable's name or "-c"; several, with
-    # commas between, for a list that added up.
+    # By key (`"model.id"`): "default", `FILE:LINE`, a variable or "-c". Several origins, separated
+    # by commas, for a list that adds up.
     origins: dict[str, str]
-    notices: list[str]  # lines that a person should see
+    notices: list[str]  # lines for the user
     project: Path | None  # the project file
-    trust_dir: Path  # the state folder that decides whether the project file is trusted
-    given: Sequence[LayerValue] = ()  # the values in force, the lowest layer first
-    held: Sequence[LayerValue] = ()  # those of the project file that are not in force
+    trust_dir: Path  # the state folder with the list of trusted files
+    given: Sequence[LayerValue] = ()  # the values in force, lowest layer first
+    held: Sequence[LayerValue] = ()  # values of the untrusted project file, not in force
 
 
 class SettingRow(NamedTuple):
-    """A setting as `ctxagent config` shows it: all text."""
+    """A setting as `ctxagent config` shows it, all as text."""
 
     key: str
     value: str
     origin: str
     help: str
-    held: str = ""  # the value of an untrusted project file, and where it is; not in force
+    held: str = ""  # value and origin in an untrusted project file; not in force
 
 
 def load_settings(
@@ -87,9 +87,10 @@ def load_settings(
     flags: Sequence[str] = (),
     check_rule: Callable[[str], object] | None = None,
 ) -> LoadedSettings:
-    """Return the settings for work in `cwd`. `flags` are `section.key=value`, later ones win;
-    `check_rule` raises UsageError for a malformed permission rule. Raises ConfigError for anything
-    that is not a setting or not a value for it."""
+    """Return the settings for work in `cwd`. `flags` are `section.key=value`; later flags win.
+    `check_rule` raises UsageError for a malformed permission rule. Raises ConfigError for unknown
+    settings and invalid values.
+    """
     user, above = _user_file(environ), _read_variables(environ) + _read_flags(flags)
     given = _read_document(user, _read_bytes(user)) if user else []
     trust_dir = state_dir(_merge(given + above)[0], environ)
@@ -115,24 +116,24 @@ def load_settings(
 
 
 def settings_from_flags(flags: Sequence[str]) -> Settings:
-    """Return the settings that these flags alone give. Raises ConfigError."""
+    """Return the defaults with these flags only. Raises ConfigError."""
     return _merge(_read_flags(flags))[0]
 
 
 def flag_value_text(name: str, text: str) -> str:
-    """Return the value that a flag gives a key, as it would stand in a file. Raises ConfigError."""
+    """Return the value of a flag as written in a settings file. Raises ConfigError."""
     given = _layer_value(setting_key(name, "-c"), text, "-c")
     return value_text(given.key, given.value)
 
 
 def raw_value(key: SettingKey, text: str, where: str) -> Any:
-    """Return the TOML value that a typed text gives a key. Raises ConfigError."""
+    """Return the TOML value of a typed text for a key. Raises ConfigError."""
     _layer_value(key, text, where)
     return key.value_type.literal(text.strip())
 
 
 def explain_settings(loaded: LoadedSettings) -> list[SettingRow]:
-    """Return a row for every setting."""
+    """Return a row for each setting."""
     value = values_by_key(loaded.settings)
     held = {
         each.key.name: f"{value_text(each.key, each.value)} in {each.source}"
@@ -147,8 +148,9 @@ def explain_settings(loaded: LoadedSettings) -> list[SettingRow]:
 
 
 def rules_in_file(path: Path, data: bytes) -> list[tuple[str, str, str]]:
-    """Return the permission rules of a settings file with this content: the kind of each such as
-    `allow`, the rule, and `FILE:LINE`. Raises ConfigError."""
+    """Return the permission rules of a settings file with this content as (kind such as `allow`,
+    rule, `FILE:LINE`). Raises ConfigError.
+    """
     return [
         (given.key.name.partition(".")[2], rule, source)
         for given in _read_document(path, data)
@@ -157,25 +159,28 @@ def rules_in_file(path: Path, data: bytes) -> list[tuple[str, str, str]]:
 
 
 def keys_needing_trust(path: Path, data: bytes) -> list[str]:
-    """Return the keys that a project file with this content could not set without the user's
-    trust, whatever the user's own file says now or later. Raises ConfigError."""
+    """Return the keys for which a project file with this content can need the user's trust,
+    whatever the user file says. Raises ConfigError.
+    """
     return [key.name for key, value, *_ in _read_document(path, data) if key.may_loosen(value)]
 
 
 def _user_file(environ: Mapping[str, str]) -> Path | None:
-    """Return the user's file if it is there, or if a variable says that it must be."""
+    """Return the user's file if it exists or if the variable CTXAGENT_CONFIG requires it."""
     path = user_file(environ)
     return path if environ.get(USER_FILE_VARIABLE) or _is_there(path) else None
 
 
 def _project_file(cwd: Path, home: Path) -> Path | None:
-    """Return the nearest settings file within the project, None if there is none."""
+    """Return the nearest settings file in the project, or None."""
     files = (folder / PROJECT_FILE for folder in folders_within_project(cwd, home))
     return next(filter(_is_there, files), None)
 
 
 def _is_there(path: Path) -> bool:
-    """Return True if a settings file is there. Raises ConfigError if its rules cannot be read."""
+    """Return True if a settings file exists. Raises ConfigError if it cannot be read, because its
+    rules would be lost.
+    """
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -195,14 +200,14 @@ def _is_there(path: Path) -> bool:
 
 
 def _unreadable(path: Path, why: str | None) -> ConfigError:
-    hint = "Repair or remove it: its rules may deny what would be allowed without it."
+    hint = "Fix or remove it: it may contain deny rules."
     return ConfigError(f"cannot be read: {why}", where=str(path), hint=hint)
 
 
 def _add_project_layer(
     given: list[LayerValue], path: Path, trust_dir: Path
 ) -> tuple[list[LayerValue], list[LayerValue]]:
-    """Return the values with those of the project file added, and those that were held back."""
+    """Return the values with the project file added, and the values that were held back."""
     data = _read_bytes(path)
     project = _read_document(path, data)
     if is_trusted(path, data, trust_dir):
@@ -230,8 +235,9 @@ def _merged_values(given: Sequence[LayerValue]) -> tuple[dict[str, Any], dict[st
 
 
 def _of_another_provider(model: str, given: Sequence[LayerValue]) -> list[str]:
-    """Return which keys count for the model of another provider, that the same layer names: its key
-    must not go to that address."""
+    """Return the keys (address, window) whose layer also names a model of another provider than
+    `model`. These values are reset, because the key of `model` must not go to that address.
+    """
     models: dict[str, str] = {}
     layers: dict[str, str] = {}
     for key, value, source, _ in given:
@@ -265,7 +271,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _read_document(path: Path, data: bytes) -> list[LayerValue]:
-    """Return the values that a settings file gives, in its order."""
+    """Return the values in a settings file, in file order."""
     table, lines = parse_toml(data, path)
     given = []
     for section, content in table.items():
@@ -286,8 +292,9 @@ def _read_document(path: Path, data: bytes) -> list[LayerValue]:
 
 
 def _fields(at: tuple[str, ...], table: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield the place and the value of each key in a section; extensions have tables of their
-    own."""
+    """Yield the path and the value of each key in a section. Each extension has a table of its
+    own.
+    """
     for name, value in table.items():
         if at == (EXTENSIONS,) and isinstance(value, dict):
             yield from _fields((*at, name), value)
@@ -296,7 +303,7 @@ def _fields(at: tuple[str, ...], table: dict[str, Any]) -> Iterator[tuple[tuple[
 
 
 def _read_variables(environ: Mapping[str, str]) -> list[LayerValue]:
-    """Return the values that the environment gives; an empty variable counts as not set."""
+    """Return the values set by environment variables. Empty variables count as unset."""
     keys = {key.env: key for key in KEYS.values()}
     given = []
     for variable in sorted(environ):
@@ -316,7 +323,9 @@ def _read_flags(flags: Iterable[str]) -> list[LayerValue]:
     for flag in flags:
         name, sign, text = flag.partition("=")
         if not sign:
-            hint = "For example: -c demote.above=20_000. The newest session is --continue."
+            hint = (
+                "For example: -c demote.above=20_000. To resume the newest session, use --continue."
+            )
             raise ConfigError(f"{flag!r} is not KEY=VALUE", where="-c", hint=hint)
         given.append(_layer_value(setting_key(name.strip(), "-c"), text, "-c"))
     return given
@@ -340,8 +349,8 @@ def _checked_value(key: SettingKey, raw: object, where: str) -> Any:
 def _wrong_value(key: SettingKey, raw: object, where: str) -> ConfigError:
     try:
         shown = conceal(repr(raw))
-    except ValueError:  # Python does not write out integers of thousands of digits
-        shown = "a number beyond all bounds"
+    except ValueError:  # repr() refuses integers of thousands of digits
+        shown = "a number that is too large"
     shown = shorten(shown, MAX_SHOWN_VALUE_CHARS)
     message = f"{key.name} is {shown}; expected {key.value_type.wanted}"
     known = key.value_type.words
@@ -354,7 +363,7 @@ _REPLACED = {"model.server": "Name the server with the model: --model ollama/NAM
 
 
 def setting_key(name: str, where: str) -> SettingKey:
-    """Return the setting of this name. Raises ConfigError for an unknown one."""
+    """Return the setting with this name. Raises ConfigError for an unknown name."""
     if _EXTENSION_KEY.fullmatch(name):
         help = "A setting of an extension; `ctxagent extensions list` names all."
         return SettingKey(PLAIN_VALUE, help, False, loosens_if_different, name=name)

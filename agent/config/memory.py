@@ -1,4 +1,6 @@
-"""The settings of the memory: where the facts about a project are kept, and who is offered them."""
+"""The settings of the memory: the folder of the project's facts, and when the model may save
+facts.
+"""
 
 from pathlib import Path
 from typing import Literal
@@ -21,11 +23,12 @@ class MemorySettings:
     path: Path | None = setting(
         None,
         or_none("auto", _PLACE),
-        'The folder of the facts about the project, such as ".ctxagent/memory". "auto": of yours.',
+        'The folder of the facts about the project, such as ".ctxagent/memory". "auto": in '
+        "your state folder.",
         loosens=loosens_if_different,
     )
     offer: MemoryOffer = setting(
         "auto",
         one_of(MemoryOffer),
-        'When the model can save facts. "auto": in projects that have one already.',
+        'When the model can save facts. "auto": in projects that already have facts.',
     )

@@ -1,4 +1,4 @@
-"""Where a person's settings and sessions lie, also where there is no home, or none to write to."""
+"""The folders of the user's settings and sessions, also without a (writable) home directory."""
 
 import os
 import pwd
@@ -10,29 +10,30 @@ from .keys import ENV_PREFIX
 from .settings import Settings
 
 USER_FILE_VARIABLE = ENV_PREFIX + "CONFIG"
-NO_HOME = Path("/dev/null")  # nothing is in it, and nothing can be made in it, by root neither
+NO_HOME = Path("/dev/null")  # nobody, not even root, can create files below it
 TEMPORARY_FOLDERS = ("/tmp", "/var/tmp")
 
 
 def home_folder(environ: Mapping[str, str]) -> Path:
-    """Return the user's home. One that they may not even enter, as another user's may be that
-    HOME still names, is none, and NO_HOME stands for it."""
+    """Return the user's home directory. Return NO_HOME if there is none or the user may not enter
+    it, for example because HOME names another user's home.
+    """
     home = Path(environ.get("HOME", ""))
     if not home.is_absolute():
         try:
             home = Path(pwd.getpwuid(os.geteuid()).pw_dir)
-        except KeyError:  # as in a container with a user of any number
+        except KeyError:  # e.g. a container with an arbitrary user ID
             return NO_HOME
     return NO_HOME if _is_closed(home) else home
 
 
 def config_home(environ: Mapping[str, str]) -> Path:
-    """Return the folder of the user's own settings and instructions; it need not exist."""
+    """Return the folder of the user's settings and instructions, which may be missing."""
     return _xdg_folder(environ, "XDG_CONFIG_HOME", ".config") / "ctxagent"
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
-    """Return the file of the user's own settings; it need not exist."""
+    """Return the path of the user's settings file, which may be missing."""
     named = environ.get(USER_FILE_VARIABLE)
     if named:
         return Path(os.path.abspath(named))  # noqa: PTH100 - resolve() would follow symlinks
@@ -40,8 +41,9 @@ def user_file(environ: Mapping[str, str]) -> Path:
 
 
 def state_dir(settings: Settings, environ: Mapping[str, str]) -> Path:
-    """Return the folder of everything that ctxagent keeps; it need not exist yet. Where none is
-    chosen and the usual one cannot be written, it is one for temporary files, if that is safe."""
+    """Return the state folder, which may be missing. If none is set and the default is not
+    writable, return a private folder for temporary files, if there is a safe one.
+    """
     chosen = settings.state.dir
     if chosen is None:
         usual = _usual_state(environ)
@@ -50,21 +52,21 @@ def state_dir(settings: Settings, environ: Mapping[str, str]) -> Path:
 
 
 def state_notice(settings: Settings, environ: Mapping[str, str]) -> str:
-    """Return what the user should know of where sessions are kept, "" for nothing."""
+    """Return a notice for the user if sessions are kept in a temporary folder, else ""."""
     usual, used = _usual_state(environ), state_dir(settings, environ)
     if settings.state.dir is not None or used == usual:
         return ""
     homeless = usual.is_relative_to(NO_HOME)
-    why = "there is no home to enter" if homeless else f"{usual} cannot be written"
-    before = f" What is there is read with CTXAGENT_STATE_DIR={usual}." if usual.is_dir() else ""
+    why = "there is no accessible home directory" if homeless else f"{usual} cannot be written"
+    before = f" To read what is there, set CTXAGENT_STATE_DIR={usual}." if usual.is_dir() else ""
     return (
-        f"{why}, so sessions and what is trusted are kept in {used}, until that is "
-        f"cleared. Set state.dir (CTXAGENT_STATE_DIR) to a folder that stays.{before}"
+        f"{why}, so sessions and trust are kept in {used} until it is "
+        f"cleared. Set state.dir (CTXAGENT_STATE_DIR) to a permanent folder.{before}"
     )
 
 
 def can_be_written(folder: Path) -> bool:
-    """Return True if a folder can be written, or made where it is missing."""
+    """Return True if a folder is writable or can be created."""
     while not os.path.lexists(folder):
         folder = folder.parent
     return os.access(folder, os.W_OK | os.X_OK)
@@ -72,7 +74,7 @@ def can_be_written(folder: Path) -> bool:
 
 def _is_closed(folder: Path) -> bool:
     try:
-        os.stat(f"{folder}/.")  # noqa: PTH116 - a Path drops the dot, by which it is entered
+        os.stat(f"{folder}/.")  # noqa: PTH116 - a Path drops the dot, which tests for entry
     except PermissionError:
         return True
     except OSError:
@@ -81,7 +83,7 @@ def _is_closed(folder: Path) -> bool:
 
 
 def _xdg_folder(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
-    """Return a base directory as XDG defines them: a relative one does not count."""
+    """Return an XDG base directory. Relative paths in the variable are ignored."""
     named = Path(environ.get(variable, ""))
     return named if named.is_absolute() else home_folder(environ) / below_home
 
@@ -91,7 +93,7 @@ def _usual_state(environ: Mapping[str, str]) -> Path:
 
 
 def _temporary_state(environ: Mapping[str, str]) -> Path | None:
-    """Return a folder for temporary files that is this user's alone, None where there is none."""
+    """Return a temporary folder that belongs to this user alone, or None."""
     for base in (environ.get("TMPDIR", ""), *TEMPORARY_FOLDERS):
         folder = Path(base) / f"ctxagent-{os.geteuid()}"
         if folder.is_absolute() and _made_private(folder):
@@ -100,8 +102,9 @@ def _temporary_state(environ: Mapping[str, str]) -> Path | None:
 
 
 def _made_private(folder: Path) -> bool:
-    """Make a folder, or find it, and show whether nobody else can read it, write to it or put
-    another in its place: anyone may have made what has its name."""
+    """Create or find a folder. Return True if no other user can read, write or replace it. Another
+    user may have created it before.
+    """
     try:
         above = folder.parent.stat()
         if not os.path.lexists(folder):

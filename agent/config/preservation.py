@@ -1,5 +1,6 @@
-"""The categories that a compaction always keeps or may take: their names, what each means here, and
-the rules that a person sets over them."""
+"""The categories of what a compaction keeps or may clear, their meanings, and the user's rules
+for them.
+"""
 
 from ..lazy import dataclass
 
@@ -21,13 +22,13 @@ class KeptCategory:
 
     help: str
     how: str
-    heading: str = ""  # of the section of the notes file that holds it, if one does
-    opening: str = ""  # the first line of that section when it is created
+    heading: str = ""  # its section of the notes file, if any
+    opening: str = ""  # first line of a new section
 
 
 @dataclass(frozen=True, slots=True)
 class CompactableCategory:
-    """A category that may be taken out of the context."""
+    """A category that may be removed from the context."""
 
     when: str
     replacement: str
@@ -36,59 +37,59 @@ class CompactableCategory:
 
 KEPT_CATEGORIES: dict[str, KeptCategory] = {
     "session_continuity": KeptCategory(
-        "where the work stands, for whoever takes it up",
-        "stands verbatim after every summary, read from disk",
+        "the state of the work, for a later session",
+        "inserted verbatim after every summary, read from disk",
         "Session Continuity",
         "Where the work stands, what comes next, and what a fresh session must know.",
     ),
     "decision_log": KeptCategory(
-        "what was decided, and why",
-        "stands verbatim after every summary, read from disk",
+        "decisions and their reasons",
+        "inserted verbatim after every summary, read from disk",
         "Decision Log",
         "What was decided, when and why; one line each, the newest last.",
     ),
     "trajectory": KeptCategory(
-        "all that was said and done",
-        "the session's log: never rewritten, Recall finds every entry by its #seq",
+        "all messages and calls",
+        "the session's log is never rewritten; Recall finds every entry by its #seq",
     ),
     "active_work": KeptCategory(
-        "the todo list, and what was pinned",
-        "the list is said again after every summary, pins stand in the summary",
+        "the todo list and pinned texts",
+        "the list is inserted after every summary; pinned texts are part of the summary",
     ),
     "sprint_context": KeptCategory(
-        "the phase, and the unit of work that a run is at",
-        "is said again after every summary",
+        "the phase, and the current unit of work of a run",
+        "inserted after every summary",
     ),
     "run_state": KeptCategory(
-        "a run that goes on by itself",
-        "after every summary the work goes on without a question, within the permissions given",
+        "the state of an unattended run",
+        "after every summary the run continues without asking, within the given permissions",
     ),
 }
 COMPACTABLE_CATEGORIES: dict[str, CompactableCategory] = {
     "tool_results": CompactableCategory(
-        "once they were used",
+        "after their use",
         "a line with tool, argument, outcome and #seq",
-        "any result that is old and large; off the list, only those that another category names",
+        "all old and large results; if off, only results in the categories below",
     ),
     "thinking_blocks": CompactableCategory(
         "once they are in the log",
         "nothing; the log keeps them",
-        "goes with every edit of what stands before it, as the API demands: cannot be left out",
+        "thinking after edited content, as the API requires; cannot be switched off",
     ),
     "debug_output": CompactableCategory(
         "once the problem is solved",
         "a line with the outcome and #seq",
-        "what a command printed that failed and later succeeded",
+        "the output of failed commands that later succeeded",
     ),
     "redundant_reads": CompactableCategory(
         "once the file was read again or changed",
         "a line with path, outcome and #seq; with preset ledger path and lines",
-        "a Read that a later Read, Edit or Write of the same file superseded",
+        "a Read that is superseded by a later Read, Edit or Write of the same file",
     ),
     "intermediate_outputs": CompactableCategory(
         "once their result is known",
         "a line with the outcome and #seq",
-        "commands and searches that were repeated later, or are not among the newest",
+        "commands and searches that were repeated later or are not among the newest",
     ),
 }
 ALWAYS = tuple(KEPT_CATEGORIES)
@@ -101,16 +102,18 @@ class PreserveRules:
 
     always: tuple[str, ...] = ALWAYS
     compactable: tuple[str, ...] = COMPACTABLE
-    strict: bool = False  # a missing section blocks a compaction
+    strict: bool = False  # refuse to compact while a section is missing
     notes: str = "NOTES.md"  # a path within the project
     run_state: str = ".run/*.json"  # a glob within the project
-    expected: bool = False  # sections also count as missing if there is no notes file at all
+    expected: bool = False  # whether a missing notes file counts as missing sections
 
 
 DEFAULT_PRESERVE_RULES = PreserveRules()
 
 
 def canonical_category(name: str) -> str:
-    """Return a category's own name for any spelling of it; an unknown name is returned as one."""
+    """Return a category's canonical name for any of its spellings. An unknown name is only
+    normalised.
+    """
     plain = name.strip().lower().replace("-", "_").replace(" ", "_")
     return _SYNONYMS.get(plain, plain)

@@ -1,4 +1,4 @@
-"""The names of the presets; `compaction.policy` has their numbers."""
+"""The names of the presets. Their numbers are in `compaction.policy`."""
 
 from typing import Literal, get_args
 

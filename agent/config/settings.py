@@ -1,9 +1,9 @@
-"""The settings: one declaration of every key, with its default, its type and what it does.
+"""The settings: each key is declared once, with its default, type and help text.
 
-A section is a frozen dataclass, and each of its fields is a key, declared with `_setting`. Parsing,
-the names of environment variables, `config --explain`, the documentation and the checks of
-`.agentrc.example` all follow from `KEYS`. To add a key, add a field; to add a section, add a class
-and a field of `Settings`. Where values come from is the concern of `load`.
+A section is a frozen dataclass, and each field is a key declared with `setting`. Parsing,
+environment variables, `config --explain`, the documentation and the checks of `.agentrc.example`
+are derived from `KEYS`. To add a key, add a field. To add a section, add a class and a field of
+`Settings`. The module `load` reads the values.
 """
 
 from collections.abc import Iterator, Mapping
@@ -58,19 +58,19 @@ from .value_types import (
     VARIABLE_NAMES,
 )
 
-Preset = Literal["preset"]  # the value that the policy has
+Preset = Literal["preset"]  # stands for the value in the policy
 CompactMode = Literal["auto", "remind", "off"]
 Summarizer = Literal["model", "api", "mechanical"]
 ClearingMode = Literal["auto", "every-call", "from", "off"]
 Threshold = int | float | Preset | None  # tokens, share of the window, or off
 ImagesMode = Literal["auto", "on", "off"]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
-# Both from the strictest on.
+# Both strictest first.
 PermissionMode = Literal["plan", "ask", "accept-edits", "sandboxed", "bypass"]
 ConfinedCommands = Literal["ask", "allow"]
-SandboxMode = Literal["require", "auto", "off"]  # from the strictest on
-SearchMode = Literal["off", "auto", "on"]  # from the strictest on
-LspMode = Literal["off", "auto", "on"]  # from the strictest on
+SandboxMode = Literal["require", "auto", "off"]  # strictest first
+SearchMode = Literal["off", "auto", "on"]  # strictest first
+LspMode = Literal["off", "auto", "on"]  # strictest first
 FeatureName = Literal[
     "environment", "folder-instructions", "crash-recovery", "questions", "attachments", "plan",
     "subagents", "jobs", "skills", "memory", "web-search", "mcp", "drift", "loops", "run-state",
@@ -94,7 +94,7 @@ def _hook(help: str) -> tuple[str, ...]:
 class ModelSettings:
     """[model]"""
 
-    # The same id as `DEFAULT_MODEL` of the models, which are not loaded for it.
+    # The same as `DEFAULT_MODEL`, which would import all models.
     id: str = setting(
         "claude-sonnet-5-5",
         MODEL_ID,
@@ -104,23 +104,23 @@ class ModelSettings:
     small: str | None = setting(
         None,
         or_none("auto", MODEL_ID),
-        'The model for small work: the check of a summary. "auto": the one that summarises.',
+        'The model for small tasks, such as the check of a summary. "auto": the summary model.',
         loosens=loosens_if_elsewhere,
     )
     fallback: str | None = setting(
         None,
         or_none("off", MODEL_ID),
-        'The model that answers while another one is overloaded (529, 503, 429). "off": none.',
+        'The model to use while another one is overloaded (529, 503, 429). "off": none.',
         loosens=loosens_if_elsewhere,
     )
     plan: str | None = setting(
         None,
         or_none("auto", MODEL_ID),
-        'The model that answers in plan mode. "auto": the one that answers.',
+        'The model to use in plan mode. "auto": model.id.',
         loosens=loosens_if_elsewhere,
     )
     context_window: int | None = setting(
-        None, TOKENS_OR_AUTO, 'The context window of the model. "auto": what is known of the model.'
+        None, TOKENS_OR_AUTO, 'The context window of the model. "auto": the known size.'
     )
     max_tokens: int | None = setting(
         None, TOKENS_OR_AUTO, 'The longest reply. "auto": as long as the model allows.'
@@ -133,24 +133,23 @@ class ModelSettings:
     base_url: str | None = setting(
         None,
         or_none("auto", ADDRESS),
-        'The server that gets the requests and the key. "auto": that of the provider.',
+        'The server that gets the requests and the key. "auto": the server of the provider.',
         loosens=loosens_if_different,
     )
     images: ImagesMode = setting(
         "auto",
         one_of(ImagesMode),
-        'Whether the model takes images. "auto": until it refuses them.',
+        'Whether the model accepts images. "auto": until it refuses one.',
     )
     overload_wait: int | None = setting(
         None,
         SECONDS_OR_AUTO,
-        "How many seconds an overloaded server (529, 503) is asked again. "
-        '"auto": 600, and 120 with -p.',
+        'How many seconds to retry an overloaded server (529, 503). "auto": 600, and 120 with -p.',
     )
     wait_file: Path | None = setting(
         None,
         or_none("off", FILE),
-        "A file that several agents share: what the server asks one to wait (429, 529), all wait.",
+        "A file shared by several agents: if the server makes one wait (429, 529), all wait.",
         loosens=loosens_if_different,
     )
 
@@ -162,38 +161,38 @@ class CompactSettings:
     preset: PresetName = setting(
         "default",
         one_of(PresetName),
-        'The policy: it has the numbers of every key that says "preset".',
+        'The policy, which sets the value of every key that is "preset".',
     )
     mode: CompactMode = setting(
         "auto",
         one_of(CompactMode),
-        '"auto" summarises when due, "remind" only says so, "off" also clears no old results.',
+        '"auto" summarises at compact.at, "remind" only reminds you, "off" also keeps old results.',
     )
     at: Threshold = _by_preset(
-        THRESHOLD_OR_OFF, 'The context size at which a summary is due. "off": at no size.'
+        THRESHOLD_OR_OFF, 'The context size that triggers a summary. "off": no size.'
     )
     prepare_at: Threshold = _by_preset(
         THRESHOLD_OR_OFF,
-        'The context size at which it is written, in the background. "off": when it is due.',
+        'The context size at which to write the summary in the background. "off": at compact.at.',
     )
     keep_tokens: int | Preset = _by_preset(
         TOKENS,
-        "How much of the newest context a summary leaves as it is, at most 15 % of the window.",
+        "How many of the newest tokens a summary keeps unchanged, at most 15 % of the window.",
     )
     keep_messages: int | Preset = _by_preset(
         whole_number("messages", 0),
-        "How many of the newest messages a summary leaves as they are in any case.",
+        "How many of the newest messages a summary always keeps unchanged.",
     )
     model: str | None = setting(
         None,
         or_none("auto", MODEL_ID),
-        'The model that summarises. "auto": the one that answers, "small": model.small.',
+        'The model that summarises. "auto": model.id, "small": model.small.',
         loosens=loosens_if_elsewhere,
     )
     summarizer: Summarizer | Preset = _by_preset(
         one_of(Summarizer),
-        'Who writes the summary: the "model"; "api", the API itself where it can; "mechanical", '
-        "the records alone.",
+        'Who writes the summary: the "model", the "api" itself if it can, or "mechanical": no '
+        "model.",
     )
 
 
@@ -203,11 +202,11 @@ class DemoteSettings:
 
     above: int | Preset | None = _by_preset(
         or_none("off", whole_number("tokens", 1)),
-        'A result of a command, search or MCP server above this goes to a file. "off": none.',
+        'Move a larger result of a command, search or MCP server to a file. "off": never.',
     )
     reads_above: int | Preset = _by_preset(
         whole_number("tokens", 1),
-        "The same for what is read, where it is more: files, pages.",
+        "The same limit for files and pages that are read, if it is larger.",
     )
     preview_chars: int | Preset = _by_preset(
         whole_number("characters", 0), "The length of the preview that the model gets."
@@ -221,21 +220,21 @@ class MicrocompactSettings:
     when: ClearingMode = setting(
         "auto",
         one_of(ClearingMode),
-        "When old results are cleared: as the preset says, at each call, from a size on, or never.",
+        "When to clear old results: as set by the preset, at each call, from a size on, or never.",
     )
     from_: Threshold = _by_preset(
         THRESHOLD_OR_OFF,
-        'That size, for "from" and for the presets ctx-001 and anchored. "off": at no size.',
+        'This size, for "from" and for the presets ctx-001 and anchored. "off": no size.',
     )
     keep: int | Preset = _by_preset(
-        whole_number("results", 0), "How many of the newest results always stay."
+        whole_number("results", 0), "How many of the newest results are never cleared."
     )
     above: int | Preset = _by_preset(TOKENS, "Only results above this size are cleared.")
     tools: tuple[str, ...] | Preset = _by_preset(
         TOOL_NAME_LIST, "Only results of these tools are cleared."
     )
     outline: bool | Preset = _by_preset(
-        SWITCH, "Whether old, finished calls become one line each where that pays."
+        SWITCH, "Whether to shorten old, finished calls to one line each if this saves money."
     )
 
 
@@ -245,7 +244,7 @@ class TruncateSettings:
 
     at: Threshold = _by_preset(
         THRESHOLD_OR_OFF,
-        'The context size from which long inputs of old calls may be cut short. "off": never.',
+        'The context size from which to shorten long inputs of old calls. "off": never.',
     )
 
 
@@ -254,7 +253,7 @@ class CheckpointSettings:
     """[checkpoint]"""
 
     at: Threshold = _by_preset(
-        THRESHOLD_OR_OFF, 'The context size at which a checkpoint is taken. "off": at no size.'
+        THRESHOLD_OR_OFF, 'The context size at which to save a checkpoint. "off": at no size.'
     )
 
 
@@ -265,28 +264,28 @@ class PreserveSettings:
     always: tuple[str, ...] = setting(
         ALWAYS,
         KEPT_CATEGORIES,
-        "What every compaction keeps: `ctxagent rules` explains each.",
+        "The categories that every compaction keeps; see `ctxagent rules`.",
         loosens=loosens_if_shorter,
     )
     compactable: tuple[str, ...] = setting(
         COMPACTABLE,
         COMPACTABLE_CATEGORIES,
-        "Which old results may be cleared. Thinking is always cleared with what it belongs to.",
+        "Old results that may be cleared. Thinking is cleared when earlier content changes.",
         loosens=loosens_if_longer,
     )
     strict: bool = setting(
         False,
         SWITCH,
-        "Whether a compaction is refused while a section that it must keep is missing.",
+        "Refuse to compact while a required section is missing.",
         loosens=loosens_if_turned(False),
     )
     notes: str = setting(
-        "NOTES.md", PROJECT_PATH, "The file with the sections that a compaction must keep."
+        "NOTES.md", PROJECT_PATH, "The file with the sections that every compaction keeps."
     )
     run_state: str = setting(
         ".run/*.json",
         PROJECT_PATH,
-        "A pattern for the files that show whether a run goes on by itself.",
+        "A pattern for the state files of unattended runs.",
     )
 
 
@@ -297,24 +296,24 @@ class PermissionSettings:
     mode: PermissionMode = setting(
         "ask",
         one_of(PermissionMode),
-        'What happens where no rule applies. "plan" changes nothing, "bypass" asks nothing.',
+        'What to do if no rule applies. "plan" changes nothing, "bypass" never asks.',
         loosens=loosens_if_later(PermissionMode),
     )
     sandboxed: ConfinedCommands = setting(
         "ask",
         one_of(ConfinedCommands),
-        'Commands that the sandbox confines: "allow" asks about none, in every mode that asks.',
+        'Whether to ask about commands that the sandbox confines. "allow": never ask.',
         loosens=loosens_if_later(ConfinedCommands),
     )
     allow: tuple[str, ...] = setting(
-        (), RULES, "Calls that need no question.", adds=True, loosens=loosens_if_different
+        (), RULES, "Calls to allow without asking.", adds=True, loosens=loosens_if_different
     )
-    ask: tuple[str, ...] = setting((), RULES, "Calls that are always asked about.", adds=True)
-    deny: tuple[str, ...] = setting((), RULES, "Calls that are never made.", adds=True)
+    ask: tuple[str, ...] = setting((), RULES, "Calls to always ask about.", adds=True)
+    deny: tuple[str, ...] = setting((), RULES, "Calls to always refuse.", adds=True)
     directories: tuple[Path, ...] = setting(
         (),
         list_of(FOLDER),
-        "Directories in which the session works as in the project, besides it.",
+        "Additional directories to work in, under the same rules as the project.",
         adds=True,
         loosens=loosens_if_different,
     )
@@ -327,7 +326,7 @@ class BashSettings:
     keep_env: tuple[str, ...] = setting(
         (),
         VARIABLE_NAMES,
-        "Variables that commands may see although their names look like secrets.",
+        "Variables to pass to commands although their names look like secrets.",
         loosens=loosens_if_different,
     )
 
@@ -342,11 +341,11 @@ def _loosens_network(new: Any, current: Any) -> bool:
 class ToolSettings:
     """[tools]"""
 
-    # The same number as `MAX_OUTPUT_BYTES` of the tools, which are not loaded for it.
+    # The same as `MAX_OUTPUT_BYTES`, which would import the tools.
     max_output_bytes: int = setting(
         256 << 20,
         whole_number("bytes", 65_536),
-        "How much of one command's output is kept on disk.",
+        "How many bytes of a command's output to keep on disk.",
         loosens=loosens_if_larger,
     )
 
@@ -358,26 +357,28 @@ class SandboxSettings:
     mode: SandboxMode = setting(
         "auto",
         one_of(SandboxMode),
-        '"auto" confines commands by bubblewrap or, less, by Landlock; "require" needs bubblewrap.',
+        '"auto" confines commands with bubblewrap, else Landlock (weaker); "require" needs '
+        "bubblewrap.",
         loosens=loosens_if_later(SandboxMode),
     )
     network: bool | tuple[str, ...] = setting(
         True,
         HOSTS,
-        "Whether commands in the sandbox reach the network, or which hosts without a question.",
+        "Whether commands in the sandbox may use the network, or the hosts to allow without "
+        "asking.",
         loosens=_loosens_network,
     )
     write: tuple[Path, ...] = setting(
         (),
         list_of(FOLDER),
-        "Folders that commands may write to, besides the project and those for temporary files.",
+        "Folders that commands may write to, in addition to the project and temporary folders.",
         adds=True,
         loosens=loosens_if_different,
     )
     read: tuple[Path, ...] = setting(
         (),
         list_of(FOLDER),
-        "Folders and files of your home that commands may read, besides those of toolchains.",
+        "Folders and files of your home that commands may read, in addition to toolchains.",
         adds=True,
         loosens=loosens_if_different,
     )
@@ -406,7 +407,7 @@ class McpSettings:
     load_at_start: tuple[str, ...] = setting(
         (),
         SERVER_NAMES,
-        "MCP servers whose tools are in the list of tools from the start, not looked for.",
+        "MCP servers whose tools are in the tool list from the start, without a search.",
     )
     needed: tuple[str, ...] = setting(
         (), SERVER_NAMES, "MCP servers that -p waits for before its first request."
@@ -424,14 +425,14 @@ class LspSettings:
     enabled: LspMode = setting(
         "auto",
         one_of(LspMode),
-        'Whether language servers check edits. "auto": in the sandbox, with a user, in a small '
+        'Whether language servers check edits. "auto": with a sandbox, a user and a small '
         "repository.",
         loosens=loosens_if_later(LspMode),
     )
     servers: tuple[str, ...] = setting(
         (),
         LANGUAGE_SERVERS,
-        'Servers besides the built-in ones, each as "SUFFIX …: COMMAND".',
+        'Language servers in addition to the built-in ones, each as "SUFFIX …: COMMAND".',
         loosens=loosens_if_different,
     )
 
@@ -443,7 +444,7 @@ class FeatureSettings:
     off: tuple[str, ...] = setting(
         (),
         list_of(one_of(FeatureName)),
-        "Features to switch off, together with their tools and their texts for the model.",
+        "Features to switch off, with their tools and their texts for the model.",
         loosens=loosens_if_longer,
     )
 
@@ -455,8 +456,8 @@ class WebSettings:
     search: SearchMode = setting(
         "auto",
         one_of(SearchMode),
-        'Whether the model\'s server searches the web, at a price: "auto" where it is the public '
-        'API, "on" tries any.',
+        'Whether the model\'s server searches the web (costs extra). "auto": if it is the '
+        'public API; "on": try any server.',
         loosens=loosens_if_later(SearchMode),
     )
 
@@ -474,7 +475,7 @@ class StateSettings:
     redact: bool = setting(
         False,
         SWITCH,
-        "Whether what looks like a key or a token is taken out of results before they are kept.",
+        "Whether to remove apparent keys and tokens from results before they are stored.",
         loosens=loosens_if_turned(False),
     )
 
@@ -486,8 +487,8 @@ class UiSettings:
     theme: Theme = setting(
         "auto",
         one_of(Theme),
-        'Colours for a "dark" or "light" background, "auto" finds out; "ansi": the terminal\'s '
-        'sixteen; "none": no colours.',
+        'Colours for a "dark" or "light" background, "auto": detect it; "ansi": the '
+        'terminal\'s sixteen; "none": no colours.',
     )
     editing_mode: EditingMode = setting(
         "emacs", one_of(EditingMode), "The key bindings of the input line."
@@ -495,8 +496,8 @@ class UiSettings:
     enter_while_working: SendTime = setting(
         "after-call",
         one_of(SendTime),
-        "When Enter sends words while it works: after its call, or the turn. "
-        "keys.send_other does the other.",
+        "When Enter sends during a turn: after the call, or the turn. keys.send_other: the "
+        "other time.",
     )
     plain: bool = setting(
         False, SWITCH, "Whether to print plain lines only: no colour, no animation, no redrawing."
@@ -504,22 +505,21 @@ class UiSettings:
     notify: NoticeStyle = setting(
         "auto",
         one_of(NoticeStyle),
-        'How the terminal calls you back when it lacks the focus. "auto": as its name tells.',
+        'How the terminal notifies you if it is not focused. "auto": by its type.',
     )
     notify_after: int = setting(
         10,
         whole_number("seconds", 0),
-        "How many seconds a turn must take for a notice of its end.",
+        "How many seconds a turn must take for a notification at its end.",
     )
     notify_command: str = setting(
         "",
         COMMAND,
-        "A shell command to run besides, with NOTICE_TITLE and NOTICE_TEXT in its environment.",
+        "A shell command to run for each notification, with NOTICE_TITLE and NOTICE_TEXT in "
+        "its environment.",
         loosens=loosens_if_different,
     )
-    title: bool = setting(
-        True, SWITCH, "Whether the title of the terminal's window tells the state and the project."
-    )
+    title: bool = setting(True, SWITCH, "Whether the window title shows the state and the project.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -529,14 +529,15 @@ class StatuslineSettings:
     command: str = setting(
         "",
         COMMAND,
-        "A shell command that gets the state as JSON; its first line stands below the status line.",
+        "A shell command that gets the state as JSON; its first line is shown below the "
+        "status line.",
         loosens=loosens_if_different,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting, checked."""
+    """All settings, checked."""
 
     model: ModelSettings = field(default_factory=ModelSettings)
     compact: CompactSettings = field(default_factory=CompactSettings)
@@ -560,7 +561,7 @@ class Settings:
     keys: KeyboardSettings = field(default_factory=KeyboardSettings)
     statusline: StatuslineSettings = field(default_factory=StatuslineSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
-    # Of extensions, by their names; what they are is declared by the extensions.
+    # Settings of extensions by extension name, as declared by the extensions.
     extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
@@ -584,7 +585,7 @@ KEYS: dict[str, SettingKey] = {
 
 
 def build_settings(values: dict[str, Any]) -> Settings:
-    """Return the Settings with this value for each of `KEYS`."""
+    """Return Settings with a value for each key in `KEYS`."""
     groups: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
     for section, name, one in _declared_fields():
         groups[section][one.name] = values[name]
@@ -592,7 +593,7 @@ def build_settings(values: dict[str, Any]) -> Settings:
 
 
 def values_by_key(settings: Settings) -> dict[str, Any]:
-    """Return the value of each of `KEYS`: `build_settings` the other way round."""
+    """Return the value of each key in `KEYS`: the inverse of `build_settings`."""
     return {
         name: getattr(getattr(settings, section), one.name)
         for section, name, one in _declared_fields()

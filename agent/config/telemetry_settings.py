@@ -11,12 +11,13 @@ class TelemetrySettings:
     on: bool = setting(
         False,
         SWITCH,
-        "Whether traces and metrics are sent by OpenTelemetry, to where the variables OTEL_* say.",
+        "Whether to send traces and metrics by OpenTelemetry, as configured by the variables "
+        "OTEL_*.",
         loosens=loosens_if_turned(True),
     )
     contents: bool = setting(
         False,
         SWITCH,
-        "Whether they have your messages, the answers, and what tools were given and returned.",
+        "Whether they include your messages, the answers, and the inputs and results of tools.",
         loosens=loosens_if_turned(True),
     )

@@ -1,5 +1,6 @@
-"""TOML with line numbers: the standard parser reads a document, and a walk over its tokens, which
-relies on that parser's word that the document is sound, finds the line of each key."""
+"""TOML with line numbers. The standard parser reads and checks the document; then a scan of its
+tokens finds the line of each key.
+"""
 
 import re
 from pathlib import Path
@@ -24,9 +25,10 @@ _POSITION = regex(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 def parse_toml(data: bytes, path: Path) -> tuple[dict[str, Any], dict[KeyPath, int]]:
-    """Return the document, and the line (from 1) of each table, key and array item in it by its
-    place such as `("permissions", "allow", 0)`. Raises ConfigError with file and line when it is
-    not UTF-8 or not TOML."""
+    """Return the document, and the line (from 1) of each table, key and array item by its path,
+    such as `("permissions", "allow", 0)`. Raises ConfigError with file and line if the data is not
+    UTF-8 or not TOML.
+    """
     import tomllib
 
     try:
@@ -42,14 +44,14 @@ def parse_toml(data: bytes, path: Path) -> tuple[dict[str, Any], dict[KeyPath, i
         raise ConfigError(
             f"not TOML: {_POSITION.sub('', str(error))}",
             where=f"{path}:{line}",
-            hint='Write `key = value` lines below a [section]; text stands in "quotes".',
+            hint='Write `key = value` lines below a [section]; put text in "quotes".',
         ) from None
     except RecursionError:
         raise ConfigError("not a settings file: nested too deeply", where=f"{path}:1") from None
 
 
 class _TokenWalk:
-    """One pass over the tokens of a sound document; `lines` is what it found."""
+    """A scan of the tokens of a valid document. The result is in `lines`."""
 
     def __init__(self, text: str) -> None:
         self.lines: dict[KeyPath, int] = {}
@@ -88,7 +90,7 @@ class _TokenWalk:
                 self._pair(table)
 
     def _key(self, place: KeyPath, end: str) -> KeyPath:
-        """Return the place that a key names below `place`, and stop before the token `end`."""
+        """Return the path of a key below `place`. Stop before the token `end`."""
         while self._token != end:
             if self._token not in (".", "["):
                 place = (*place, _key_name(self._token))

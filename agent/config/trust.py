@@ -1,7 +1,7 @@
-"""Trust in project files: which contents a person has accepted.
+"""Trust in project files: the contents that the user has accepted.
 
-`trusted.json` in the state folder maps the path of a project file to the SHA-256 of the content
-that was accepted; a file that has changed since then is not trusted any more.
+`trusted.json` in the state folder maps the path of a project file to the SHA-256 of its accepted
+content. After a change the file is no longer trusted.
 """
 
 import errno
@@ -17,24 +17,26 @@ from ...tools.system.files import make_private_folder, replace_file
 from ..errors import ConfigError
 
 TRUST_FILE = "trusted.json"
-MAX_TRUSTED_BYTES = 100_000  # of a file that can be trusted, where no other bound is named
+MAX_TRUSTED_BYTES = 100_000  # default limit for the size of a trusted file
 LINK_LEAVES_PROJECT = (
     "it is a link that leads out of the project; copy the file there if it belongs to it"
 )
 
 
 def folders_within_project(cwd: Path, home: Path) -> list[Path]:
-    """Return the folders whose files count as the project's in `cwd`, the nearest first. They go up
-    to the root of the repository or, outside of any, to the home directory. Elsewhere only `cwd`
-    counts, since anyone may write to folders above it."""
+    """Return the folders from `cwd` up to the root of the project, nearest first. The root is the
+    repository or, outside of a repository, the home directory. Elsewhere return only `cwd`, because
+    anyone may write to the folders above.
+    """
     way = [cwd, *cwd.parents]
     ends = (at for at, folder in enumerate(way) if folder == home or (folder / ".git").exists())
     return way[: next(ends, 0) + 1]
 
 
 def read_untrusted(path: Path, max_bytes: int = MAX_TRUSTED_BYTES) -> bytes:
-    """Return the content of a file that anyone may have put there. Raises OSError for a pipe, a
-    device and a file above `max_bytes` instead of waiting."""
+    """Return the content of a file from an untrusted source. Raises OSError for a pipe, a device
+    and a file above `max_bytes`, without blocking.
+    """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -50,12 +52,14 @@ def read_untrusted(path: Path, max_bytes: int = MAX_TRUSTED_BYTES) -> bytes:
 
 
 def is_trusted(path: Path, data: bytes, state_dir: Path) -> bool:
-    """Return True if `data`, the content of the file at `path`, was accepted."""
+    """Return True if the user accepted `data` as the content of the file at `path`."""
     return _accepted_digests(state_dir).get(_trust_key(path)) == hashlib.sha256(data).hexdigest()
 
 
 def is_file_trusted(path: Path, state_dir: Path) -> bool:
-    """Return True if a file was accepted as it is now; False for one that cannot be read."""
+    """Return True if the user accepted the current content of a file. Return False for an
+    unreadable file.
+    """
     try:
         return is_trusted(path, read_untrusted(path), state_dir)
     except OSError:
@@ -63,8 +67,9 @@ def is_file_trusted(path: Path, state_dir: Path) -> bool:
 
 
 def other_writer(path: Path) -> str:
-    """Return who else may write a file, or replace it in its folder, in a few words; "" for nobody
-    but its user and root. Where it is a link, what it leads to counts as well. Raises OSError."""
+    """Return a short description of who else may write or replace a file, or "" if only its user
+    and root may. For a symlink, check its target too. Raises OSError.
+    """
     real = path.resolve()
     for place in dict.fromkeys((real, real.parent, path.parent)):
         found = place.stat()
@@ -73,19 +78,22 @@ def other_writer(path: Path) -> str:
         if found.st_mode & stat.S_IWOTH:
             return f"everyone may write to {place}"
         if found.st_mode & stat.S_IWGRP and not _is_own_group(found.st_gid):
-            return f"a group of others may write to {place}"
+            return f"other users in its group may write to {place}"
     return ""
 
 
 def _own_users() -> set[int]:
-    """Return the users whose files are one's own: root's are, and with sudo those of its caller."""
+    """Return the user IDs whose files are trusted: root, the current user and, with sudo, the
+    caller of sudo.
+    """
     called_by = os.environ.get("SUDO_UID", "") if os.geteuid() == 0 else ""
     return {0, os.geteuid(), *([int(called_by)] if called_by.isdecimal() else [])}
 
 
 def _is_own_group(number: int) -> bool:
-    """Return True if nobody else is in a group: many systems give each user one of the same
-    name."""
+    """Return True if the user is the only member of a group. Many systems give each user a group of
+    the same name.
+    """
     try:
         user, group = pwd.getpwuid(os.geteuid()), grp.getgrgid(number)
     except KeyError:
@@ -101,7 +109,7 @@ def _user_name(number: int) -> str:
 
 
 def trust(path: Path, state_dir: Path, max_bytes: int = MAX_TRUSTED_BYTES) -> None:
-    """Accept the file as it is now. Raises ConfigError when it cannot be read or recorded."""
+    """Accept the current content of a file. Raises ConfigError if it cannot be read or recorded."""
     try:
         data = read_untrusted(path, max_bytes)
     except OSError as error:
@@ -110,7 +118,7 @@ def trust(path: Path, state_dir: Path, max_bytes: int = MAX_TRUSTED_BYTES) -> No
 
 
 def accept(path: Path, data: bytes, state_dir: Path) -> None:
-    """Accept the file with this content alone. Raises ConfigError if that cannot be recorded."""
+    """Accept the file with this content only. Raises ConfigError if this cannot be recorded."""
     digests = _accepted_digests(state_dir) | {_trust_key(path): hashlib.sha256(data).hexdigest()}
     written = json.dumps(digests, indent=1, sort_keys=True).encode()
     try:
@@ -125,12 +133,12 @@ def _not_trusted(path: Path, error: OSError) -> ConfigError:
 
 
 def _trust_key(path: Path) -> str:
-    # A symlink is accepted by its own name: what is trusted elsewhere is not trusted here.
+    # Keep the symlink's own path: trust in its target is not trust in the link.
     return str(path.parent.resolve() / path.name)
 
 
 def _accepted_digests(state_dir: Path) -> dict[str, str]:
-    """Return the accepted digests by path; {} if the file is missing or makes no sense."""
+    """Return the accepted digests by path, or {} if the list is missing or invalid."""
     try:
         kept = json.loads((state_dir / TRUST_FILE).read_bytes())
     except (OSError, ValueError):

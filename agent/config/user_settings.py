@@ -1,4 +1,4 @@
-"""The settings as they are now, and changes of the user's own file."""
+"""The current settings, and edits of the user's file."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -12,15 +12,16 @@ from .keys import value_text
 from .load import LoadedSettings, SettingRow, explain_settings, raw_value, setting_key
 from .places import user_file
 
-WHERE = "/settings"  # in messages about a value that is typed
-HIDDEN = "(hidden)"  # in place of a value that may be a secret
-_EXTENSIONS = "extensions."  # begins the names of their settings
+WHERE = "/settings"  # origin of typed values in error messages
+HIDDEN = "(hidden)"  # shown for a value that may be a secret
+_EXTENSIONS = "extensions."  # prefix of settings of extensions
 _SECRET_NAME = regex(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 
 
 class UserSettings:
-    """All settings, without secrets. `load` reads them again; `clean` takes secrets out of a
-    text."""
+    """All settings, without secrets. `load` reads them again; `clean` removes secrets from a
+    text.
+    """
 
     def __init__(
         self,
@@ -42,13 +43,15 @@ class UserSettings:
         ]
 
     def row(self, name: str) -> SettingRow:
-        """Return the row of a setting. Raises ConfigError for an unknown one."""
+        """Return the row of a setting. Raises ConfigError for an unknown setting."""
         key = setting_key(name, WHERE)
         found = next((row for row in self.rows() if row.key == name), None)
         return found or SettingRow(name, "", "default", key.help)
 
     def own_text(self, name: str) -> str:
-        """Return the value in the user's own file as it is typed, "" for none and for a secret."""
+        """Return the value in the user's file as typed text. Return "" for no value and for a
+        secret.
+        """
         given = [
             each
             for each in self.loaded.given
@@ -60,8 +63,9 @@ class UserSettings:
         return text[1:-1] if text.startswith('"') and "\\" not in text else text
 
     def set(self, name: str, text: str) -> SettingRow:
-        """Set a key in the user's own file, or remove it there for "", and return its row as it is
-        then. Raises ConfigError for a wrong value, and where the file cannot be changed."""
+        """Set a key in the user's file, or remove it if `text` is "". Return its new row. Raises
+        ConfigError for an invalid value or if the file cannot be changed.
+        """
         key = setting_key(name, WHERE)
         raw = raw_value(key, text, WHERE) if text else None
         *tables, leaf = name.split(".")
@@ -81,14 +85,14 @@ class UserSettings:
             write_settings_file(self.path, changed, new_mode=USER_FILE_MODE)
         try:
             self.loaded = self._load()
-        except ConfigError:  # what is right by itself may not go with the rest
+        except ConfigError:  # a valid value may conflict with other settings
             _restore(self.path, before)
             raise
         return self.row(name)
 
 
 def _restore(path: Path, data: bytes | None) -> None:
-    """Put the content of a file back; None stands for no file."""
+    """Restore the content of a file; None removes the file."""
     if data is None:
         path.unlink(missing_ok=True)
     else:
@@ -96,8 +100,9 @@ def _restore(path: Path, data: bytes | None) -> None:
 
 
 def _extension_rows(loaded: LoadedSettings) -> list[SettingRow]:
-    """Return a row for each setting of an extension that has a value. Such a setting may hold a
-    secret: its name says so."""
+    """Return a row for each extension setting that has a value. Values that may be secret by their
+    name are hidden.
+    """
     given = {each.key.name: each for each in loaded.given if each.key.name.startswith(_EXTENSIONS)}
     return [
         SettingRow(
@@ -111,6 +116,6 @@ def _extension_rows(loaded: LoadedSettings) -> list[SettingRow]:
 
 
 def _is_secret(name: str) -> bool:
-    """Return True if a setting of an extension holds a secret by its name."""
+    """Return True if the name of an extension setting suggests a secret."""
     _, _, leaf = name.rpartition(".")
     return name.startswith(_EXTENSIONS) and _SECRET_NAME.search(leaf) is not None

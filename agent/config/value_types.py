@@ -1,4 +1,4 @@
-"""The types of the values that settings have."""
+"""The value types of the settings."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from .keys import (
 )
 from .preservation import ALWAYS, COMPACTABLE, canonical_category
 
-_VISIBLE = r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]"  # nothing that moves a cursor when it is shown
+_VISIBLE = r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]"  # no control characters
 _VISIBLE_TEXT = rf"(?!\s){_VISIBLE}+"
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 

@@ -1,1 +1,1 @@
-"""The context of the model: the view, its sizes, and the request made from it."""
+"""The model's context: the view, its token counts, and the request built from it."""

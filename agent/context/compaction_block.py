@@ -1,9 +1,9 @@
-"""The block that the Messages API itself writes in place of messages it has summarised.
+"""The compaction block: a summary that the Messages API writes in place of messages.
 
-A request with `compaction` is answered with one such block and nothing else: a text that can be
-read, and a signature. It goes first in the messages of every later request, exactly as it came, in
-place of what it stands for. On models whose thinking is bound to all that stands before it, the
-replies right behind what was summarised keep theirs, unlike behind a summary of our own.
+A request with `compaction` gets a reply with one such block: a readable text and a signature. Every
+later request starts with this block, byte for byte, in place of the summarised messages. Some
+models bind thinking to all messages before it. On them the replies right after the summarised
+messages keep their thinking, which they lose after a summary of our own.
 
 Source: platform.claude.com, "Compaction on demand" and "Compaction and preserved thinking", as of
 November 2026.
@@ -16,32 +16,33 @@ from ..session.entries import Block
 from .items import THINKING
 
 COMPACTION = "compaction"  # type of the block, name of the parameter, and a stop reason
-MAX_INSTRUCTIONS_CHARS = 16_384  # of the prompt that takes the place of the server's own
+MAX_INSTRUCTIONS_CHARS = 16_384  # of a prompt that replaces the server's own
 
 _FIELDS = ("type", "content", "signature", "encrypted_content", "tool_changes")
 
 
 def is_compaction(block: Block) -> bool:
-    """Return True if a block is one that the API takes back: with its text and its signature."""
+    """Return True if a block is a valid compaction block, with a text and a signature."""
     texts = (block.get("content"), block.get("signature"))
     sound = block.get("type") == COMPACTION and block.keys() <= {*_FIELDS}
     return sound and all(isinstance(text, str) and text.strip() for text in texts)
 
 
 def compaction_in(content: Sequence[Block]) -> Block | None:
-    """Return the block in a reply to a request with `compaction`; None where there is none."""
+    """Return the compaction block in a reply, or None if there is none."""
     return next((block for block in content if is_compaction(block)), None)
 
 
 def begins_with_block(messages: Sequence[dict[str, Any]]) -> bool:
-    """Return True if the messages of a request begin with such a block."""
+    """Return True if the messages of a request start with a compaction block."""
     content = messages[0]["content"] if messages else None
     return isinstance(content, list) and bool(content) and content[0].get("type") == COMPACTION
 
 
 def with_plain_text(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages with the text of the block in its place, for a server that does not take
-    the block, and without thinking, which is bound to it."""
+    """Replace a leading compaction block by its text, for servers that do not accept the block.
+    Drop thinking, which is bound to the block.
+    """
     if not begins_with_block(messages):
         return messages
     block, *_ = messages[0]["content"]

@@ -1,4 +1,4 @@
-"""The items of a view: entries as they stand in the context, and the blocks that each shows."""
+"""The items of a view: log entries as they appear in the context, and the blocks they show."""
 
 from dataclasses import field, fields
 from operator import attrgetter
@@ -8,18 +8,18 @@ from ..lazy import dataclass
 from ..session.entries import ATTACHMENT, LOADED_TOOLS, Block
 from ..session.searches import FOUND, SEARCH
 
-SUMMARY_SOURCE = "summary"  # of the item that a summary is
+SUMMARY_SOURCE = "summary"  # source of a summary's item
 THINKING = ("thinking", "redacted_thinking")
 
-# The first of these arguments that a call has is its main one.
+# The main argument of a call is the first of these that it has.
 _MAIN_ARGUMENTS = ("command", "pattern", "path", "description", "query", "tool")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What requests begin with from an entry on, and who gets them."""
+    """The model and the prompt (system prompt and tools) of the requests from a log entry on."""
 
-    since: int = 0  # seq of the entry
+    since: int = 0  # seq of the first entry
     model: str = ""
     prompt: str = ""  # digest of system prompt and tools
 
@@ -29,39 +29,40 @@ class Asked:
 
 @dataclass(slots=True)
 class Item:
-    """One entry as it stands in the view."""
+    """A log entry as it appears in the view."""
 
     seq: int
     role: Literal["user", "assistant"]
     blocks: list[Block]
-    size: int  # in unscaled tokens, as it stands now; of a reply what its usage says, if it can
+    size: int  # in unscaled tokens, as shown now; for a reply from its usage, if that is known
     stop_reason: str | None = None
-    source: str = ""  # of a user's words: the entry's, or SUMMARY_SOURCE; "" for all else
-    thinking: bool = True  # whether it is shown
-    # Of a reply: what it answers, and whether something before it was edited since.
+    source: str = ""  # of a user item: the source of its entry, or SUMMARY_SOURCE; else ""
+    thinking: bool = True  # whether thinking is shown
+    # For a reply: its request, and whether history before it was edited later.
     asked: Asked = Asked()
     edited: bool = False
-    foreign: bool = False  # a reply of another model than is asked now
-    measured: int = 0  # its whole size by its usage; 0 where that says nothing
-    # In place of results, by tool_use id; in place of a search and its result in a reply, too, ""
-    # for none.
+    foreign: bool = False  # whether another model than the current one gave this reply
+    measured: int = 0  # full size according to its usage; 0 if unknown
+    # Texts that replace results, by tool_use ID. In a reply they replace a search and its result;
+    # "" removes both.
     stubs: dict[str, str] = field(default_factory=dict)
-    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # in place of arguments, too
-    masked_at: int = 0  # the seq of the newest mask that put a stub here; 0 for none
-    # The digest that stands for it and its neighbours, "" where that stands in another; None for
-    # an item that is not outlined.
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)  # replaced arguments, by ID
+    masked_at: int = 0  # seq of the newest mask that put a stub here; 0 for none
+    # The text that replaces this item and its neighbours; "" if that text is in a neighbour; None
+    # if the item is not outlined.
     outline: str | None = None
-    # The blocks that it shows, and what `request` made of them, so that this is done once.
+    # Cache of `request`: the shown blocks, and the blocks sent for them.
     sent: tuple[list[Block], list[Block]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_masked(self) -> bool:
-        """Whether something else stands for a result of it, or for all of it."""
+        """Whether a stub or an outline replaces a result of the item or the whole item."""
         return bool(self.stubs) or self.outline is not None
 
     def copy(self) -> "Item":
-        """Return a copy that can be edited. A long view has many items: `replace` takes six times
-        as long."""
+        """Return a copy that can be edited. `replace` would take six times as long, and a long view
+        has many items.
+        """
         item = Item(*_values_of(self))
         item.stubs, item.inputs = {**self.stubs}, {**self.inputs}
         return item
@@ -81,7 +82,8 @@ class Call:
 
     @property
     def source(self) -> str:
-        """The tool that did the work: of an MCP server `mcp SERVER`, else its name."""
+        """The tool that did the work: `mcp SERVER` for a tool of an MCP server, else the tool
+        name."""
         called = self.input.get("tool") if self.name == "Mcp" else self.name
         if isinstance(called, str) and called.startswith("mcp__"):
             return f"mcp {called[5:].partition('__')[0]}"
@@ -89,7 +91,7 @@ class Call:
 
     @property
     def argument(self) -> str:
-        """The main argument on one line, "" when the call has none."""
+        """The main argument on one line, or "" if the call has none."""
         values = (self.input.get(name) for name in _MAIN_ARGUMENTS)
         return " ".join(next((text for text in values if isinstance(text, str)), "").split())
 
@@ -102,21 +104,22 @@ class ViewResult:
     block: Block
     call: Call
     size: int  # in unscaled tokens, when this was made
-    masked: bool  # a stub stands for it
+    masked: bool  # whether a stub or an outline replaces it
     details: dict[str, Any]  # of its entry
-    offloaded: str | None  # the file that has its whole text
+    offloaded: str | None  # the file with its full text
 
     @property
     def images(self) -> list[Block]:
-        """The images and documents in it, also where a stub stands for it."""
+        """The images and documents in the result, even if a stub replaces the result."""
         content = self.block.get("content")
         blocks = content if isinstance(content, list) else []
         return [b for b in blocks if isinstance(b, dict) and b.get("type") in ("image", "document")]
 
 
 def shown_blocks(item: Item) -> list[Block]:
-    """Return the item's blocks as they are sent: with stubs, digests and shortened inputs in place,
-    and without thinking and signatures where they are not allowed."""
+    """Return the item's blocks as they are sent: with stubs, outlines and shortened inputs, and
+    without thinking and signatures that the model may not get.
+    """
     if item.outline is not None:
         return [{"type": "text", "text": item.outline}] if item.outline else []
     if item.source == LOADED_TOOLS and item.stubs:

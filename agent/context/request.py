@@ -1,15 +1,15 @@
-"""Builds a request that the API must accept from a view.
+"""Builds requests from a view. The API accepts each of them.
 
-`build_request` is total: whatever the log lost, doubled or reordered, the messages satisfy the
-API's rules. Calls and results are complete, adjacent and in order (a call without a recorded
-result is answered "interrupted; outcome unknown"). A search of the web stands with what it found or
-not at all. Ids are unique and well formed, no text is blank, roles alternate from a user message
-on. Thinking is byte-identical with its signature or absent, no lone surrogate remains, and at most
-four blocks carry `cache_control`. A compaction block of the API's is the one thing that may stand
-before the first user message, as a message of its own.
+`build_request` works for every log, even if entries are missing, duplicated or reordered. Calls and
+results are complete, adjacent and in order (a call without a recorded result gets "interrupted;
+outcome unknown"). A web search appears together with its result or is left out. IDs are unique and
+well formed, no text is blank, and roles alternate, starting with a user message. Thinking is sent
+byte for byte with its signature or not at all. There are no lone surrogates and at most four blocks
+with `cache_control`. Only a compaction block may come before the first user message, as a message
+of its own.
 
-The messages are also stable: those of a log are a prefix of those of the same log with more
-entries after it, as long as no entry edits history. The prompt cache depends on that.
+The messages are also stable. The messages of a log are a prefix of the messages of the same log
+with more entries, until an entry edits history. The prompt cache depends on this.
 """
 
 import re
@@ -30,12 +30,12 @@ LOST_SEARCH = "[A search of the web was cut short.]"
 LOST_BEGINNING = "[The beginning of this conversation is missing.]"
 GO_ON_PROMPT = "Go on."
 EMPTY_RESULT = "(no output)"
-# Type of a block that adds a tool from its place on. Only older logs have such blocks: no entry of
-# this kind is written any more. Their requests must be rebuilt to the byte.
+# Type of a block that adds a tool from this point on. It is no longer written, but older logs have
+# it, and their requests must be rebuilt byte for byte.
 ADDITION = "tool_addition"
 PAUSED_STOP_REASON = "pause_turn"
 
-MAX_JSON_DEPTH = 100  # of a call's arguments; what is deeper cannot be sent everywhere
+MAX_JSON_DEPTH = 100  # of a call's arguments; some servers refuse deeper values
 
 SEARCH_ID = regex(r"srvtoolu_[A-Za-z0-9_]{1,100}")
 _ID = regex(r"[A-Za-z0-9_-]{1,128}")
@@ -57,47 +57,47 @@ _MAGIC = {  # the first bytes of each media type that the API takes
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request to a model. No field changes after it was made."""
+    """One request to a model. Its fields never change."""
 
     model: str
     system: list[Block]
     tools: list[dict[str, Any]]
     messages: list[dict[str, Any]]  # alternating, from a user message on
     max_tokens: int
-    effort: str | None = None  # None leaves it to the model
-    thinking: bool = True  # asks for adaptive thinking
-    # How the request was made from a view: `upto` is the view's newest entry, `stable_before` that
-    # of `build_request`, `asked` the text of `with_question`; `keep_from`, `keep` and `span` say
-    # which part of the view stands alone as a text.
+    effort: str | None = None  # None for the model's default
+    thinking: bool = True  # whether to ask for adaptive thinking
+    # How the request was built from a view: `upto` is the view's newest entry, `stable_before` the
+    # parameter of `build_request`, `asked` the text of `with_question`. `keep_from`, `keep` and
+    # `span` name the part of the view that is sent alone, as one text.
     origin: Mapping[str, Any] = field(default_factory=dict)
-    # Asks for a compaction block in place of a reply, by these instructions.
+    # Instructions for a compaction block, which is requested in place of a reply.
     compaction: str | None = None
-    # Seconds for which an overloaded server is asked again; None counts attempts, as for any fault.
+    # Seconds to retry an overloaded server; None to limit the attempts, as for other errors.
     overload_wait: float | None = None
-    fallback_after: float | None = None  # the same, until another model is asked; also by 429
-    # IDs of calls that the view has and the messages do not: no new call may have one of them.
+    fallback_after: float | None = None  # seconds of overload or 429 until another model is used
+    # IDs of calls that are in the view but not in the messages. New calls must not use them.
     taken_ids: frozenset[str] = frozenset()
-    on_send: Callable[[], None] | None = None  # is called before each attempt is sent to a server
+    on_send: Callable[[], None] | None = None  # called before each attempt is sent to a server
 
 
 @dataclass(slots=True)
 class _Draft:
-    """Messages under construction; the calls of the last assistant message are still open."""
+    """Messages under construction. The calls of the last assistant message are still open."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
     speaker: str = ""  # the model of the last reply
     open: list[tuple[str, str]] = field(default_factory=list)  # recorded id, id on the wire
     results: dict[str, Block] = field(default_factory=dict)  # by id on the wire
-    later: list[Block] = field(default_factory=list)  # user blocks that wait for the results
-    added: list[Block] = field(default_factory=list)  # tools that are there from here on
-    searches: dict[str, int] = field(default_factory=dict)  # without a result; each one's message
-    found: set[str] = field(default_factory=set)  # addresses of the pages that searches found
+    later: list[Block] = field(default_factory=list)  # user blocks to place after the results
+    added: list[Block] = field(default_factory=list)  # tools that are available from here on
+    searches: dict[str, int] = field(default_factory=dict)  # those without result: message index
+    found: set[str] = field(default_factory=set)  # URLs of search results
 
     def add_user(self, blocks: list[Block]) -> None:
         for block in blocks:
             if block["type"] == COMPACTION and (self.messages or self.waits):
-                block = _text(_clean(block["content"]))  # in a garbled log: it must come first
+                block = _text(_clean(block["content"]))  # damaged log: the block must come first
             if block["type"] == COMPACTION:
                 self.messages.append({"role": "assistant", "content": [block]})
                 continue
@@ -115,7 +115,7 @@ class _Draft:
     def add_assistant(self, blocks: list[Block], model: str) -> None:
         if not blocks:
             return
-        if self.speaker not in ("", model) and not self.waits:  # behind another one's pause
+        if self.speaker not in ("", model) and not self.waits:  # after another model's pause
             self.later.append(_text(GO_ON_PROMPT))
         self.speaker = model
         if self.waits:
@@ -136,8 +136,9 @@ class _Draft:
             said.append(_text(LOST_SEARCH))
 
     def _fitting(self, block: Block) -> Block | None:
-        """Return a block of a reply as it stands behind those before it; None for a part of a
-        search that has no other part, or is there already."""
+        """Return a reply block as it fits after the blocks before it. Return None for half of a
+        search and for a duplicate.
+        """
         kind = block["type"]
         if kind == "tool_use":
             return {**block, "id": self._open_call(block["id"])}
@@ -157,14 +158,14 @@ class _Draft:
         return block
 
     def drop_searches(self, ids: Collection[str]) -> None:
-        """Leave out searches that have no result, and the thinking behind them, which is bound to
+        """Remove searches that have no result, and the thinking after them, which is bound to
         them."""
         for place in {self.searches.pop(id) for id in ids}:
             message = self.messages[place]
             message["content"] = without_searches(message["content"], ids)
 
     def _open_call(self, recorded: str) -> str:
-        """Add an open call and return its id on the wire, which no other call has."""
+        """Add an open call and return its unique ID on the wire."""
         base = wired = _valid_id(recorded)
         n = 1
         while wired in self.ids:
@@ -176,24 +177,25 @@ class _Draft:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether a compaction block is all there is so far."""
+        """Whether the draft has only a compaction block so far."""
         return len(self.messages) == 1 and begins_with_block(self.messages)
 
     @property
     def waits(self) -> int:
-        """How many messages would be made of what waits."""
+        """The number of messages that `close` would add."""
         has_words = bool(self.open or self.later or (self.added and not self.messages))
         return has_words + bool(self.added)
 
     def close(self) -> None:
-        """End the user message: results in the order of their calls, then everything else. Tools
-        that are added stand in a system message behind it."""
+        """End the user message: results in the order of their calls, then all other blocks. Added
+        tools follow in a system message.
+        """
         content = [self.results.get(wired) or _unknown_outcome(wired) for _, wired in self.open]
         content += self.later
         if self.added and not (content or self.messages):
             content = [_text(LOST_BEGINNING)]
         if self.waits and (self.later or self.added or not self.open):
-            # The server goes on with a search only behind bare results of the calls beside it.
+            # The server continues a search only if nothing but results of calls comes after it.
             self.drop_searches([*self.searches])
         if content:
             self.messages.append({"role": "user", "content": content})
@@ -204,17 +206,19 @@ class _Draft:
 
 def build_messages(items: list[Item]) -> list[dict[str, Any]]:
     """Return the messages of a request, without cache marks. There is at least one. The last is a
-    user message, unless the model that is asked paused its turn and is to go on by itself."""
+    user message, unless the current model paused its turn and has to continue.
+    """
     return _messages(items, None)[0]
 
 
 def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]], int | None]:
-    """Return the messages, and the index of the last one that is whole before the item at
-    `place`."""
+    """Return the messages, and the index of the last message that is complete before the item at
+    index `place`.
+    """
     draft, stable_end = _Draft(), None
     for index, item in enumerate(items):
         if index == place:
-            # An assistant item closes the messages before it, if any wait.
+            # An assistant item closes the pending messages before it.
             closes = draft.waits if item.role == "assistant" else 0
             stable_end = len(draft.messages) - 1 + closes
         if item.role == "user":
@@ -231,7 +235,8 @@ def _messages(items: list[Item], place: int | None) -> tuple[list[dict[str, Any]
 
 
 def _sent_blocks(item: Item) -> list[Block]:
-    """Return an item's blocks as they are sent; the item keeps them until it shows others."""
+    """Return an item's blocks as they are sent. The item caches them until its shown blocks
+    change."""
     shown = shown_blocks(item)
     if item.sent is None or item.sent[0] != shown:
         made = (
@@ -252,15 +257,16 @@ def build_request(
     thinking: bool = True,
     stable_before: int | None = None,
 ) -> Request:
-    """Return the request for a view. The item of the seq `stable_before` and those behind it may
-    still be edited: a cache breakpoint stands before it, next to those at this request's end and at
-    the end of the request before."""
+    """Return the request for a view. The items from the seq `stable_before` on may still be edited.
+    Set cache breakpoints before them, at the end of this request and at the end of the previous
+    one.
+    """
     place = None if stable_before is None else view.position(stable_before)
     out, stable_end = _messages(view.items, place)
     system = [_text(_clean(view.system))] if view.system.strip() else []
     if system:
         system[0]["cache_control"] = {"type": "ephemeral"}
-    # This request's end, and that of the one before: what stands before the newest reply.
+    # The end of this request, and the end of the previous one: right before the newest reply.
     replies = [place for place, message in enumerate(out[:-1]) if message["role"] == "assistant"]
     ends = {len(out) - 1, *(place - 1 for place in replies[-1:])}
     if stable_end is not None:
@@ -276,7 +282,7 @@ def build_request(
 
 
 def with_question(request: Request, asked: str) -> Request:
-    """Return the same request with one more text at its end."""
+    """Return the request with one more text at its end."""
     asked, (*before, last) = _clean(asked), request.messages
     origin = {**request.origin, "asked": asked}
     if last["role"] == "user":
@@ -287,7 +293,7 @@ def with_question(request: Request, asked: str) -> Request:
 
 
 def _ended(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages without searches in the last reply that the server would go on with."""
+    """Remove searches from the last reply that the server would otherwise continue."""
     replies = [n for n, message in enumerate(messages) if message["role"] == "assistant"]
     place = replies[-1] if replies else 0
     content = messages[place]["content"]
@@ -300,8 +306,9 @@ def _ended(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def without_searches(content: list[Block], ids: Collection[str]) -> list[Block]:
-    """Return the blocks of a reply without these searches, and without the thinking behind the
-    first of them, which is bound to it."""
+    """Return the blocks of a reply without these searches, and without the thinking after the first
+    of them, which is bound to them.
+    """
     kept: list[Block] = []
     intact = True
     for block in content:
@@ -315,13 +322,14 @@ def without_searches(content: list[Block], ids: Collection[str]) -> list[Block]:
 
 
 def adds_tools(request: Request) -> bool:
-    """Return True if a request has tools that are not in its list of tools."""
+    """Return True if a request has tools that are missing from its list of tools."""
     return any(message["role"] == "system" for message in request.messages)
 
 
 def begins_with(later: Request, earlier: Request) -> bool:
-    """Return True if a request begins with all that an earlier one tells the model, so that the
-    server can read that from its cache."""
+    """Return True if a request starts with the whole content of an earlier one, so that the server
+    can read that part from its cache.
+    """
     if later.tools != earlier.tools:
         return False
     told, before = [*_unmarked_blocks(later)], [*_unmarked_blocks(earlier)]
@@ -329,7 +337,8 @@ def begins_with(later: Request, earlier: Request) -> bool:
 
 
 def _unmarked_blocks(request: Request) -> Iterator[tuple[int, str, Block]]:
-    """Yield all blocks but those of the tools, each with its place, without cache marks."""
+    """Yield (message index, role, block without cache mark) for the system prompt and all
+    messages."""
     for place, message in enumerate([{"role": "", "content": request.system}, *request.messages]):
         for block in message["content"]:
             unmarked = {name: block[name] for name in block if name != "cache_control"}
@@ -337,7 +346,7 @@ def _unmarked_blocks(request: Request) -> Iterator[tuple[int, str, Block]]:
 
 
 def _mark(message: dict[str, Any]) -> None:
-    """Set a cache breakpoint at the last block of a message that can carry one."""
+    """Set a cache breakpoint at the last block of a message that can carry it."""
     content = message["content"]
     for place in reversed(range(len(content))):
         if content[place]["type"] not in THINKING:
@@ -378,8 +387,9 @@ def _text_block(block: Block) -> Block | None:
 
 
 def _media_block(block: Block) -> Block | None:
-    """Return an image or document if its bytes begin as its type says, else None. One that the API
-    refuses would make every later request fail too."""
+    """Return an image or document if its first bytes match its type, else None. A block that the
+    API refuses would make every later request fail too.
+    """
     source = block.get("source")
     if not isinstance(source, dict) or source.get("type") != "base64":
         return None
@@ -411,9 +421,9 @@ def _result_block(block: Block) -> Block | None:
 
 
 def _assistant_blocks(blocks: list[Block]) -> list[Block]:
-    """Return the blocks of a reply that may be sent back. Once one is left out or fixed, the
-    thinking after it in this message is bound to something that no longer stands there, so it is
-    left out too."""
+    """Return the blocks of a reply that may be sent back. After a removed or fixed block, drop the
+    thinking in the same message, because it is bound to the original block.
+    """
     out: list[Block] = []
     intact = True
     for block in blocks:
@@ -433,7 +443,7 @@ def _assistant_blocks(blocks: list[Block]) -> list[Block]:
         if sent is not None:
             out.append(sent)
     while out and out[-1]["type"] in THINKING:
-        out.pop()  # a reply cut off while thinking: the API takes no message that ends so
+        out.pop()  # a reply cut off while thinking: the API refuses messages that end in thinking
     return out
 
 
@@ -451,13 +461,12 @@ def _call_block(block: Block) -> Block | None:
     sendable = isinstance(arguments, dict) and not is_too_deep(arguments)
     arguments = without_surrogates(arguments) if sendable else {}
     call = {"type": "tool_use", "id": recorded, "name": _valid_id(name), "input": arguments}
-    signature = _clean(block.get("signature"))  # of a protocol that signs calls
+    signature = _clean(block.get("signature"))  # set by protocols that sign calls
     return {**call, "signature": signature} if signature else call
 
 
 def _search_block(block: Block) -> Block | None:
-    """Return a search of the web as it came; None for another tool of the server, or a broken
-    one."""
+    """Return a web search unchanged, or None for an invalid search or another server tool."""
     sound = is_search(block) and isinstance(block.get("input"), dict) and _is_direct(block)
     id = block.get("id")
     if not sound or is_too_deep(block["input"]) or not isinstance(id, str):
@@ -466,7 +475,9 @@ def _search_block(block: Block) -> Block | None:
 
 
 def _found_block(block: Block) -> Block | None:
-    """Return what a search found as it came, with its encrypted texts; None where it is broken."""
+    """Return the result of a web search unchanged, with its encrypted texts, or None if it is
+    invalid.
+    """
     content = block.get("content")
     if isinstance(content, list):
         sound = all(_has_texts(page, "url", "title", "encrypted_content") for page in content)
@@ -479,7 +490,7 @@ def _found_block(block: Block) -> Block | None:
 
 
 def _cited(block: Block, sent: Block | None) -> Block | None:
-    """Return a text as it is sent with its citations of pages that searches found."""
+    """Return a text block with its valid citations of search results."""
     given = block.get("citations")
     if sent is None or not isinstance(given, list):
         return sent
@@ -498,13 +509,13 @@ def _has_texts(value: Any, *names: str) -> bool:
 
 
 def _is_direct(block: Block) -> bool:
-    """Return True if the model itself made a call of the server's tools, not code that it runs."""
+    """Return True if the model itself called the server's tool, not code that the model runs."""
     caller = block.get("caller")
     return caller is None or (isinstance(caller, dict) and caller.get("type") == "direct")
 
 
 def _valid_id(text: str) -> str:
-    """Return an id or name as it is if the API takes it, else the nearest one that it takes."""
+    """Return an ID or name unchanged if the API accepts it, else the nearest valid one."""
     return text if _ID.fullmatch(text) else re.sub(r"[^A-Za-z0-9_-]", "_", text)[:120] or "_"
 
 
@@ -515,7 +526,7 @@ def _clean(text: Any) -> str:
 
 
 def is_too_deep(value: Any, max_depth: int = MAX_JSON_DEPTH) -> bool:
-    """Return whether a JSON value has more than `max_depth` levels."""
+    """Return True if a JSON value has more than `max_depth` levels."""
     level = [value]
     for _ in range(max_depth + 1):
         nodes = [node for node in level if isinstance(node, dict | list)]
@@ -526,7 +537,9 @@ def is_too_deep(value: Any, max_depth: int = MAX_JSON_DEPTH) -> bool:
 
 
 def without_surrogates(value: Any) -> Any:
-    """Return a JSON value without lone surrogates, in keys too. It must not be `is_too_deep`."""
+    """Return a JSON value without lone surrogates, including its keys. Call `is_too_deep` first:
+    deep values overflow the stack.
+    """
     if isinstance(value, str):
         return _clean(value)
     if isinstance(value, dict):

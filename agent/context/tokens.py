@@ -1,10 +1,10 @@
-"""Estimates of tokens before the API counts them, good enough to decide by.
+"""Estimates of token counts until the API reports the real ones.
 
-The truth is the usage of the last reply; only what was appended since is estimated, and each
-reply teaches a factor for the model in use (`view.py`). The estimate counts word classes
-(`word_classes.py`): measured against a Claude tokenizer with one fitted factor it errs by 5 % at
-the median and 17 % at p90, where characters/3.5 errs by 16 % and 51 %. Where the vocabulary of
-tiktoken's cl100k is on disk already it counts instead (7 % and 15 %, and fewer gross errors).
+The usage of the last reply is exact, so only later additions are estimated. Each reply corrects a
+factor for the current model (`view.py`). The estimate counts word classes (`word_classes.py`).
+Measured against a Claude tokenizer with one fitted factor, it errs by 5 % at the median and 17 % at
+p90; characters/3.5 errs by 16 % and 51 %. If the vocabulary of tiktoken's cl100k is already on
+disk, it is used instead (7 % and 15 %, with fewer large errors).
 """
 
 import hashlib
@@ -22,23 +22,24 @@ _SAMPLE_CHARS = 65_536
 VOCABULARY_FILE = "9b5ad71b2ce5302211f9c61530b329a4922fc6a4"  # tiktoken's name for the file
 _SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 _BYTES_PER_BASE64_CHAR = 0.75
-_CHARS_PER_TOKEN = 3.5  # where the characters themselves are not known
+_CHARS_PER_TOKEN = 3.5  # for texts of which only the length is known
 _IMAGE_TOKENS = (
     1_600  # tokens of an image at the API's largest useful size (1568 px on the long edge)
 )
 
 
-RESULT_FRAME = 8  # tokens of a result beside its content
-_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once: it is asked for each call
+RESULT_FRAME = 8  # tokens of a result in addition to its content
+_to_json = json.JSONEncoder(ensure_ascii=False).encode  # made once, because each call uses it
 
 _count: Callable[[str], int] = count_word_classes
 
 
 def vocabulary_path() -> Path | None:
-    """Return the vocabulary's file where tiktoken looks for it, or None if it is not there, whole.
-    Only a whole one may be asked for: tiktoken would download a missing one, with no time limit."""
+    """Return the path of the vocabulary in tiktoken's cache, or None if the file is missing or
+    incomplete. Never call tiktoken without it: tiktoken would download the file, with no timeout.
+    """
     folder = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
-    try:  # gettempdir writes a file there to find it: on a full disk it finds none
+    try:  # gettempdir writes a file to test each folder, so it fails on a full disk
         path = Path(folder or Path(tempfile.gettempdir()) / "data-gym-cache") / VOCABULARY_FILE
         whole = folder != "" and hashlib.sha256(path.read_bytes()).hexdigest() == _SHA256
     except OSError:
@@ -47,8 +48,9 @@ def vocabulary_path() -> Path | None:
 
 
 def use_vocabulary() -> bool:
-    """Count with the vocabulary from now on, if it is on disk; return whether it is used. Loading
-    it takes 0.3 s."""
+    """Count with the vocabulary from now on if it is on disk. Return True if it is used. Loading
+    takes 0.3 s.
+    """
     global _count
     if _count is count_word_classes and vocabulary_path() is not None:
         import tiktoken
@@ -59,8 +61,9 @@ def use_vocabulary() -> bool:
 
 
 def estimate(text: str) -> int:
-    """Return about how many tokens a text has. Of a text above 256 KiB three samples stand for the
-    whole, so that the cost is bounded."""
+    """Return the estimated tokens of a text. Above 256 KiB, extrapolate from three samples to limit
+    the cost.
+    """
     if len(text) <= _SAMPLE_CHARS:
         return _count(text)
     if len(text) <= 4 * _SAMPLE_CHARS:
@@ -73,12 +76,12 @@ def estimate(text: str) -> int:
 
 
 def estimate_length(characters: int) -> int:
-    """Return about how many tokens a text of so many characters has, which is not known itself."""
+    """Return the estimated tokens of an unknown text with this number of characters."""
     return round(characters / _CHARS_PER_TOKEN)
 
 
 def estimate_block(block: dict[str, Any]) -> int:
-    """Return about how many tokens one content block costs, its frame included."""
+    """Return the estimated tokens of a content block, including its frame."""
     kind = block.get("type")
     if kind == "text":
         return estimate(str(block.get("text", "")))
@@ -86,7 +89,7 @@ def estimate_block(block: dict[str, Any]) -> int:
         return 12 + _estimate_json(block.get("input", {}))
     if kind == "tool_result":
         content = block.get("content") or ""
-        if isinstance(content, list):  # results inside of a result (a garbled log) are not sent
+        if isinstance(content, list):  # nested results (a damaged log) are not sent
             content = [b for b in content if not (isinstance(b, dict) and b.get("type") == kind)]
         return RESULT_FRAME + estimate_content(content)
     if kind in ("image", "document"):
@@ -101,8 +104,9 @@ def estimate_block(block: dict[str, Any]) -> int:
 
 
 def estimate_content(content: str | list[dict[str, Any]]) -> int:
-    """Return about how many tokens content costs. Parts of a garbled log that are no blocks cost
-    nothing."""
+    """Return the estimated tokens of content. Items of a damaged log that are not blocks count as
+    zero.
+    """
     if isinstance(content, str):
         return estimate(content)
     blocks = content if isinstance(content, list) else ()
@@ -110,8 +114,9 @@ def estimate_content(content: str | list[dict[str, Any]]) -> int:
 
 
 def _estimate_found(content: Any) -> int:
-    """Return about how many tokens the results of a search cost. Each has its text encrypted, in
-    base64: that is counted by its length."""
+    """Return the estimated tokens of search results. Their encrypted texts (base64) are counted by
+    length.
+    """
     if not isinstance(content, list):
         return _estimate_json(content)
     pages = [page for page in content if isinstance(page, dict)]
@@ -123,5 +128,5 @@ def _estimate_found(content: Any) -> int:
 def _estimate_json(value: Any) -> int:
     try:
         return estimate(_to_json(value))
-    except RecursionError:  # such a value is not sent either
+    except RecursionError:  # a value this deep is not sent either
         return 0

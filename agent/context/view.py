@@ -1,14 +1,14 @@
 """The view: what the model sees, folded from the entries of a log.
 
-`fold(entries)` and adding the same entries one by one to a `View` give equal views; adding costs
-the same however long the log is. Nothing here looks at the clock, the disk or the settings, so a
-view in a fresh process equals the live one.
+`fold(entries)` and adding the same entries one by one to a `View` give equal views. The cost of
+adding does not depend on the length of the log. Pure: no clock, disk or settings, so a view in a
+new process equals the live one.
 
-A request has the thinking and the signed calls of the model that gets it, and of no other: those of
-another one stand again once that one is asked. Newer models bind each thinking block to everything
-before it. So an edit of history (a mask, a summary) leaves out the thinking that comes after it,
-but for a summary by the API's own block (`compaction_block`); and what was thought behind another
-system prompt or other tools stands only behind those.
+A request has the thinking and signed calls of its own model only. Those of another model are shown
+again when that model is used again. Newer models bind each thinking block to everything before it.
+So an edit of history (a mask, a summary) hides the thinking after it, except after a summary by the
+API (`compaction_block`). Thinking from requests with another system prompt or other tools is hidden
+until that prompt and those tools are used again.
 """
 
 import hashlib
@@ -46,55 +46,56 @@ from . import tokens
 from .items import SUMMARY_SOURCE, THINKING, Asked, Call, Item, ViewResult, shown_blocks
 
 REFUSAL = "refusal"  # a stop reason
-# Of what is said again after a summary.
+# Sources re-inserted after a summary.
 REINSERTED_SOURCES = (
     "environment", "instructions", PLAN, SKILL_LIST, SKILL, MEMORY, HOOK, LOADED_TOOLS,
 )  # fmt: skip
-MIN_JUDGED_TOKENS = 1_000  # an error in fewer tokens is judged as if it were in so many
-MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is not believed
-MIN_ERROR, MAX_ERROR = 0.4, 0.5  # of `View.error`; one text alone may err by the first
-ERROR_FACTOR = 2  # times an error that was seen: the next one may be larger
-ERROR_DECAY = 0.99  # for each reply, so that what was seen once is not feared for ever
-# Stop reasons that this program adds: the user cut the reply short, or its text repeated.
+MIN_JUDGED_TOKENS = 1_000  # the least tokens that an estimation error is divided by
+MAX_CREDIBLE_FACTOR = 3.0  # a usage further than this from the estimate is ignored
+MIN_ERROR, MAX_ERROR = 0.4, 0.5  # limits of `View.error`; a single text may err by the minimum
+ERROR_FACTOR = 2  # safety factor on a measured error, because the next one may be larger
+ERROR_DECAY = 0.99  # per reply: decay old estimation errors
+# Stop reasons that this program adds: the user interrupted the reply, or its text repeated.
 INTERRUPTED, REPEATED = "interrupted", "repetition"
 
 
 @dataclass(slots=True)
 class View:
-    """The model's view of a session. All sizes are estimates in unscaled tokens; `scaled` gives the
-    tokens that people are shown, of one item as of all: what the newest usage counted is then
-    exactly what stood in the view, and what was added since is estimated at the same ratio.
+    """The model's view of a session. All sizes are estimates in unscaled tokens. `scaled` converts
+    them to real tokens at the ratio of the newest usage: exact for the content counted by that
+    usage, an estimate for later additions.
     """
 
     model: str = ""
-    binds: bool = True  # whether it binds its thinking to all that comes before
+    binds: bool = True  # whether the model binds its thinking to everything before it
     system: str = ""
     tools: list[dict[str, Any]] = field(default_factory=list)
     items: list[Item] = field(default_factory=list)
     size: int = 0  # of all items, system and tools
-    # The size of all that was added or taken away since the newest usage that can be true; of
-    # everything where there was none yet, or the prefix is a new one since.
+    # The size of all additions and removals since the newest credible usage. The size of the whole
+    # view if there is no usage yet or the prefix has changed since.
     size_changed: int = 0
-    ratio: float = 1.0  # real tokens per estimated one, by that usage
-    error: float = MIN_ERROR  # how far an estimate may fall short, as a share of it; learned too
+    ratio: float = 1.0  # real tokens per estimated token, according to that usage
+    error: float = MIN_ERROR  # by how much of itself an estimate may be too low; learned
     last_seq: int = 0
-    edits: int = 0  # of history, so far
+    edits: int = 0  # number of edits of history
     calls: dict[str, Call] = field(default_factory=dict)
-    summary: Summary | None = None  # the newest one; the first item of the view is of it
-    # Calls whose masks the person took back: they are not masked again.
+    summary: Summary | None = None  # the newest summary, which is the view's first item
+    # Calls whose masks the user reverted. They are not masked again.
     unmasked_calls: set[str] = field(default_factory=set)
     _asked: list[Asked] = field(default_factory=lambda: [Asked()])  # oldest first
-    _ratios: dict[str, float] = field(default_factory=dict)  # of models that were asked before
+    _ratios: dict[str, float] = field(default_factory=dict)  # by model
     _positions: dict[int, int] = field(default_factory=dict)
     _facts: dict[int, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
-    # Asked for several times before each call: only what is new since is gone through.
+    # Used several times before each call, so only new items are scanned.
     _listed: "_Listed" = field(
         default_factory=lambda: _Listed(), init=False, compare=False, repr=False
     )
 
     def add(self, entry: Entry, *, edited: bool = False) -> None:
-        """Fold one more entry; `edited` tells that what stood before it then is not what stands
-        there now. Raises ValueError for a `revert`: that needs `fold` over the log."""
+        """Fold one more entry. `edited` means that the history before the entry has changed since
+        it was written. Raises ValueError for a `revert`, which needs `fold` over the whole log.
+        """
         self.last_seq = max(self.last_seq, entry.seq)
         if isinstance(entry, User):
             self._append(entry.seq, "user", self._user_blocks(entry)).source = entry.source
@@ -121,22 +122,24 @@ class View:
             raise ValueError("a revert changes what was folded before it: use fold()")
 
     def scaled(self, size: int) -> int:
-        """Return how many tokens an estimated size of this view stands for."""
+        """Return an estimated size of this view in real tokens."""
         return round(size * self.ratio)
 
     def prompt_tokens(self) -> tuple[int, int]:
-        """Return how many tokens the next prompt has, and how many of them are estimated: what
-        changed since the newest usage, or everything where that is less or there is none."""
+        """Return the tokens of the next prompt, and how many of them are estimated. Estimated are
+        the changes since the newest usage, at most the whole view.
+        """
         return self.scaled(self.size), self.scaled(min(self.size_changed, self.size))
 
     def copy(self) -> "View":
-        """Return a copy that masks and summaries can be added to, and that another thread may
-        read; blocks are shared, since nothing changes them."""
+        """Return a copy that accepts masks and summaries and that another thread may read. Blocks
+        are shared, because they never change.
+        """
         items = [item.copy() for item in self.items]
         return replace(self, items=items, calls={**self.calls})
 
     def size_with(self, act: Mask | Summary) -> int:
-        """Return the size that this view would have with one more act of compaction."""
+        """Return the size of this view after one more mask or summary."""
         stay = self._staying(act) if isinstance(act, Summary) else self.items
         changed = replace(self, items=[item.copy() for item in stay], _facts={})
         changed.size -= sum(item.size for item in self.items) - sum(item.size for item in stay)
@@ -148,16 +151,17 @@ class View:
         return self._listed.after(self).results
 
     def searches(self) -> Sequence[ViewResult]:
-        """Return what searches of the web found, which stands in replies, oldest first."""
+        """Return the results of web searches, which are parts of replies, oldest first."""
         return self._listed.after(self).searches
 
     def facts(self, item: Item) -> tuple[dict[str, Any], str | None]:
-        """Return the details of an item's entry, and the file that has its whole text."""
+        """Return the details of an item's entry, and the file with its full text."""
         return self._facts.get(item.seq, ({}, None))
 
     def unanswered_results(self) -> list[ViewResult]:
-        """Return the results after the newest reply that says or calls something, oldest first: the
-        model has not seen them, or was interrupted before it said a word about them."""
+        """Return the results after the newest reply with a text or a call, oldest first. The model
+        has not seen them, or was interrupted before it answered them.
+        """
         begin = len(self.items)
         while begin and not _answers(self.items[begin - 1]):
             begin -= 1
@@ -165,7 +169,7 @@ class View:
         return [*newer][::-1]
 
     def position(self, seq: int) -> int | None:
-        """Return the index of an entry's item, or None when it does not stand in the view."""
+        """Return the index of an entry's item, or None if the entry is not in the view."""
         return self._positions.get(seq)
 
     def _append(self, seq: int, role: Literal["user", "assistant"], blocks: list[Block]) -> Item:
@@ -177,8 +181,9 @@ class View:
         return item
 
     def _user_blocks(self, entry: User) -> list[Block]:
-        """Return the blocks of a user's entry. An attachment is kept as the result of a call, so
-        that what makes results smaller holds for it too; `shown_blocks` takes it out again."""
+        """Return the blocks of a user entry. An attachment is stored as a tool result, so that
+        compaction can shrink it like one. `shown_blocks` unwraps it.
+        """
         content = entry.content
         if entry.source == ATTACHMENT:
             call = Call(f"{ATTACHMENT}-{entry.seq}", entry.seq, *attachment_call(entry))
@@ -187,7 +192,7 @@ class View:
         return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
     def _add_assistant(self, entry: Assistant, edited: bool) -> None:
-        # A refused reply stays in the log only: in the context it makes the next one refuse too.
+        # A refused reply in the context would make the model refuse again.
         if entry.purpose != "turn" or entry.stop_reason == REFUSAL:
             return
         before, (expected, estimated) = max(self.size, 1), self.prompt_tokens()
@@ -204,11 +209,11 @@ class View:
             if is_call and isinstance(arguments, dict):
                 call = Call(str(block.get("id")), entry.seq, name, arguments)
                 self.calls[call.id] = call
-                if call.id in self._listed.ids:  # its result is there already
+                if call.id in self._listed.ids:  # the result came before the call
                     self._listed = _Listed()
         usage = Usage() if edited or item.foreign else Usage.from_json(entry.usage)
         if any(block.get("type") == FOUND for block in entry.content):
-            return  # what was found counts as prompt, and the prompt once for each search
+            return  # the usage counts search results as prompt, and the prompt once per search
         if 1 / MAX_CREDIBLE_FACTOR <= usage.prompt / before <= MAX_CREDIBLE_FACTOR:
             short = (usage.prompt - expected) / max(estimated, MIN_JUDGED_TOKENS)
             feared = max(ERROR_FACTOR * short, ERROR_DECAY * self.error)
@@ -217,7 +222,7 @@ class View:
             if entry.stop_reason in (
                 INTERRUPTED,
                 REPEATED,
-            ):  # how much was said and kept is not known
+            ):  # the size of the kept part is unknown
                 self.size_changed = item.size
                 return
             item.size = item.measured = round(usage.output / self.ratio)
@@ -241,7 +246,7 @@ class View:
         if changed:
             told = json.dumps([self.system, self.tools])
             asked = Asked(entry.seq, self.model, hashlib.sha256(told.encode()).hexdigest()[:16])
-            # An older program left out all earlier thinking for ever, and told no replies apart.
+            # Older versions dropped all earlier thinking for good, whichever request it was from.
             is_old = not entry.thinking
             self._asked = [replace(asked, since=0)] if is_old else [*self._asked, asked]
             self.edits += 1
@@ -262,7 +267,7 @@ class View:
             item, call = self.items[place], str(target.get("tool_use_id", ""))
             if isinstance(target.get("stub"), str):
                 item.stubs[call], item.masked_at = target["stub"], entry.seq
-                # Thinking may stand behind a search in the same message.
+                # Thinking may follow a search in the same message.
                 after = place + (item.role == "user")
             elif isinstance(target.get("input"), dict):
                 item.inputs[call] = target["input"]
@@ -278,8 +283,9 @@ class View:
             self._edited(first)
 
     def _outline(self, item: Item, reply_seq: object, text: str) -> int:
-        """Let an outline stand for a result and for the reply that made the call; return the place
-        of the first that changed."""
+        """Replace a result, and the reply that made its call, by an outline. Return the index of
+        the first changed item.
+        """
         item.outline, place = text, self._positions[item.seq]
         found = self._positions.get(reply_seq) if isinstance(reply_seq, int) else None
         if found is None:
@@ -312,7 +318,7 @@ class View:
         self.size_changed = self.size
 
     def _staying(self, entry: Summary) -> list[Item]:
-        """Return the items that a summary leaves in the view."""
+        """Return the items that stay in the view after a summary."""
         kept = {seq for seq in entry.keep if isinstance(seq, int)}
         return [
             item
@@ -322,23 +328,25 @@ class View:
         ]
 
     def _asked_at(self, upto: object) -> Asked:
-        """Return what a request asked that was made when the entry `upto` was the newest."""
+        """Return the `Asked` of a request whose newest entry was `upto`."""
         newest = self._asked[-1]
         if not isinstance(upto, int):
             return newest
         return next((asked for asked in reversed(self._asked) if asked.since <= upto), newest)
 
     def _leave_out_thinking(self, asked: Asked) -> None:
-        """Leave out all thinking so far that the same requests have: what comes later stays bound
-        to what stands before it."""
+        """Hide all earlier thinking of requests that start like `asked`. Later thinking stays bound
+        to the items before it.
+        """
         for item in self.items:
             if item.asked.begins_as(asked):
                 item.edited = True
                 self._show(item)
 
     def _edited(self, start: int, *, keeps_shown: bool = False) -> None:
-        """Note that history changed before the item `start`: later thinking is left out, but with
-        `keeps_shown` not what the model is shown now."""
+        """Hide the thinking from the item at index `start` on, because history before it changed.
+        With `keeps_shown`, keep the thinking that is currently shown.
+        """
         self.edits += not keeps_shown
         for item in self.items[start:]:
             if not (keeps_shown and item.thinking):
@@ -346,7 +354,7 @@ class View:
                 self._show(item)
 
     def _show(self, item: Item) -> None:
-        """See to it that an item shows what the model that is asked now can take back of it."""
+        """Update which thinking and signatures of an item the current model may get."""
         if item.role == "user":
             return
         foreign = item.asked.model != self.model
@@ -367,16 +375,17 @@ class View:
 
 @dataclass(slots=True)
 class _Listed:
-    """The results in the items of a view, as far as those were gone through. It holds until what
-    was there changes; then another one is begun."""
+    """A cache of the results in a view, up to the last item scanned. A change of an earlier item
+    replaces the whole cache.
+    """
 
     results: list[ViewResult] = field(default_factory=list)
     searches: list[ViewResult] = field(default_factory=list)
-    ids: set[str] = field(default_factory=set)  # of the calls that results say they are of
-    _count: int = 0  # of items
+    ids: set[str] = field(default_factory=set)  # call IDs that the results name
+    _count: int = 0  # number of items scanned
 
     def after(self, view: View) -> "_Listed":
-        """Go through the items that are new."""
+        """Scan the new items of a view."""
         for item in islice(view.items, self._count, None):
             if item.role == "user":
                 self._add(view, item, item.blocks[:1], "tool_result")
@@ -404,16 +413,17 @@ class _Listed:
 
 @dataclass(slots=True)
 class Folding:
-    """A view that entries are still added to, and what of those before decides how."""
+    """A view that still receives entries, with the state needed to fold them."""
 
     view: View = field(default_factory=View)
-    reverted: set[int] = field(default_factory=set)  # the seqs that the reverts so far take back
-    # The last entry is a summary that was taken back, or was said again because of one.
+    reverted: set[int] = field(default_factory=set)  # seqs that are reverted so far
+    # Whether the last entry is a reverted summary, or was re-inserted after one.
     dropping_reinserted: bool = False
 
     def add(self, entry: Entry) -> bool:
-        """Fold one more entry, if it changes nothing that was folded before it. Returns False for
-        one that does: then `start_folding` must go through the log."""
+        """Fold one more entry. Return False if the entry changes already folded history; the log
+        then needs `start_folding`.
+        """
         act = isinstance(entry, (Mask, Summary))
         if isinstance(entry, Revert) or (act and entry.seq in self.reverted):
             return False
@@ -426,12 +436,11 @@ class Folding:
 
 
 def fold(entries: Iterable[Entry]) -> View:
-    """Return the view of a log: every entry folded in order, reverted ones left out.
+    """Return the view of a log: all entries in order, without the reverted ones.
 
-    With a summary goes what was said again because of it: the words right after it that are no
-    person's. A reply loses its thinking and its usage if other masks and summaries stood when it
-    was given than stand now. The entries are gone through once, and twice more where one is
-    reverted.
+    A reverted summary also removes the entries that were re-inserted right after it. A reply loses
+    its thinking and usage if other masks and summaries were active when it was given than are
+    active now. The entries are read once, or three times if something is reverted.
     """
     folding = Folding()
     if not all(map(folding.add, entries)):
@@ -440,8 +449,9 @@ def fold(entries: Iterable[Entry]) -> View:
 
 
 def start_folding(entries: Iterable[Entry]) -> Folding:
-    """Fold a log with reverts as `fold` does, and return the folding, to which entries can be
-    added. The entries are gone through twice."""
+    """Fold a log that has reverts, as `fold` does, and return the folding so that more entries can
+    be added. The entries are read twice.
+    """
     acts, reverts = set[int](), list[Revert]()
     for entry in entries:
         if isinstance(entry, Mask | Summary):
@@ -451,7 +461,8 @@ def start_folding(entries: Iterable[Entry]) -> Folding:
     folding = Folding(reverted=reverted_seqs(reverts))
     reverted = acts & folding.reverted
     passed: list[Revert] = []
-    # The first act that stood at this point of the log and does not now, or the reverse.
+    # The first mask or summary that was active at this point of the log but is not now, or the
+    # other way round.
     changed = min(reverted, default=None)
     view, dropping = folding.view, False
     for entry in entries:
@@ -480,7 +491,7 @@ def _is_reinserted(entry: Entry) -> bool:
 
 
 def _answers(item: Item) -> bool:
-    """Return whether an item is a reply with words or a call in it."""
+    """Return True if an item is a reply with a text or a call."""
     return item.role == "assistant" and any(
         b.get("type") == "tool_use" or str(b.get("text", "")).strip() for b in item.blocks
     )

@@ -1,4 +1,4 @@
-"""The context window and how full it is. One function feeds the status line, JSON and triggers."""
+"""The context window and its fill level, used by the status line, JSON and triggers alike."""
 
 from typing import Literal
 
@@ -7,23 +7,23 @@ from .view import MAX_CREDIBLE_FACTOR, View
 
 Level = Literal["GREEN", "YELLOW", "ORANGE", "RED", "CRITICAL"]
 
-LEVELS: tuple[tuple[float, Level], ...] = (  # each with the share of the window that it ends at
+LEVELS: tuple[tuple[float, Level], ...] = (  # (upper limit as a share of the window, level)
     (0.25, "GREEN"),
     (0.50, "YELLOW"),
     (0.75, "ORANGE"),
     (0.85, "RED"),
 )
-MIN_MARGIN_SHARE = 0.02  # of the window, kept free for the error of estimates
-MIN_OUTPUT_TOKENS = 1_024  # a reply shorter than this is of no use
+MIN_MARGIN_SHARE = 0.02  # of the window, kept free because estimates may be too low
+MIN_OUTPUT_TOKENS = 1_024  # the smallest useful reply
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A context window and what fills it."""
+    """A context window and the tokens in it."""
 
     tokens: int  # of context now
-    size: int  # tokens that the window holds
-    error: int = 0  # how many more tokens the context may have, for what of it is estimated
+    size: int  # tokens of the window
+    error: int = 0  # possible extra tokens of context, because part of it is estimated
 
     @property
     def share(self) -> float:
@@ -35,58 +35,63 @@ class Window:
 
     @property
     def reserve(self) -> int:
-        """Return the tokens that stay free, since the estimates may fall short."""
+        """The tokens kept free because estimates may be too low."""
         return max(self.error, int(self.size * MIN_MARGIN_SHARE))
 
     @property
     def room(self) -> int:
-        """Return the tokens that surely fit next to the context; below 0 where it may be too large
-        itself."""
+        """The tokens that certainly fit next to the context. Negative if the context itself may be
+        too large.
+        """
         return self.size - self.tokens - self.reserve
 
     @property
     def full_at(self) -> int:
-        """Return the tokens of context from which on there is no room for a reply of any use."""
+        """The tokens of context from which on no useful reply fits."""
         return self.size - self.reserve - MIN_OUTPUT_TOKENS + 1
 
     @property
     def free(self) -> int:
-        """Return the tokens that are neither in use nor in the reserve: the free room that people
-        are told about. The next reply takes of it."""
+        """The tokens outside the context and the reserve, as shown to users. The next reply uses
+        them.
+        """
         return max(0, self.room)
 
     def max_output(self, wanted: int) -> int:
-        """Return `max_tokens` for the next call: `wanted`, lowered to what fits, or 0 if that is
-        too little to be of use."""
+        """Return `max_tokens` for the next call: `wanted`, lowered to what fits, or 0 if too little
+        fits for a useful reply.
+        """
         return min(wanted, self.room) if self.room >= min(wanted, MIN_OUTPUT_TOKENS) else 0
 
 
 def measure(view: View, size: int) -> Window:
-    """Return how the next call's prompt fills a window of `size` tokens, from the last reply's true
-    usage and an estimate of what changed since."""
+    """Return how the next prompt fills a window of `size` tokens, from the last reply's real usage
+    and an estimate of later changes.
+    """
     tokens, estimated = view.prompt_tokens()
     return Window(tokens, size, round(estimated * view.error))
 
 
 @dataclass(slots=True)
 class LearnedWindow:
-    """What a server's answers show of one model's window, next to what else is known of it."""
+    """The size of a model's window as learned from the server's answers."""
 
-    size: int | None = None  # that it named when it refused a prompt, as long as that is believed
-    accepted: int = 0  # tokens of the largest prompt that it took
+    size: int | None = None  # tokens, as named in a refusal; None once disproved
+    accepted: int = 0  # tokens of the largest accepted prompt
 
     def limit(self, size: int) -> int:
-        """Return a window of `size` tokens, or the believed one where that is smaller."""
+        """Return `size`, or the learned size if that is smaller."""
         return min(size, self.size or size)
 
     def accept(self, tokens: int) -> int | None:
-        """Note that a prompt was taken. Return the believed size if this proves it wrong, which is
-        then forgotten."""
+        """Note that the server accepted a prompt. If this disproves the learned size, forget that
+        size and return it.
+        """
         self.accepted = max(self.accepted, tokens)
         return self.forget() if self.size is not None and tokens > self.size else None
 
     def forget(self) -> int | None:
-        """Believe no size any more, and return the one that was believed."""
+        """Forget the learned size and return it."""
         forgotten, self.size = self.size, None
         return forgotten
 
@@ -94,12 +99,12 @@ class LearnedWindow:
 def learn_from_refusal(
     window: Window, tokens: int | None, maximum: int | None, *, least: int = 0
 ) -> tuple[int | None, float]:
-    """Return what the refusal of a prompt as too long teaches, from the figures it names.
+    """Return what a "prompt too long" refusal teaches, from the figures in it.
 
-    The first value is the window's true size, or None when it is not known; the second how many
-    times larger the prompt is than `window` has it. Figures that cannot be true of our prompt are
-    not believed, and no window below `least` tokens. Without any, all that is known is that the
-    prompt was larger than the window.
+    The first value is the window's real size, or None if unknown. The second is the prompt's real
+    size divided by the size in `window`. Ignore figures that do not match our prompt, and windows
+    below `least` tokens. Without usable figures, assume only that the prompt was larger than the
+    window.
     """
     factor = (tokens or 0) / max(window.tokens, 1)
     credible = not tokens or 1 / MAX_CREDIBLE_FACTOR <= factor <= MAX_CREDIBLE_FACTOR

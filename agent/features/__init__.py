@@ -1,4 +1,4 @@
-"""The features that come with the agent, in the order in which the loop calls them."""
+"""The built-in features, in the order in which the loop calls them."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import field
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FeatureSources:
-    """The parts from which the features of one conversation are made."""
+    """The inputs for making the features of a conversation."""
 
     launch: LaunchOptions
     state: SessionState
     surroundings: Surroundings
     worktree: WorkTree
-    unrecorded: Sequence[Entry]  # of subagents that a killed process left unfinished
+    unrecorded: Sequence[Entry]  # entries of unfinished subagents of a killed process
     skills: SkillSource
-    opener: OpenSubagent | None = None  # None for a subagent, which starts no subagents
-    types: Sequence[AgentType] = field(default_factory=tuple)  # of subagents
+    opener: OpenSubagent | None = None  # None for a subagent, which cannot start subagents
+    types: Sequence[AgentType] = field(default_factory=tuple)  # subagent types
     servers: "McpServers | None" = None
-    parent: Features | None = None  # of the conversation that opened a subagent
+    parent: Features | None = None  # features of a subagent's parent
     kind: str = ""  # the type of a subagent
 
 
@@ -61,7 +61,7 @@ def _attachments(
     handle: SessionHandle, runner: ToolRunner, sources: FeatureSources
 ) -> Feature | None:
     if sources.opener is None:
-        return None  # the prompt of a subagent is not the user's
+        return None  # the user does not write a subagent's prompt
     return AttachmentsFeature(handle, runner, sources.servers)
 
 
@@ -151,7 +151,7 @@ def _telemetry(
     )
 
 
-# The order of all calls of features, and of their tools.
+# The order in which features are called and in which their tools are listed.
 BUILT_IN: dict[str, MakeFeature] = {
     "environment": lambda handle, _, sources: EnvironmentFeature(handle, sources.surroundings),
     "folder-instructions": lambda handle, _, sources: FolderInstructionsFeature(

@@ -35,29 +35,27 @@ from ..session.entries import ATTACHMENT, Content, User
 if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
 
-MAX_MENTIONS = 20  # of one turn that are brought in
+MAX_MENTIONS = 20  # attached per message
 MAX_PATH_CHARS = 1_000  # of a mention
-MAX_NAMES_CHECKED = 1_000  # in one message, whether they name a file
+MAX_NAMES_CHECKED = 1_000  # names per message that are looked up as files
 
 _MENTION = regex(r"""(?:^|(?<=[\s(\[{<"'`,;:]))@(?:"((?:[^"\n\\]|\\.)*)"|([^\s"]+))""")
 _LINES = regex(r"(.+):(\d{1,9})(?:-(\d{1,9}))?")
-_BEHIND = ".,;:!?'`)]}>*…"  # what may follow a path without being part of it
+_BEHIND = ".,;:!?'`)]}>*…"  # punctuation after a path
 
 
 @dataclass(frozen=True, slots=True)
 class Mention:
     """A file or directory that a message names."""
 
-    path: str  # as the message has it
-    first: int = 1  # line
-    last: int | None = None  # line; None for all there are
-    typed: bool = (
-        True  # by the user; otherwise only files that are read without asking are attached
-    )
+    path: str  # as written in the message
+    first: int = 1  # line number
+    last: int | None = None  # line number; None for the end
+    typed: bool = True  # by the user; otherwise attach only files that may be read without asking
 
     @property
     def given(self) -> str:
-        """The mention as the message has it, without quotes."""
+        """The mention as written in the message, without quotes."""
         if self.last is None and self.first == 1:
             return self.path
         return f"{self.path}:{self.first}" + (f"-{self.last}" if self.last else "")
@@ -65,7 +63,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class ResourceMention:
-    """A resource of an MCP server that a message names as `@SERVER:URI`."""
+    """A resource of an MCP server, named in a message as `@SERVER:URI`."""
 
     server: str
     uri: str
@@ -77,10 +75,11 @@ Attached = Mention | ResourceMention | AttachedData
 def find_mentions(
     words: Content, cwd: Path, *, typed: bool = True, servers: Collection[str] = ()
 ) -> list[Mention | ResourceMention]:
-    """Return the files and directories that a message names with `@`, and the resources of
-    `servers` if the user `typed` the message. Blocking.
+    """Return the files and directories that a message names with `@`, and resources of `servers` if
+    the user `typed` the message. Blocks.
 
-    A name of nothing that exists is not a mention: an address, a decorator, a package.
+    Names of files that do not exist, such as e-mail addresses, decorators or packages, are not
+    mentions.
     """
     text = words if isinstance(words, str) else ""
     names = islice(dict.fromkeys(_MENTION.findall(text)), MAX_NAMES_CHECKED)
@@ -117,7 +116,7 @@ def _exists(named: str, cwd: Path) -> bool:
 
 
 class AttachmentsFeature(Feature):
-    """Attaches files, directories, resources and data to the messages of the user."""
+    """Attaches files, directories, resources and data to the user's messages."""
 
     name = "attachments"
 
@@ -128,7 +127,7 @@ class AttachmentsFeature(Feature):
         self._runner, self._servers = runner, servers
 
     async def message_recorded(self, message: IncomingMessage) -> None:
-        """Attach the data that comes with a message, and the files that it names with `@`."""
+        """Attach the data of a message, and the files that the message names with `@`."""
         named = await asyncio.to_thread(
             find_mentions,
             message.content,
@@ -148,7 +147,7 @@ class AttachmentsFeature(Feature):
             await self._attach_resource(resource)
         if left := [mention.given for mention in mentions[MAX_MENTIONS:]]:
             more = f"@{left[0]}" + (f" and {len(left) - 1:,} more" if len(left) > 1 else "")
-            self._warn(f"{more}: not attached; one message takes {MAX_MENTIONS}")
+            self._warn(f"{more}: not attached; at most {MAX_MENTIONS} per message")
 
     async def _attach_mention(self, mention: Mention) -> None:
         tool, params = _call(self.handle.context.cwd, mention)
@@ -192,8 +191,9 @@ class AttachmentsFeature(Feature):
             self.handle.emit(Notice("info", told))
 
     async def _attach_resource(self, mention: ResourceMention) -> None:
-        """Record the content of a resource. A large text is recorded as a reference, binary data as
-        files."""
+        """Record the content of a resource. A large text becomes a reference; binary data goes
+        to files.
+        """
         given = f"{mention.server}:{mention.uri}"
         if self._servers is None:
             return
@@ -222,7 +222,7 @@ class AttachmentsFeature(Feature):
         self.handle.emit(Notice("info", f"attached {given}"))
 
     async def _attach_data(self, piped: AttachedData) -> None:
-        """Record piped input. A large text is recorded as a reference to a file of the session."""
+        """Record piped input. A large text becomes a reference to a file of the session."""
         call = {"name": piped.name, "input": {}}
         details: dict[str, Any] = {"call": call, "bytes": len(piped.data)}
         size, offloaded = f"{len(piped.data):,} bytes", None
@@ -252,8 +252,9 @@ class AttachmentsFeature(Feature):
         )
 
     def _demoted(self, text: str, name: str) -> tuple[str, str | None]:
-        """Return the text without secrets and None. A large text is written to a file of the
-        session: return a reference to it, and the file. Blocking. Raises RecordError."""
+        """Return (text without secrets, None). Write a large text to a file of the session and
+        return (reference, file). Blocks. Raises RecordError.
+        """
         text = self.handle.context.redact(Output(text)).text
         policy = self.handle.policy.demoting_above(self._most())
         try:
@@ -271,7 +272,7 @@ class AttachmentsFeature(Feature):
         return (text, None) if found is None else (found[0].reference, found[1])
 
     def _most(self) -> int:
-        """Return how many tokens of one text are given whole."""
+        """Return the largest text, in tokens, that is attached in full."""
         share = int(demote.MAX_WORDS_SHARE * self.handle.model.current_window().size)
         return min(share, self.handle.policy.demotes_above("Read") or share)
 
@@ -294,8 +295,9 @@ def _call(cwd: Path, mention: Mention) -> tuple[Tool[Any], Params]:
 
 
 def _beginning(policy: Policy, mention: Mention, output: Output) -> tuple[str, list[int]]:
-    """Return a reference to a file that is too large to be given whole, with its first lines, and
-    the numbers of the first and the last of these."""
+    """Return a reference to a large file with its first lines, and the numbers of the first and
+    last of these lines.
+    """
     lines, size = list[str](), 0
     for line in output.text.split("\n"):
         size += len(line) + 1

@@ -1,11 +1,11 @@
-"""Recovery after a kill: end leftover processes, find the files they changed, notify model and
+"""Recovery after a kill: stop leftover processes, find changed files, notify the model and the
 user.
 
-A session whose process was killed in the middle of a call ends the processes of unfinished calls
-and background jobs that still run. It finds the files that the unfinished calls have changed by a
-comparison with the snapshot before them, because no result names these files. Both are recorded
-before the turn continues: the model only knows that the outcome of such a call is unknown. A copy
-of a session reports calls from before the copy only if the original process was killed in them.
+If a session's process was killed during a call, processes of unfinished calls and background jobs
+may still run: they are stopped. The files that unfinished calls changed are found by comparison
+with the snapshot before them, because no result names these files. Both facts are recorded before
+the turn continues, because the model does not know the outcome of such a call. A copy of a session
+reports calls from before the copy only if the original process was killed during them.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,9 +44,9 @@ from ..session.store import locate_log
 from ..worktree import WorkTree
 
 KILLED_TOPIC = "killed"
-SUBAGENT_TOOL = "Task"  # whose subagents do what changes something
+SUBAGENT_TOOL = "Task"  # may change files through a subagent
 NOT_BEGUN = "[not run: the agent was killed before this call started]"
-MAX_ENTRIES_NEAR_CALL = 1_000  # its reply is among those before, its result after
+MAX_ENTRIES_NEAR_CALL = 1_000  # searched before it for its reply, and after it for its result
 MAX_LISTED_LINES = 20  # files, or commands, in the notice for the model
 MAX_NAMED, MAX_NAME_CHARS = 3, 80  # calls, or files, in a line for the user
 
@@ -64,7 +64,7 @@ class CrashRecoveryFeature(Feature):
         self._tree, self.unrecorded, self._resumed = tree, unrecorded, resumed
 
     def first_entries(self) -> Sequence[Entry]:
-        """Return the entries about what was left unfinished."""
+        """Return the entries about unfinished work."""
         if not self._resumed:
             return self.unrecorded
         handle = self.handle
@@ -88,9 +88,9 @@ def recover_from_kill(
     tools: Iterable[Tool[Any]],
     unrecorded: Sequence[Entry],
 ) -> list[Entry]:
-    """Return the entries to record when the session of the log at `path` continues. Blocking.
+    """Return the entries to record when the session with the log at `path` continues. Blocks.
 
-    `unrecorded` are entries that are recorded together with these. They also name changes.
+    `unrecorded` are other entries that are recorded together with these; their changes are known.
     """
     ended, tools = _end_orphans(path), list(tools)
     found = _results_of_unbegun(path, tools)
@@ -116,8 +116,9 @@ def recover_from_kill(
 
 
 def unknown_outcomes(path: Path, tools: Iterable[Tool[Any]]) -> list[str]:
-    """Return a warning that names the calls which a kill cut short and which may have changed
-    something, if there are any. Changes nothing."""
+    """Return a warning that names the interrupted calls that may have changed something, if any.
+    Changes nothing.
+    """
     tools = list(tools)
     unbegun = {result.tool_use_id for result in _results_of_unbegun(path, tools)}
     calls, _ = _unfinished_calls(path, _changing(tools), unbegun, with_snapshot=False)
@@ -129,24 +130,24 @@ def unknown_outcomes(path: Path, tools: Iterable[Tool[Any]]) -> list[str]:
 
 
 def left_behind(found: Note, display_path: Callable[[str], str]) -> str:
-    """Return a line for the user about the leftovers of a kill, from the note of a recovery; "" for
-    none."""
+    """Return a line for the user about the leftovers of a kill, from the recovery note, or ""."""
     parts = []
     if changes := found.data.get("changes"):
         paths = [display_path(str(each.get("path"))) for each in changes]
         parts.append(f"files that have changed since: {_listed(paths)}")
     if ended := found.data.get("ended"):
         commands = [f"`{one_line(command, MAX_NAME_CHARS)}`" for command in ended]
-        parts.append(f"still ran, and was ended: {_listed(commands)}")
+        parts.append(f"still running, now stopped: {_listed(commands)}")
     if outputs := found.data.get("outputs"):
         parts.append(f"output until the kill: {_listed(outputs)}")
     return "; ".join(parts)
 
 
 def _results_of_unbegun(path: Path, tools: Iterable[Tool[Any]]) -> list[ToolResult]:
-    """Return results for the calls of the newest reply that never began: calls run in order, and
-    only neighbours that change nothing run at the same time. In a copy of a session the original
-    may have gone on with them."""
+    """Return results for the calls of the newest reply that did not start. Calls run in order, and
+    only adjacent read-only calls run in parallel. A copy of a session gets none, because the
+    original may have continued.
+    """
     left, _, (origin, _) = _newest_reply(path, None, with_snapshot=False)
     effects = {tool.wire_name: tool.effect for tool in tools}
 
@@ -165,7 +166,7 @@ def _results_of_unbegun(path: Path, tools: Iterable[Tool[Any]]) -> list[ToolResu
 
 
 def _partial_outputs(folder: Path, calls: Sequence[Block]) -> list[str]:
-    """Return the files that have the output of unfinished calls."""
+    """Return the files with the output of unfinished calls."""
     found = (find_partial(folder, str(call.get("id"))) for call in calls)
     return [str(path) for path in found if path is not None]
 
@@ -175,7 +176,7 @@ def _changing(tools: Iterable[Tool[Any]]) -> set[str]:
 
 
 def _named(call: Block) -> str:
-    """Return a call as people name it: its tool and main argument."""
+    """Return a call as shown to the user: its tool and main argument."""
     given = call.get("input")
     name = str(call.get("name"))
     argument = Call("", 0, name, given if isinstance(given, dict) else {}).argument
@@ -183,13 +184,13 @@ def _named(call: Block) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return the first names in one line, and how many more there are."""
+    """Return the first names on one line, with the number of the others."""
     more = [f"{len(names) - MAX_NAMED:,} more"] if len(names) > MAX_NAMED else []
     return ", ".join([*names[:MAX_NAMED], *more])
 
 
 def _end_orphans(path: Path) -> list[str]:
-    """End the commands that still run, and return them."""
+    """Stop the commands that still run, and return them."""
     project, session = locate_log(path)
     found = []
     for name in sorted(orphans.names(session)):
@@ -201,10 +202,10 @@ def _end_orphans(path: Path) -> list[str]:
 
 
 def _unfinished_command(path: Path, name: str) -> str | None:
-    """Return the command of a call without a result, or of a background job; else None.
+    """Return the command of a background job or of a call without a result, else None.
 
-    A call with a result returns None: it left its process running on purpose. Only entries near the
-    call are read, so that a long log costs no more.
+    A call with a result left its process running on purpose. To keep long logs cheap, read only
+    entries near the call.
     """
     session, number = orphans.parts(name)
 
@@ -249,10 +250,10 @@ def _unfinished_calls(
     *,
     with_snapshot: bool = True,
 ) -> tuple[list[Block], str | None]:
-    """Return the calls of the newest reply that have no result, began and may have changed
-    something, and the newest snapshot before them, if it is wanted.
+    """Return the calls of the newest reply that started, may have changed something and have no
+    result. Also return the newest snapshot before them, with `with_snapshot`.
 
-    A turn that ended, and a turn that was recovered before, have no such calls.
+    Turns that ended or were already recovered have no such calls.
     """
     calls, before, (origin, upto) = _newest_reply(path, changing, with_snapshot=with_snapshot)
     if calls and origin:
@@ -269,13 +270,12 @@ def _unfinished_calls(
 def _newest_reply(
     path: Path, changing: Collection[str] | None, upto: float = inf, *, with_snapshot: bool = True
 ) -> tuple[list[Block], str | None, tuple[str, float]]:
-    """Find the unfinished calls of the newest reply (of all tools, or of those in `changing`), the
-    snapshot before them, and the session that this one was copied from, with the number of the last
-    entry copied.
+    """Return the unfinished calls of the newest reply (of all tools, or of those in `changing`),
+    the snapshot before them, and the origin of the session: (ID, seq of the last copied entry).
 
-    The session is "" for none. Entries after the session was opened again neither end the turn nor
-    precede the calls. A note of an earlier recovery after entry `upto` is ignored: a copy that ends
-    there does not have it.
+    The ID is "" if the session is not a copy. Entries after the session was reopened neither end
+    the turn nor come before the calls. A recovery note after entry `upto` is ignored, because a
+    copy that ends there does not have it.
     """
     answered, before, ended = set[str](), None, False
     calls: list[Block] | None = None
@@ -309,12 +309,12 @@ def _newest_reply(
 def _changed_rows(
     before: str, ledger: Ledger, tree: WorkTree, unrecorded: Sequence[Entry]
 ) -> list[dict[str, Any]]:
-    """Return the changes of files that are neither as before nor as the session left them."""
+    """Return the file changes since the snapshot that the session did not make itself."""
     known = dict(ledger.contents)
     for entry in unrecorded:
         rows = entry.data.get("changes", ()) if isinstance(entry, Note) else ()
         known |= {each["path"]: content_key(each) for each in rows if content_key(each)}
-    with suppress(RecordError):  # the snapshot is gone
+    with suppress(RecordError):  # raised if the snapshot is gone
         if now := tree.snapshot().tree:
             return [
                 change_row(change, by=INTERRUPTED)
@@ -325,7 +325,7 @@ def _changed_rows(
 
 
 def _notice_text(ended: Sequence[str], changed: Sequence[str], outputs: Sequence[str]) -> str:
-    """Return the notice for the model; "" for nothing to report."""
+    """Return the notice for the model, or "" if there is nothing to report."""
     parts = []
     if outputs:
         parts.append("What the unfinished calls had printed by then, to Read or Grep:")

@@ -1,7 +1,7 @@
-"""Errors that a change of a file has made, as a language server finds them.
+"""Errors caused by file changes, as reported by language servers.
 
-The server for a file is started at its first change. Errors that were not there before are added to
-the result of the call that changed the file or, if the server takes longer, to a later result.
+A server starts at the first change of a file of its language. New errors are added to the result of
+the call that changed the file or, if the server is slow, to a later result.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ..extensions.lsp.servers import LanguageServers
 
 EDITING_TOOLS = ("Edit", "Write")
-MAX_TRACKED_FILES = 5_000  # of a repository in which servers are started without being asked for
+MAX_TRACKED_FILES = 5_000  # in larger repositories, servers start only with lsp.enabled = "on"
 MAX_ERRORS_SHOWN = 10
 HEADING = "[New errors, says the language server:"
 
 
 class DiagnosticsFeature(Feature):
-    """Tells the model which errors it has made. Subagents share the servers of their parent."""
+    """Reports new errors to the model. Subagents share the servers of their parent."""
 
     name = "diagnostics"
 
@@ -47,18 +47,21 @@ class DiagnosticsFeature(Feature):
         self._plugins = plugins
         self._runner, self._settings, self._parent = runner, settings, parent
         self._servers: LanguageServers | None = None
-        self._before: tuple[str, str | None] = ("", None)  # a call, and the file before it
-        self.touched: dict[Path, None] = {}  # files that were changed, in order
-        self.refusal: str | None = None  # why no server is started; None until that is decided
+        self._before: tuple[str, str | None] = (
+            "",
+            None,
+        )  # (call ID, earlier text of its file)
+        self.touched: dict[Path, None] = {}  # changed files, in order
+        self.refusal: str | None = None  # why no server may start; None until decided
 
     async def before_tool(self, call: ToolCall) -> None:
-        """Keep the text of a file that is about to be changed."""
+        """Save the text of a file before an edit."""
         if call.tool in EDITING_TOOLS and (servers := await self.servers()):
             path = self.handle.context.resolve(call.arguments["path"])
             self._before = call.id, await servers.text_before(path)
 
     async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output | None:
-        """Add the errors that are new to a result."""
+        """Add new errors to a result."""
         servers = self._parent.started if self._parent else self._servers
         if servers is None or output.is_error:
             return None
@@ -82,22 +85,22 @@ class DiagnosticsFeature(Feature):
         )
 
     async def close(self) -> None:
-        """End the servers."""
+        """Stop the servers."""
         if self._servers is not None:
             await self._servers.close()
 
     @property
     def started(self) -> "LanguageServers | None":
-        """The servers, if there may be some."""
+        """The servers, or None if they were not created."""
         return self._servers
 
     def problems(self) -> "list[tuple[Path, Problem]]":
-        """Return the errors and warnings of the files that were changed, as they are now."""
+        """Return the current errors and warnings in the changed files."""
         servers = self._servers
         return servers.problems(self.touched) if servers else []
 
     async def servers(self) -> "LanguageServers | None":
-        """Return the servers of the session, None if none are to be started here."""
+        """Return the servers of the session, or None if this session may not start any."""
         if self._parent is not None:
             return await self._parent.servers()
         if self.refusal is None:
@@ -133,7 +136,7 @@ class DiagnosticsFeature(Feature):
         )
 
     def _why_none(self) -> str:
-        """Return why no server is started here, "" if they are; blocking."""
+        """Return why no server may start, or "". Blocks."""
         sandbox, mode = self.handle.context.sandbox, self._settings.enabled
         if mode == "off":
             return 'lsp.enabled is "off"'
@@ -143,7 +146,7 @@ class DiagnosticsFeature(Feature):
             return ""
         instead = 'lsp.enabled = "on" starts them anyway'
         if self.handle.ask is None:
-            return f"nobody is there to answer questions; {instead}"
+            return f"no user can answer questions; {instead}"
         count = tracked_files(self.handle.context.cwd)
         if count is None:
             return f"this is not a git repository; {instead}"
@@ -155,8 +158,9 @@ class DiagnosticsFeature(Feature):
 
 
 def tracked_files(folder: Path) -> int | None:
-    """Return how many files the git repository of a folder has in its index, None outside of a
-    repository; blocking."""
+    """Return the number of files in the git index of a folder's repository, or None outside of a
+    repository. Blocks.
+    """
     for each in (folder, *folder.parents):
         entry = each / ".git"
         if entry.is_file():
@@ -168,7 +172,7 @@ def tracked_files(folder: Path) -> int | None:
 
 
 def _entries(repository: Path) -> int:
-    """Return the number of entries of an index, as gitformat-index(5) has it in the header."""
+    """Return the number of index entries from the header (see gitformat-index(5))."""
     with suppress(OSError), (repository / "index").open("rb") as file:
         header = file.read(12)
         return int.from_bytes(header[8:]) if header.startswith(b"DIRC") else 0
@@ -176,5 +180,5 @@ def _entries(repository: Path) -> int:
 
 
 def _changes(details: Mapping[str, Any], cwd: Path) -> dict[Path, str]:
-    """Return the files that a command has changed, each with what happened to it."""
+    """Return the files that a command changed, with the action on each."""
     return {cwd / row["path"]: str(row["action"]) for row in change_rows(details)}

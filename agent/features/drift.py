@@ -1,4 +1,4 @@
-"""Detection of drift after a compaction, see `compaction.drift`."""
+"""Detects drift after a compaction, see `compaction.drift`."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,9 @@ class DriftFeature(Feature):
     name = "drift"
 
     def __init__(self, handle: SessionHandle, summary: Summary | None = None, ended: int = 0):
-        """`ended` is the number of turns after `summary`, the newest one of a resumed session."""
+        """`ended` is the number of turns since `summary`, the newest summary of a resumed
+        session.
+        """
         super().__init__(handle)
         self.monitor = DriftMonitor(
             handle.record, lambda: handle.emit, handle.ledger, self._search_archive
@@ -29,12 +31,13 @@ class DriftFeature(Feature):
         self._found: list[Drift] = []  # in the newest reply
 
     async def message_recorded(self, message: IncomingMessage) -> None:
-        """Add a message of the user to the intent."""
+        """Add a user message to the intent."""
         self.monitor.hear(content_text(message.content))
 
     async def reply_received(self, reply: "Reply", *, is_final: bool) -> str | None:
-        """Check a reply for drift. A final reply that drifts is realigned, and the turn
-        continues."""
+        """Check a reply for drift. If a final reply drifts, realign the agent and continue the
+        turn.
+        """
         self._found = self.monitor.check_reply(reply.content, final=is_final)
         if not is_final or not self._found or self.handle.budget_meter.is_spent:
             return None
@@ -46,7 +49,7 @@ class DriftFeature(Feature):
         await self._realign()
 
     def recorded(self, entry: Entry) -> None:
-        """Begin to watch after a summary, after clearing, and when a plan is agreed to."""
+        """Start watching after a summary, after clearing, and after a plan was approved."""
         summary = self.handle.view.summary
         if isinstance(entry, Summary):
             self.monitor.arm(entry)

@@ -1,7 +1,7 @@
 """The surroundings of a session: the machine, the project and its instructions.
 
-A new session is told where it works. A resumed session is told which files have changed. After a
-summary the model is told again.
+The model of a new session gets a description of the surroundings, and again after each summary. The
+model of a resumed session gets a list of changed files.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from .instruction_reader import InstructionReader
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where a session works."""
+    """The surroundings of a session."""
 
     places: InstructionPlaces  # without directories that the user adds later
     prior: str = ""  # the hand-over of another session to a new one
@@ -32,7 +32,7 @@ class Surroundings:
 
 
 class EnvironmentFeature(Feature):
-    """Tells the model of its surroundings."""
+    """Describes the surroundings to the model."""
 
     name = "environment"
 
@@ -41,7 +41,7 @@ class EnvironmentFeature(Feature):
         self.surroundings, self._cwd = surroundings, handle.context.cwd
 
     def first_entries(self) -> Sequence[Entry]:
-        """Return the entries about the surroundings that the model does not know yet."""
+        """Return entries about surroundings that are new to the model."""
         handle, around = self.handle, self.surroundings
         if any(item.source == "environment" for item in handle.view.items):
             return prompt.changed_files_notice(self._stale_files())
@@ -56,7 +56,7 @@ class EnvironmentFeature(Feature):
         )
 
     async def turn_started(self, turn: Turn) -> None:
-        """Record which instruction files have changed, and notify the user."""
+        """Record changed instruction files, and notify the user."""
         changes, problems = await asyncio.to_thread(self._changed_instructions)
         for problem in problems:
             self.handle.warn_once(problem)
@@ -65,12 +65,12 @@ class EnvironmentFeature(Feature):
             self.handle.notify("info", text)
 
     def recorded(self, entry: Entry) -> None:
-        """Warn the user of instructions that are over the budget."""
+        """Warn the user if instructions exceed the budget."""
         if warning := instructions.budget_warning(entry):
             self.handle.warn_once(warning)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        """Return the entries about the surroundings that a summary removed from the context."""
+        """Return the entries about the surroundings to insert after a summary."""
         handle, around = self.handle, self.surroundings
         sections = preserved_sections(
             self._cwd,
@@ -104,29 +104,31 @@ class EnvironmentFeature(Feature):
         return self.handle.model.current_window().size
 
     def _read(self) -> InstructionReader:
-        """Read the instruction files that count now; blocking."""
+        """Read the instruction files in force. Blocks."""
         handle = self.handle
         return instructions.standing_reader(
             self._places, handle.view, handle.approval.denies_reading
         )
 
     def _changed_instructions(self) -> tuple[list[tuple[User, str]], list[str]]:
-        """Return an entry, and a line for the user, for each changed instruction file, and the
-        problems of all; blocking."""
+        """Return (entry, line for the user) for each changed instruction file, and the problems of
+        all files. Blocks.
+        """
         reader, view, redact = self._read(), self.handle.view, self.handle.log.redact
         paths = [each.path for each in reader.places.standing()]
         changes = instructions.new_entries(reader.files, view, redact, self._window)
         return [*changes, *instructions.gone_entries(reader, paths, view, redact)], reader.problems
 
     def instruction_states(self) -> list[instructions.InstructionState]:
-        """Return each instruction file with what the model has of it; blocking."""
+        """Return each instruction file with its state in the context. Blocks."""
         return instructions.instruction_states(
             self._read(), self.handle.view, self.handle.log.redact
         )
 
     def _stale_files(self) -> list[str]:
-        """Return the files that the model should read again. Changed instruction files are left
-        out: the model gets their new text."""
+        """Return the files that the model should read again, without instruction files, whose new
+        text the model gets anyway.
+        """
         ledger = self.handle.ledger
         told = {str(each.path) for each in self._places.standing()}
         told |= instructions.told_files(self.handle.view).keys()

@@ -1,8 +1,8 @@
-"""Instructions of folders below the working directory, and rules for some files only.
+"""Instructions of folders below the working directory, and rules for certain files only.
 
-They are given when a file that they are for is first read or changed. After a summary that removed
-them they are given again when such a file is read or changed again. Which files were touched since
-is found in the log, so a session that was killed in between is given them when it goes on.
+The model gets them when a call first reads or changes a file they apply to. After a summary removed
+them, the model gets them again at the next such call. Touched files are found in the log, so a
+resumed session gets instructions that a kill prevented.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from .instruction_places import InstructionPlaces
 from .instruction_reader import InstructionReader
 
 FILE_TOOLS = ("Read", "Edit", "Write")
-MAX_TOUCHED_PATHS = 200  # that are looked at before one call of the model
+MAX_TOUCHED_PATHS = 200  # checked before a model call
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Touch:
     subject: str  # a path, or the command of Bash
 
     def paths(self, cwd: Path) -> Iterator[Path]:
-        """Yield the files that the call visibly used; blocking."""
+        """Yield the files that the call visibly used. Blocks."""
         if self.tool != "Bash":
             yield Path(os.path.normpath(cwd / self.subject))
             return
@@ -48,18 +48,18 @@ class Touch:
 
 
 class FolderInstructionsFeature(Feature):
-    """Gives the model the instructions for the files that it works on."""
+    """Gives the model the instructions for the files it works on."""
 
     name = "folder-instructions"
 
     def __init__(self, handle: SessionHandle, places: InstructionPlaces) -> None:
         super().__init__(handle)
         self._places = places
-        self._touched = dict[Touch, None]()  # since the model was last given instructions
+        self._touched = dict[Touch, None]()  # since the last check for instructions
         self._is_resumed = False
 
     def recorded(self, entry: Entry) -> None:
-        """Note what a call touched."""
+        """Note the files that a call touched."""
         if isinstance(entry, ToolResult):
             call = self.handle.view.calls.get(entry.tool_use_id)
             found = _touch_of(call.name if call else "", entry.details, is_error=entry.is_error)
@@ -70,7 +70,7 @@ class FolderInstructionsFeature(Feature):
         self._touched |= dict.fromkeys(found)
 
     async def before_call(self) -> None:
-        """Record the instructions for what was touched, and notify the user. Raises RecordError."""
+        """Record the instructions for touched files, and notify the user. Raises RecordError."""
         if not self._is_resumed:
             self._touched = dict.fromkeys(self._earlier()) | self._touched
             self._is_resumed = True
@@ -87,8 +87,9 @@ class FolderInstructionsFeature(Feature):
             self._touched.pop(touch, None)
 
     def _untold(self, touched: Iterable[Touch]) -> tuple[list[tuple[User, str]], list[str]]:
-        """Return an entry, and a line for the user, for each file of instructions that the model
-        does not have, and the problems of all; blocking."""
+        """Return (entry, line for the user) for each instruction file that the model does not have,
+        and the problems of all files. Blocks.
+        """
         handle = self.handle
         added = tuple(map(Path, handle.approval.folders.names))
         places = replace(self._places, added=added)
@@ -104,7 +105,7 @@ class FolderInstructionsFeature(Feature):
         return new, reader.problems
 
     def _earlier(self) -> Iterator[Touch]:
-        """Yield what calls touched since the newest summary of a session that goes on."""
+        """Yield the touches since the newest summary of a resumed session."""
         view = self.handle.view
         since = view.summary.seq if view.summary else 0
         for result in view.results():
@@ -114,8 +115,9 @@ class FolderInstructionsFeature(Feature):
 
 
 def _touch_of(tool: str, details: Mapping[str, Any], *, is_error: bool) -> Iterator[Touch]:
-    """Yield what a result with these details touched, if it touched a file. A command may have
-    read files before it failed."""
+    """Yield the touch of a result with these details, if it touched a file. A failed command
+    counts, because it may have read files before.
+    """
     subject = details.get("command" if tool == "Bash" else "path")
     is_use = tool == "Bash" or (tool in FILE_TOOLS and not is_error)
     if is_use and isinstance(subject, str):

@@ -1,4 +1,4 @@
-"""Extensions: the features of other people, added to a conversation."""
+"""Extensions: third-party features, added to a conversation."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -27,21 +27,23 @@ _CALLED = ("stream", "assumed_limits", "limits", "close")  # methods of a model
 
 
 def extensions_of(launch: LaunchOptions, *, again: bool = False) -> LoadedExtensions[Feature]:
-    """Return the extensions for conversations that are started so; `again` loads their files again.
-    Blocking; their code runs."""
+    """Return the extensions for these launch options. With `again`, reload their files. Runs their
+    code. Blocks.
+    """
     if launch.extensions is None:
         return LoadedExtensions()
     return load_extensions(launch.extensions, again=again)
 
 
 def load_extensions(source: ExtensionSource, *, again: bool = False) -> LoadedExtensions[Feature]:
-    """Return the extensions of a source, and make what they add known to the whole process."""
+    """Return the extensions of a source, and register their additions for the whole process."""
     return (source.reload if again else source.load)(Feature, _make_known)
 
 
 def _make_known(kind: type[Feature]) -> None:
-    """Make the names that an extension adds known to rules and to replay. Raises TypeError,
-    ValueError and UsageError for a class that cannot be used."""
+    """Register the names of an extension for rules and replay. Raises TypeError, ValueError and
+    UsageError for an invalid class.
+    """
     if not isinstance(kind.name, str):
         raise TypeError(f"its name must be a text, not {kind.name!r}")
     if not all(isinstance(each, Setting) for each in kind.settings.values()):
@@ -51,7 +53,7 @@ def _make_known(kind: type[Feature]) -> None:
             raise ValueError(f"{name!r} in providers must be a new prefix with a function")
     for method, effect in kind.marked("tool_effect"):
         bound = MethodType(getattr(kind, method), kind)
-        function_tool(bound, effect)  # raises for a method that cannot be a tool
+        function_tool(bound, effect)  # raises if the method cannot be a tool
     for name, reader in kind.recording_formats.items():
         from ..replay.formats import add_format
 
@@ -62,9 +64,9 @@ def _make_known(kind: type[Feature]) -> None:
 
 
 def add_extensions(launch: LaunchOptions, handle: SessionHandle, features: Features) -> None:
-    """Add the extensions to a conversation. One that cannot be made is left out with a warning."""
+    """Add the extensions to a conversation. Skip a failing extension with a warning."""
     classes = extensions_of(launch).classes
-    declared: dict[str, dict[str, Setting]] = {}  # by the name, which all classes of a file have
+    declared: dict[str, dict[str, Setting]] = {}  # by name, which all classes of a file share
     for kind in classes:
         declared.setdefault(kind.name, {}).update(kind.settings)
     for kind in classes:
@@ -77,7 +79,7 @@ def add_extensions(launch: LaunchOptions, handle: SessionHandle, features: Featu
 
 
 def check_settings(name: str, declared: Mapping[str, Setting], given: Mapping[str, Any]) -> None:
-    """Raise ValueError for settings that an extension does not declare, or of another type."""
+    """Raise ValueError for undeclared settings of an extension and for values of the wrong type."""
     for key, value in given.items():
         if key not in declared:
             known = ", ".join(declared) or "none"
@@ -90,8 +92,9 @@ def check_settings(name: str, declared: Mapping[str, Setting], given: Mapping[st
 async def reload_extensions(
     launch: LaunchOptions, agent: AgentState
 ) -> tuple[list[str], list[str]]:
-    """Load the extensions again, put them in place of those of a conversation, and return their
-    names and warnings. Raises RecordError."""
+    """Reload the extensions of a conversation and return their names and warnings. Raises
+    RecordError.
+    """
     handle, features = agent.handle, agent.features
     loaded = await asyncio.to_thread(extensions_of, launch, again=True)
     gone = {id(tool) for tool in features.extension_tools}
@@ -109,7 +112,7 @@ async def reload_extensions(
 
 
 def without_clashes(tools: Sequence[Tool[Any]], emit: Emit) -> list[Tool[Any]]:
-    """Return the tools without those of extensions whose names are taken, and warn of these."""
+    """Return the tools without later tools of the same name, with a warning for each of these."""
     found = dict[str, Tool[Any]]()
     for tool in tools:
         if tool.name in found:
@@ -121,8 +124,9 @@ def without_clashes(tools: Sequence[Tool[Any]], emit: Emit) -> list[Tool[Any]]:
 
 
 def model_of(launch: LaunchOptions, settings: Settings) -> Model:
-    """Return the model that the settings name, from the provider of an extension if its ID begins
-    with the provider's prefix. Raises UsageError for a provider that fails."""
+    """Return the model in the settings. If its ID starts with a prefix of an extension's provider,
+    the extension makes it. Raises UsageError if the provider fails.
+    """
     provider = _providers(launch).get(settings.model.id.partition(":")[0])
     if provider is None or ":" not in settings.model.id:
         return make_model(settings, launch.environ, launch.state)
@@ -138,7 +142,7 @@ def model_of(launch: LaunchOptions, settings: Settings) -> Model:
 
 
 def has_provider(launch: LaunchOptions) -> bool:
-    """Return True if an extension provides the model of the settings."""
+    """Return True if an extension provides the model in the settings."""
     prefix, colon, _ = launch.settings.model.id.partition(":")
     return bool(colon) and prefix in _providers(launch)
 
@@ -149,12 +153,12 @@ def _providers(launch: LaunchOptions) -> Mapping[str, MakeModel]:
 
 
 def find_command(agent: AgentState, name: str) -> FeatureCommand | None:
-    """Return the slash command of a feature, None for an unknown name."""
+    """Return the slash command of a feature, or None for an unknown name."""
     return next((each for each in agent.features.commands() if each.name == name), None)
 
 
 async def run_command(command: FeatureCommand, argument: str) -> str | Prompt | None:
-    """Run a slash command of a feature. Raises CtxagentError for one that fails."""
+    """Run a slash command of a feature. Raises CtxagentError if it fails."""
     with foreign_code(CtxagentError) as problems:
         found: Any = command.run(argument)
         found = await found if isawaitable(found) else found

@@ -1,4 +1,4 @@
-"""What a hook in the published format answers: its exit code, and text or JSON on its stdout."""
+"""The answer of a hook in the published format: exit code, and text or JSON on stdout."""
 
 import json
 from collections.abc import Mapping
@@ -9,9 +9,9 @@ from .hook_runs import VETO_EXIT_CODE, HookOutput
 
 Decision = Literal["", "allow", "ask", "deny"]
 
-# Events whose hooks may say something to the model as plain text.
+# Events whose hooks may send plain text to the model.
 _PLAIN_TEXT_EVENTS = ("SessionStart", "UserPromptSubmit")
-# Keys of answers that are documented and that nothing here acts on.
+# Documented keys of answers that have no effect here.
 _UNSUPPORTED = (
     "updatedToolOutput", "updatedMCPToolOutput", "updatedPermissions", "sessionTitle",
     "reloadSkills", "watchPaths", "initialUserMessage", "terminalSequence",
@@ -22,20 +22,20 @@ _PERMISSIONS: tuple[str, ...] = get_args(Decision)
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """An answer, with "" and None for what it does not say."""
+    """The answer of a hook. Missing values are "" or None."""
 
-    problem: str = ""  # why there is none
-    decision: Decision = ""  # about what is to happen, or has happened
+    problem: str = ""  # why there is no answer
+    decision: Decision = ""  # about the event
     reason: str = ""  # of the decision
     context: str = ""  # for the model
     message: str = ""  # for the user
     stop: str | None = None  # the reason to end the turn
-    arguments: Mapping[str, Any] | None = None  # to run the call with
-    unsupported: tuple[str, ...] = ()  # keys that nothing acts on
+    arguments: Mapping[str, Any] | None = None  # replacement arguments of the call
+    unsupported: tuple[str, ...] = ()  # keys without effect here
 
     @property
     def outcome(self) -> str:
-        """How the hook ended, for people."""
+        """How the hook ended, for the user."""
         if self.problem:
             return self.problem
         if self.stop is not None:
@@ -46,7 +46,7 @@ class HookAnswer:
 
 
 def read_answer(event: str, run: HookOutput) -> HookAnswer:
-    """Return what a hook says."""
+    """Return the answer of a hook."""
     if run.problem:
         return HookAnswer(run.problem)
     if run.code == VETO_EXIT_CODE:
@@ -72,7 +72,7 @@ def read_answer(event: str, run: HookOutput) -> HookAnswer:
 
 
 def _json(text: str) -> Mapping[str, Any] | None:
-    """Return the object that a text is, None for another text."""
+    """Return the JSON object in a text, or None for other text."""
     try:
         found = json.loads(text) if text.startswith("{") else None
     except (ValueError, RecursionError):

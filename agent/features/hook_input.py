@@ -1,7 +1,7 @@
-"""What hooks in the published format are told: the names of that format, for calls and modes.
+"""The input of hooks in the published format: calls and modes under the names of that format.
 
-Tools and their arguments have the names of the agent that the format comes from, and changed
-arguments are read back from these names.
+Tools and arguments have the names of the agent that defined the format. Changed arguments are
+converted back.
 """
 
 import os
@@ -20,7 +20,7 @@ MODES: Mapping[PermissionMode, str] = {
     "sandboxed": "default",
     "bypass": "bypassPermissions",
 }
-# Names of tools; the first is told, a matcher may have any, and ours.
+# Published names of our tools. Hooks get the first; matchers may use all of them, and our own.
 _TOOLS: Mapping[str, tuple[str, ...]] = {
     "Task": ("Task", "Agent"),
     "Todo": ("TodoWrite",),
@@ -41,17 +41,17 @@ _ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "WebFetch": {"find": "prompt"},
     "Skill": {"name": "skill"},
 }  # fmt: skip
-_MS_PER_S = 1_000  # timeouts of commands are told in milliseconds
+_MS_PER_S = 1_000  # the published format has timeouts in milliseconds
 _GREP_MODES = {"files": "files_with_matches"}
 
 
 def tool_names(tool: str) -> tuple[str, ...]:
-    """Return the names that a matcher may have for a tool, the published one first."""
+    """Return the names of a tool that a matcher may use, the published one first."""
     return (*_TOOLS.get(tool, ()), tool)
 
 
 def subagent_names(kind: str) -> tuple[str, ...]:
-    """Return the names that a matcher may have for a type of subagent, the published one first."""
+    """Return the names of a subagent type that a matcher may use, the published one first."""
     return (*filter(None, [_SUBAGENTS.get(kind)]), kind)
 
 
@@ -64,7 +64,7 @@ def told_arguments(tool: str, given: Mapping[str, Any], cwd: Path) -> dict[str, 
 def changed_arguments(
     tool: str, given: Mapping[str, Any], changed: Mapping[str, Any], cwd: Path
 ) -> Mapping[str, Any]:
-    """Return changed arguments of a call under our names; `given` if they say the same."""
+    """Return changed arguments of a call under our names, or `given` if nothing changed."""
     names = {theirs: ours for ours, theirs in _ARGUMENTS.get(tool, {}).items()}
     before, arguments = told_arguments(tool, given, cwd), dict[str, Any]()
     for theirs, value in changed.items():
@@ -97,7 +97,7 @@ def _read_back(tool: str, key: str, value: Any) -> Any:
 
 
 def tool_response(call: ToolCall, output: Output, text: str) -> dict[str, Any]:
-    """Return the result of a call; `text` is its bounded output."""
+    """Return the result of a call; `text` is its truncated output."""
     response: dict[str, Any] = {"output": text, "is_error": output.is_error}
     if call.tool == "Bash":
         response |= {"stdout": text, "stderr": "", "interrupted": False, "isImage": False}

@@ -1,6 +1,6 @@
 """Run hooks: a shell command or an HTTP request gets an event as one line of JSON.
 
-When a command ends, every process that it started is ended too.
+When a command ends, all processes that it started are killed too.
 """
 
 import asyncio
@@ -22,16 +22,16 @@ from ..models.http_client import post
 from ..models.providers import variables
 
 VETO_EXIT_CODE = 2
-NOT_STARTED_EXIT_CODES = (126, 127)  # of a shell: what is no program, and what is not found
+NOT_STARTED_EXIT_CODES = (126, 127)  # of a shell: not executable, not found
 MAX_COMMAND_CHARS = 60  # in a warning
-MAX_OUTPUT_BYTES = 1_000_000  # of an output that are read
-MAX_OUTPUT_LINES = 5  # of an output that are shown
+MAX_OUTPUT_BYTES = 1_000_000  # read from an output
+MAX_OUTPUT_LINES = 5  # shown of an output
 MAX_SHOWN_BYTES = 4_096
-MAX_FIRST_LINE_BYTES = 4_096  # of a line that may send a hook to the background
-_MAX_PIPE_READS = 32  # at the end of a command: more than a pipe holds
+MAX_FIRST_LINE_BYTES = 4_096  # of a first line that can send the hook to the background
+_MAX_PIPE_READS = 32  # after the end of a command; enough to empty a full pipe
 _CHUNK_BYTES = 65_536
 _VARIABLE = regex(r"\$(?:\{(\w+)\}|(\w+))")
-_MODEL_PREFIXES = ("ANTHROPIC_", "AWS_")  # of secrets that requests to a model use
+_MODEL_PREFIXES = ("ANTHROPIC_", "AWS_")  # of secrets for model requests
 _SUCCESS = range(200, 300)  # status codes
 
 
@@ -56,23 +56,22 @@ class HeadSink:
 
 @dataclass(frozen=True, slots=True)
 class HookOutput:
-    """How a hook ended."""
+    """The output of a hook and how the hook ended."""
 
-    code: int | None  # the exit code, None if it was ended
+    code: int | None  # the exit code, None if it was killed
     stdout: str = ""
     stderr: str = ""
-    problem: str = ""  # why there is no output, "" if there is
-    warnings: tuple[str, ...] = ()  # about the hook, whatever it answers
+    problem: str = ""  # why there is no output, or ""
+    warnings: tuple[str, ...] = ()  # about the hook, independent of its answer
 
 
 class AnswerSink(HeadSink):
-    """The stdout of a hook, which may say in its first line that the hook goes on in the
-    background."""
+    """The stdout of a hook. Its first line may say that the hook continues in the background."""
 
     def __init__(self) -> None:
         super().__init__()
         self.went_on = asyncio.Event()
-        self._first: bytes | None = b""  # the beginning of the first line, None once it is read
+        self._first: bytes | None = b""  # start of the first line; None after the line
 
     def feed(self, data: bytes) -> None:
         if self._first is not None:
@@ -101,15 +100,15 @@ def _goes_on(line: bytes) -> bool:
 
 
 def first_lines(text: str) -> str:
-    """Return the lines of a text that are shown."""
+    """Return the first lines of a text, for display."""
     lines = text.strip()[:MAX_SHOWN_BYTES].splitlines()[:MAX_OUTPUT_LINES]
     return "\n".join(line.rstrip() for line in lines)
 
 
 def failure(code: int | None, shown: str, seconds: float) -> str:
-    """Return how a command failed, "" for one that did not."""
+    """Return how a command failed, or ""."""
     if code is None:
-        return f"was ended: it took longer than {seconds:g} s"
+        return f"was killed: it took longer than {seconds:g} s"
     return f"failed ({ending(code)}): {shown or 'no output'}" if code else ""
 
 
@@ -123,9 +122,10 @@ async def run_command(
     seconds: float,
     errors: HeadSink | None = None,
 ) -> int | None:
-    """Run a command with `line` on its stdin. Return its exit code, None if it still ran after
-    `seconds`. Its stderr goes to `errors`, or else to `output`. No process of the command is left,
-    also after a cancellation. Raises ToolError if it cannot be started."""
+    """Run a command with `line` on its stdin. Return its exit code, or None after a timeout of
+    `seconds`. Its stderr goes to `errors`, by default to `output`. No process of the command
+    survives, even after a cancellation. Raises ToolError if it cannot be started.
+    """
     if errors is None:
         process = await Process.start(command, cwd=cwd, env=env, sink=output, given=line)
         return await _ended(process, seconds)
@@ -160,7 +160,7 @@ async def _ended(process: Process, seconds: float) -> int | None:
 
 
 def _read(reader: int, sink: HeadSink) -> bool:
-    """Take what is in a pipe; return True if there may be more."""
+    """Read the data in a pipe. Return True if there may be more."""
     try:
         data = os.read(reader, _CHUNK_BYTES)
     except BlockingIOError:
@@ -175,8 +175,9 @@ def _read(reader: int, sink: HeadSink) -> bool:
 async def run_hook(
     hook: PublishedHook, line: bytes, output: AnswerSink, *, cwd: Path, env: Mapping[str, str]
 ) -> HookOutput:
-    """Run a hook in the published format with an event. `output` gets the stdout of a command.
-    The headers of a request take variables from `env`."""
+    """Run a hook in the published format with an event. The stdout of a command goes to `output`.
+    Headers of a request may use variables from `env`.
+    """
     if hook.kind == "http":
         return await _posted(hook, line, env)
     errors = HeadSink()
@@ -194,7 +195,7 @@ async def run_hook(
 
 
 async def _posted(hook: PublishedHook, line: bytes, env: Mapping[str, str]) -> HookOutput:
-    """Post an event. The body of an answer of success counts like the output of a command."""
+    """Post an event. The body of a successful response counts as the output of a command."""
     headers, warnings = _headers(hook, env)
     headers["Content-Type"] = "application/json"
     try:
@@ -213,7 +214,7 @@ async def _posted(hook: PublishedHook, line: bytes, env: Mapping[str, str]) -> H
 def _headers(
     hook: PublishedHook, environ: Mapping[str, str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the headers of a request, and which variables in them have no value and why."""
+    """Return the headers of a request, and warnings about variables without a value."""
     warnings = list[str]()
 
     def value(header: str, found: re.Match[str]) -> str:

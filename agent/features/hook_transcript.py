@@ -1,6 +1,6 @@
-"""The transcript that hooks in the published format may read: JSON lines, one for each message.
+"""The transcript for hooks in the published format: one JSON line per message.
 
-It is written for a session that has such hooks, from the log, before each of their runs.
+It is written from the log before each run of these hooks, in sessions that have such hooks.
 """
 
 import json
@@ -17,15 +17,15 @@ TRANSCRIPT_NAME = "transcript.jsonl"  # in the session's folder
 
 
 class HookTranscript:
-    """The transcript of one session."""
+    """The transcript of a session."""
 
     def __init__(self, log: Log) -> None:
         self._log, self._written, self._lock = log, 0, threading.Lock()
         self.path = log.path.with_name(TRANSCRIPT_NAME)
 
     def catch_up(self) -> None:
-        """Write the messages that are new; blocking. Raises OSError and SessionError."""
-        with self._lock:  # calls that only look run side by side
+        """Write the new messages. Blocks. Raises OSError and SessionError."""
+        with self._lock:  # read-only calls run in parallel
             if not self._written or self._log.last_seq > self._written:
                 self._write()
 
@@ -35,14 +35,15 @@ class HookTranscript:
         with os.fdopen(os.open(self.path, flags, 0o600), "wb") as file:
             for entry in self._new_entries():
                 if row := self._row(entry):
-                    # Without spaces: programs look for parts of lines as text.
+                    # Without spaces, because programs search the lines as text.
                     text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
                     file.write(text.encode("utf-8", "replace") + b"\n")
                 self._written = entry.seq
 
     def _new_entries(self) -> Iterable[Entry]:
-        """Return the entries that are not written yet, oldest first. Those of a whole log are read
-        one at a time."""
+        """Return the entries that are not written yet, oldest first. A whole log is read entry
+        by entry.
+        """
         if not self._written:
             return self._log.entries()
         new = takewhile(lambda entry: entry.seq > self._written, reversed(self._log.entries()))

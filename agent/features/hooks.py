@@ -1,11 +1,11 @@
 """Hooks: commands of the user, of plugins and of files that run at an event of the agent.
 
-Commands of the settings get the event as one line of JSON on their standard input. A command that
-runs before an event can veto it with exit code 2; the first lines of its output are the reason. Any
-other failure is a warning and stops nothing.
+Commands in the settings get the event as one line of JSON on stdin. A command that runs before an
+event can veto the event with exit code 2; the first lines of its output are the reason. Other
+failures are only warnings.
 
-Hooks in the published format (`published_hooks`) also speak to the model, change calls, answer
-questions and continue a turn.
+Hooks in the published format (`published_hooks`) can also send text to the model, change calls,
+answer questions and continue a turn.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ from .published_hooks import HookOutcome, PublishedHooks, Words
 
 HOOK_TIMEOUT_S = 30.0
 MAX_TOOL_OUTPUT_CHARS = 16_384
-MAX_CONTINUATIONS_IN_A_ROW = 8  # that hooks cause, without a call of a tool in between
-MAX_CONTINUATIONS = 100  # in one turn
-IDLE_S = 60.0  # after a turn, until hooks are told that the agent waits
-HOOK_TOPIC = "hook"  # of the note that the hooks for the start of a session have run
+MAX_CONTINUATIONS_IN_A_ROW = 8  # by hooks, without a tool call in between
+MAX_CONTINUATIONS = 100  # by hooks, per turn
+IDLE_S = 60.0  # delay after a turn before hooks are notified that the agent waits
+HOOK_TOPIC = "hook"  # topic of the note that the hooks for a start have run
 
 Begins = Literal["startup", "resume", "clear", "compact"]
 
@@ -73,7 +73,7 @@ def after_tool_event(call: ToolCall, output: Output, seconds: float) -> dict[str
 
 
 class HooksFeature(Feature):
-    """Runs the hooks of one conversation."""
+    """Runs the hooks of a conversation."""
 
     name = "hooks"
 
@@ -87,8 +87,9 @@ class HooksFeature(Feature):
         kind: str = "",
         environ: Mapping[str, str] = {},
     ) -> None:
-        """The `published` hooks run after the user's own. `kind` is the type of the subagent whose
-        conversation it is, "" for none. `environ` is the environment of the agent itself."""
+        """The `published` hooks run after the user's own. `kind` is the subagent type of the
+        conversation, or "". `environ` is the environment of the agent.
+        """
         super().__init__(handle)
         self._settings, self._begins = settings, begins
         self.last_runs: dict[tuple[str, str], HookRun] = {}  # by event and command
@@ -102,16 +103,16 @@ class HooksFeature(Feature):
         )
         self._names = subagent_names(kind) if kind else ()
         self._has_begun = False
-        self._at_start = list[tuple[str, Words]]()  # by how the session started; not recorded yet
+        self._at_start = list[tuple[str, Words]]()  # (kind of start, text), not recorded yet
         self._about_message: Sequence[Words] = ()
-        self._halt: str | None = None  # why the turn is to end
+        self._halt: str | None = None  # why the turn must end
         self._continuations = self._continuations_in_a_row = 0
         self._idle: asyncio.TimerHandle | None = None
         if self.published.has("Notification") and handle.ask and not self.published.is_subagent:
             handle.ask = self._notifying(handle.ask)
 
     async def session_started(self) -> None:
-        """Run the hooks for the start of a session, and record what they say."""
+        """Run the hooks for the start of a session, and record their texts."""
         await self._run_own("session_start", {})
         await self._begin()
         if not self._at_start and not self.published.has("SessionStart"):
@@ -130,7 +131,8 @@ class HooksFeature(Feature):
 
     async def _begin(self) -> None:
         """Run the published hooks for the start of a session, once. A resumed session also runs
-        those that a killed process did not run, or whose words it did not record."""
+        those of an earlier start that a kill interrupted.
+        """
         if self._has_begun:
             return
         if self.published.is_subagent:
@@ -151,7 +153,7 @@ class HooksFeature(Feature):
         return [(source, words) for words in found.words]
 
     def _missed_start(self) -> Begins | None:
-        """Return the start whose hooks did not finish in this log, None for none."""
+        """Return the start whose hooks did not finish according to the log, or None."""
         summary = self.handle.view.summary
         with suppress(SessionError):
             for entry in reversed(self.handle.log.entries()):
@@ -162,13 +164,13 @@ class HooksFeature(Feature):
         return "startup"
 
     def _note_start(self, source: Begins) -> None:
-        """Record that the hooks for a start have run and that all they said is recorded."""
+        """Record that the hooks for a start have run and that their texts are recorded."""
         if not self.published.is_subagent:
             text = f"the hooks of SessionStart have run: {source}"
             self.handle.record(Note(topic=HOOK_TOPIC, text=text, data={"source": source}))
 
     async def message_received(self, message: IncomingMessage) -> None:
-        """Run the hooks for a message of the user. Raises Veto."""
+        """Run the hooks for a user message. Raises Veto."""
         if self.published.is_subagent:
             return
         self._cancel_idle()
@@ -180,28 +182,28 @@ class HooksFeature(Feature):
         self._about_message = found.words
 
     async def message_recorded(self, message: IncomingMessage) -> None:
-        """Record what hooks say about a message."""
+        """Record the texts of hooks about a message."""
         words, self._about_message = self._about_message, ()
         self.published.say(*words)
 
     async def turn_started(self, turn: Turn) -> None:
-        """Begin to count how often hooks continue the turn."""
+        """Reset the count of continuations by hooks."""
         self._halt, self._continuations, self._continuations_in_a_row = None, 0, 0
 
     async def before_call(self) -> None:
-        """Record what hooks in the background have said. Raises Veto if a hook ended the turn."""
+        """Record the texts of background hooks. Raises Veto if a hook ended the turn."""
         self.published.say_late()
         if self._halt is not None:
             raise Veto(self._halt)
 
     async def before_tool(self, call: ToolCall) -> Ruling | None:
-        """Run the hooks before a call of a tool. Raises Veto."""
+        """Run the hooks before a tool call. Raises Veto."""
         if (veto := await self._run_own("before_tool", before_tool_event(call))) is not None:
             raise Veto(f"a before_tool hook prevented it: {veto}")
         return self._ruling(await self.published.run("PreToolUse", call=call), call)
 
     async def before_question(self, call: ToolCall, reason: str) -> Ruling | None:
-        """Run the hooks that may answer a question about a call. Raises Veto."""
+        """Run the hooks that may answer a permission question. Raises Veto."""
         return self._ruling(await self.published.run("PermissionRequest", call=call), call)
 
     def _ruling(self, found: HookOutcome, call: ToolCall) -> Ruling | None:
@@ -222,7 +224,7 @@ class HooksFeature(Feature):
         return None if given is None else Ruling(arguments=given)
 
     async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
-        """Run the hooks after a call of a tool, and record what they say."""
+        """Run the hooks after a tool call, and record their texts."""
         self._continuations_in_a_row = 0
         await self._run_own("after_tool", after_tool_event(call, output, seconds))
         text, duration = output.text[:MAX_TOOL_OUTPUT_CHARS], round(1000 * seconds)
@@ -241,7 +243,7 @@ class HooksFeature(Feature):
             self._halt = found.told("ended the turn")
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
-        """Run the hooks for the end of a turn. Continue the turn if one of them says so."""
+        """Run the hooks for the end of a turn. Continue the turn if a hook requests it."""
         if not is_final:
             return None
         event = "SubagentStop" if self.published.is_subagent else "Stop"
@@ -284,8 +286,9 @@ class HooksFeature(Feature):
             raise Veto(found.told("prevented it"))
 
     async def after_summary(self, event: Mapping[str, Any]) -> None:
-        """Run the hooks after a summary. What those for the start of a session say is added to the
-        context again."""
+        """Run the hooks after a summary, then the SessionStart hooks, whose texts are added to the
+        context again.
+        """
         await self._run_own("after_compact", event)
         trigger, summary = _trigger(event), self.handle.view.summary
         await self.published.run(
@@ -300,7 +303,7 @@ class HooksFeature(Feature):
             self._note_start("compact")
 
     async def turn_ended(self, finished: TurnFinished) -> None:
-        """Tell hooks after a while that the agent waits for the user."""
+        """Start a timer that notifies hooks that the agent waits for the user."""
         if self.published.has("Notification") and not self.published.is_subagent:
             loop = asyncio.get_running_loop()
             self._idle = loop.call_later(
@@ -308,7 +311,7 @@ class HooksFeature(Feature):
             )
 
     async def close(self) -> None:
-        """End what runs in the background."""
+        """Stop the timer and the background hooks."""
         self._cancel_idle()
         await self.published.close()
 
@@ -318,7 +321,7 @@ class HooksFeature(Feature):
             self._idle = None
 
     def _notifying(self, ask: Callable[[Question], Any]) -> Callable[[Question], Any]:
-        """Return a function that tells hooks of a question before it asks the user."""
+        """Wrap `ask` so that hooks are notified before the user is asked."""
 
         async def asked(question: Question) -> Answer | None:
             kind = "elicitation_dialog" if question.form else "permission_prompt"
@@ -336,10 +339,10 @@ class HooksFeature(Feature):
         )
 
     async def _run_own(self, name: str, event: Mapping[str, Any]) -> str | None:
-        """Run the commands of the settings for the event `name`, if there are any; return the
-        reason of a veto.
+        """Run the commands in the settings for the event `name`. Return the reason of a veto, or
+        None.
 
-        A subagent's session is part of its parent's and has no start and end of its own.
+        A subagent's session is part of its parent's and has no start and end events.
         """
         commands = getattr(self._settings, name)
         if not commands or (self.published.is_subagent and name.startswith("session_")):
@@ -368,12 +371,12 @@ class HooksFeature(Feature):
 
 
 def _trigger(event: Mapping[str, Any]) -> str:
-    """Return why a summary is made, as published hooks are told."""
+    """Return the trigger of a summary for published hooks."""
     return "manual" if event.get("trigger") == "manual" else "auto"
 
 
 def _last_status(log_path: Path) -> str:
-    """Return how the newest turn of a log ended, "" where none has."""
+    """Return how the newest turn of a log ended, or ""."""
     with suppress(SessionError):
         return next((e.status for e in reversed(Entries(log_path)) if isinstance(e, End)), "")
     return ""
@@ -389,12 +392,11 @@ async def run_hooks(
     ran: Callable[[str, str], None] = lambda command, outcome: None,
     seconds: float = HOOK_TIMEOUT_S,
 ) -> str | None:
-    """Run the commands one after another until one vetoes. Return the reason of the veto, None for
-    none.
+    """Run the commands in order until one vetoes the event. Return the reason of the veto, or None.
 
-    `event` has its name in "event". Only a name that begins with "before_" can be vetoed. Each
-    command may take `seconds`. `warn` is called for each command that failed, `ran` after each with
-    how it ended. A cancellation leaves nothing running.
+    `event` has its name in "event". Only events whose name starts with "before_" can be vetoed. The
+    timeout of each command is `seconds`. Call `warn` for each failed command, and `ran` with the
+    outcome of each command. A cancellation leaves no process running.
     """
     line = json.dumps(event).encode() + b"\n"
     vetoable = str(event["event"]).startswith("before_")

@@ -1,8 +1,9 @@
-"""Where instruction files may be: the user's own, a project's, and those of added directories.
+"""The possible paths of instruction files: the user's, the project's, and those of added
+directories.
 
-Only known paths are looked at; no folder tree is searched. In each folder the order is that of
-`FILES`, then the rules, then LOCAL_FILE. The files of a nearer folder come later, so that the model
-reads the most specific text last.
+Only known paths are checked; no folder tree is searched. In each folder the order is `FILES`, then
+the rules, then LOCAL_FILE. Files of nearer folders come later, so that the model reads the most
+specific text last.
 """
 
 import os
@@ -19,25 +20,25 @@ FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 RULES_FOLDER = ".claude/rules"
 LOCAL_FILE = "CLAUDE.local.md"
 OTHER_AGENTS = (".claude", ".codex")  # folders in the home directory
-MAX_RULES = 200  # of one folder of rules
-MAX_RULE_FOLDERS = 200  # in it
-# Folders whose content other people wrote: their instruction files are not the project's.
+MAX_RULES = 200  # per folder of rules
+MAX_RULE_FOLDERS = 200  # per folder of rules
+# Folders of third-party content, whose instruction files are not the project's.
 THIRD_PARTY = frozenset(("node_modules", "site-packages", "dist-packages", ".git"))
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A path at which an instruction file may be."""
+    """A possible path of an instruction file."""
 
     path: Path
-    folder: Path  # that the instructions are for
-    root: Path | None  # that links and imports may not leave; None for a file of the user
-    is_scoped: bool = False  # counts for work in the folder only
-    is_rule: bool = False  # may have a head that says for which files it counts
-    problem: str = ""  # with the rules of a folder; not a file then
+    folder: Path  # the folder that the instructions apply to
+    root: Path | None  # limit for links and imports; None for a file of the user
+    is_scoped: bool = False  # applies only to work in the folder
+    is_rule: bool = False  # may have a head with file patterns
+    problem: str = ""  # a problem with a folder of rules; then there is no file
 
     def matches(self, globs: Iterable[str], paths: Iterable[Path]) -> bool:
-        """Return True if one of a rule's patterns means one of the files."""
+        """Return True if one of a rule's patterns matches one of the files."""
         texts = [*map(str, paths)]
         matchers = (path_matcher(glob, str(self.folder), widely=False) for glob in globs)
         return any(matcher.matches(text) for matcher in matchers for text in texts)
@@ -45,7 +46,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class InstructionPlaces:
-    """The places of the instruction files of one session."""
+    """The folders with instruction files of a session."""
 
     cwd: Path
     config_home: Path
@@ -55,24 +56,25 @@ class InstructionPlaces:
 
     @property
     def root(self) -> Path:
-        """The folder of the project: the repository, or outside of any the working directory. A
-        repository that is the home folder, or contains it, is no project."""
+        """The root of the project: the repository, or the working directory outside of a
+        repository. A repository at or above the home directory does not count.
+        """
         way = (self.cwd, *self.cwd.parents)
         root = next((each for each in way if (each / ".git").exists()), self.cwd)
         return self.cwd if self._has_home(root) else root
 
     @property
     def roots(self) -> list[Path]:
-        """The folders in which files have instruction files above them."""
+        """The folders below which files can have instruction files."""
         return [self.root, *self.added]
 
     @property
     def own_folders(self) -> list[Path]:
-        """The folders in which the user's own files are."""
+        """The folders of the user's own instruction files."""
         return [*(self.home / name for name in OTHER_AGENTS), self.config_home]
 
     def standing(self) -> list[Candidate]:
-        """Return the paths of files that count for all work, and of added directories."""
+        """Return the candidates that apply to all work, and those of added directories."""
         root = self.root
         found = [*self._own(root)]
         for folder in (*reversed(self.cwd.parents), self.cwd):
@@ -85,7 +87,7 @@ class InstructionPlaces:
         return [*once.values()]
 
     def below(self, paths: Iterable[Path]) -> list[Candidate]:
-        """Return the paths of files that count for work on these files, and are not `standing`."""
+        """Return the candidates that apply to work on these files and are not in `standing`."""
         roots, folders = self.roots, set[Path]()
         always = {self.cwd, *self.cwd.parents, *self.added}
         for path in map(self.located, paths):
@@ -95,7 +97,7 @@ class InstructionPlaces:
         return self.scoped(folders)
 
     def scoped(self, folders: Iterable[Path]) -> list[Candidate]:
-        """Return the paths of files in folders of the project or of an added directory."""
+        """Return the candidates in these folders of the project or of an added directory."""
         roots = self.roots
         return [
             replace(each, is_scoped=True)
@@ -105,28 +107,30 @@ class InstructionPlaces:
         ]
 
     def is_own(self, path: Path) -> bool:
-        """Return True for Markdown directly in one of the user's own folders. The folders below
-        have text of others, such as plugins."""
+        """Return True for Markdown directly in a folder of the user. Subfolders may have
+        third-party text, such as plugins.
+        """
         real = path.resolve()
         return real.suffix == ".md" and real.parent in [each.resolve() for each in self.own_folders]
 
     def own_files(self) -> list[Path]:
-        """Return the paths of the user's own files, which count for all work."""
+        """Return the paths of the user's own files, which apply to all work."""
         return [each.path for each in self._own(self.root)]
 
     def _has_home(self, root: Path) -> bool:
         return self.home.resolve().is_relative_to(root.resolve())
 
     def located(self, path: Path) -> Path:
-        """Return a path in a project that was reached by a link as it is named in the project."""
+        """Return a path that was reached through a symlink as its path in the project."""
         for root in self.roots:
             if not path.is_relative_to(root) and path.is_relative_to(real := root.resolve()):
                 return root / path.relative_to(real)
         return path
 
     def _in_folder(self, folder: Path, root: Path) -> list[Candidate]:
-        """Return the paths of the instruction files of a folder, in their order. The rules of the
-        home are the user's own."""
+        """Return the candidates of a folder, in order. Rules in the home directory are the
+        user's own.
+        """
         return [
             *(Candidate(folder / name, folder, root) for name in FILES),
             *(() if folder == self.home else _rules(folder, folder, root)),
@@ -134,7 +138,9 @@ class InstructionPlaces:
         ]
 
     def _own(self, root: Path) -> Iterator[Candidate]:
-        """Yield the paths of the user's files. The file of Codex counts if there is no other."""
+        """Yield the candidates of the user's own files. Codex's file counts only if there is no
+        other.
+        """
         claude = self.home / ".claude" / "CLAUDE.md"
         ours = [self.config_home / name for name in FILES[:2]]
         if not any(map(_is_file, (claude, *ours))):
@@ -146,8 +152,9 @@ class InstructionPlaces:
 
 
 def instruction_warnings(places: InstructionPlaces) -> list[str]:
-    """Return a warning for each standing file of a project, or above it, that is not taken in since
-    others may write it."""
+    """Return a warning for each file of the project, or above it, that is ignored because other
+    users may write it.
+    """
     found = []
     for path in (each.path for each in places.standing() if each.root and _is_file(each.path)):
         with suppress(OSError):
@@ -157,7 +164,7 @@ def instruction_warnings(places: InstructionPlaces) -> list[str]:
 
 
 def untrusted(path: Path, why: str) -> str:
-    """Return the warning about a file that others may write."""
+    """Return the warning about a file that other users may write."""
     return (
         f"{path} is not taken in: {why}. Read it, then accept it with `ctxagent config --trust`, "
         "or take the right to write it from others."
@@ -165,7 +172,9 @@ def untrusted(path: Path, why: str) -> str:
 
 
 def _rules(folder: Path, scope: Path, root: Path | None) -> Iterator[Candidate]:
-    """Yield the rules of a folder, which count for work in `scope`, and why some are left out."""
+    """Yield the rules of a folder, which apply to work in `scope`, and a problem if some are
+    left out.
+    """
     top = folder / RULES_FOLDER
     if root and not top.resolve().is_relative_to(root.resolve()):
         problem = f"{top} is a link that leaves the project: its rules are left out"
@@ -175,7 +184,7 @@ def _rules(folder: Path, scope: Path, root: Path | None) -> Iterator[Candidate]:
     for count, (at, below, names) in enumerate(os.walk(top)):
         if is_cut := count > MAX_RULE_FOLDERS or len(found) > MAX_RULES:
             break
-        below.sort()  # the way of the walk
+        below.sort()  # makes the order of os.walk stable
         found += (Path(at, name) for name in sorted(names) if name.endswith(".md"))
     for path in sorted(found[:MAX_RULES]):
         yield Candidate(path, scope, root, is_rule=True)

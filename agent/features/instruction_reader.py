@@ -1,8 +1,8 @@
-"""Read instruction files: their text, the files that they import, and whether a rule applies.
+"""Read instruction files: their text, their imports, and whether a rule applies.
 
-`@path` in a text imports another file. An imported file is given before the one that imports it,
-as a text of its own: so each file stands once, however many files name it. A rule (a file in
-`.claude/rules`) may begin with `paths:`, patterns of the files that it counts for.
+`@path` in a text imports another file. An imported file comes before its importer as a separate
+text, so each file appears once, however many files import it. A rule (a file in `.claude/rules`)
+may start with `paths:`, the patterns of the files it applies to.
 """
 
 import os
@@ -17,9 +17,9 @@ from ..lazy import dataclass, regex
 from .instruction_places import Candidate, InstructionPlaces, untrusted
 
 MAX_INSTRUCTION_CHARS = 100_000  # of one file
-MAX_IMPORT_DEPTH = 5  # files that import each other, in a row
+MAX_IMPORT_DEPTH = 5  # length of a chain of imports
 MAX_FILES = 500
-MAX_GLOBS = 100  # of one rule, each alternative in braces counted
+MAX_GLOBS = 100  # per rule, after expansion of braces
 MAX_GLOB_CHARS = 1_000
 OTHERS_WRITE = "[not taken in: {why}. It counts once the user has read and trusted it]"
 LINK_OUTSIDE = "[a link that leaves the project: not followed]"
@@ -30,7 +30,7 @@ _FENCE = regex(
 )
 _SPAN = regex(r"<!--.*?(?:-->|\Z)|(?<!`)(`{1,9})(?!`).{1,300}?(?<!`)\1(?!`)", re.DOTALL)
 _IMPORT = regex(r"(?:^|(?<=\s))@((?:\\ |[^\s\\])+)")
-_BEHIND = ".,;:!?'\")]}>*…"  # what may follow a path without being part of it
+_BEHIND = ".,;:!?'\")]}>*…"  # punctuation after a path
 _FILE_LIKE = ("./", "../", "~/", "/")
 _BARE_GLOB = regex(r"^([ \t]*(?:-|(?:paths|globs):)[ \t]+)([*{][^\n]*)$", re.MULTILINE)
 _BETWEEN_COMMAS = regex(r"(?:[^,{]|\{[^{}]*\}|\{)+")
@@ -39,15 +39,15 @@ _BRACES = regex(r"\{([^{}]*)\}")
 
 @dataclass(frozen=True, slots=True)
 class InstructionFile:
-    """A file that exists, and the text that the model gets from it."""
+    """An existing file and its text for the model."""
 
     path: Path
     text: str  # "" for an empty file
     same_as: Path | None = None  # the earlier file that has the same text
-    folder: Path | None = None  # for work in which it counts; None for all work
-    globs: tuple[str, ...] = ()  # of the files that it counts for; () for all
+    folder: Path | None = None  # the folder it applies to; None for all work
+    globs: tuple[str, ...] = ()  # patterns of the files it applies to; () for all
     by: Path | None = None  # the file that imports it
-    counts: bool = True  # False if a note stands for the text of the file
+    counts: bool = True  # False if a note replaces the text of the file
 
 
 @dataclass(slots=True)
@@ -55,17 +55,17 @@ class InstructionReader:
     """Reads instruction files, each once."""
 
     places: InstructionPlaces
-    denies: Callable[[str], bool] = lambda path: False  # a rule keeps a file from being read
-    touched: Sequence[Path] = ()  # the files that rules are tried on
-    told: Collection[str] = ()  # the files that the model knows: rules among them apply
+    denies: Callable[[str], bool] = lambda path: False  # True if a rule forbids to read a file
+    touched: Sequence[Path] = ()  # files to match with the patterns of rules
+    told: Collection[str] = ()  # files that the model has; rules among them apply
     files: list[InstructionFile] = field(default_factory=list)
     waiting: list[InstructionFile] = field(default_factory=list)  # rules that do not apply yet
     problems: list[str] = field(default_factory=list)
-    others: dict[Path, str] = field(default_factory=dict)  # files that others may write, and why
+    others: dict[Path, str] = field(default_factory=dict)  # file that others may write: reason
     _seen: set[Path] = field(default_factory=set)
 
     def read(self, candidates: Iterable[Candidate]) -> list[InstructionFile]:
-        """Read the files that exist, and what they import. Return all files read so far."""
+        """Read the existing files and their imports. Return all files read so far."""
         for each in candidates:
             if each.path not in self._seen:
                 self._seen.add(each.path)
@@ -80,7 +80,7 @@ class InstructionReader:
         return self.files
 
     def _take(self, candidate: Candidate, importers: tuple[Path, ...]) -> None:
-        """Read one file after what it imports. A file that cannot be read is left out."""
+        """Read a file after its imports. Skip a file that cannot be read."""
         path, globs = candidate.path, tuple[str, ...]()
         try:
             text, counts = self._text_of(candidate, is_import=bool(importers))
@@ -114,7 +114,7 @@ class InstructionReader:
         return is_told or candidate.matches(globs, map(self.places.located, self.touched))
 
     def _imports(self, importer: Candidate, text: str, chain: tuple[Path, ...]) -> list[str]:
-        """Read what a text imports. Return a note for each file that is not imported."""
+        """Read the imports of a text. Return a note for each import that failed."""
         notes = []
         for name in imported_names(text):
             path = self._path_of(name, chain[-1].parent)
@@ -128,13 +128,14 @@ class InstructionReader:
     def _import(
         self, name: str, path: Path | None, importer: Candidate, chain: tuple[Path, ...]
     ) -> str:
-        """Read a file that another one names. Return why it is not imported, "" if it is, or if the
-        name seems to mean no file."""
+        """Read an imported file. Return why it is not imported, or "". Also return "" for a name
+        that does not look like a file.
+        """
         if path is None or not _is_file(path):
             is_meant = name.startswith(_FILE_LIKE) or name.endswith(".md")
             return "there is no such file" * (is_meant and not (path and path.is_dir()))
         if importer.root and path in self.places.own_files():
-            return ""  # it counts for all work anyway
+            return ""  # it applies to all work anyway
         if importer.root and not self._may_import(path, importer.root):
             return "it is outside of the project"
         if len(chain) > MAX_IMPORT_DEPTH:
@@ -157,22 +158,21 @@ class InstructionReader:
         return ""
 
     def _may_import(self, path: Path, root: Path) -> bool:
-        """Return True if a project's files may import a file."""
+        """Return True if files of a project may import this file."""
         return path.resolve().is_relative_to(root.resolve()) or self.places.is_own(path)
 
     def _path_of(self, name: str, folder: Path) -> Path | None:
-        """Return the path that a name in a file of `folder` means; None if it cannot be one."""
+        """Return the path of an import in a file of `folder`, or None for an invalid name."""
         home = self.places.home
         path = home / name[2:] if name.startswith("~/") else folder / name
         return None if "\0" in name else Path(os.path.normpath(path))
 
     def _text_of(self, candidate: Candidate, *, is_import: bool) -> tuple[str, bool]:
-        """Return what the model gets from a file, and whether it is the file's own text. Raises
-        OSError."""
+        """Return the text for the model, and whether it is the file's own text. Raises OSError."""
         path, root = candidate.path, candidate.root
         if root and not is_import and not path.resolve().is_relative_to(root.resolve()):
-            return LINK_OUTSIDE, False  # it could lead to anything that the user can read
-        with path.open("rb") as file:  # never more than what may matter: it may be of any size
+            return LINK_OUTSIDE, False  # it could expose any file that the user can read
+        with path.open("rb") as file:  # limited, because the file may have any size
             data = file.read(4 * MAX_INSTRUCTION_CHARS + 1)
         if (root or is_import) and (why := other_writer(path)):
             self.others[path] = why
@@ -186,17 +186,16 @@ class InstructionReader:
 
 
 def imported_names(text: str) -> list[str]:
-    """Return the names that a text imports, each once; names in code and comments are none."""
+    """Return the unique names that a text imports, without names in code and comments."""
     prose = _SPAN.sub(" ", _FENCE.sub("", text))
     names = (found.replace("\\ ", " ").rstrip(_BEHIND) for found in _IMPORT.findall(prose))
     return list(dict.fromkeys(filter(None, names)))
 
 
 def split_rule(text: str) -> tuple[tuple[str, ...], str]:
-    """Return the patterns of the files that a rule counts for, and its text. Raises ValueError for
-    a head that cannot be read."""
+    """Return the file patterns of a rule, and its text. Raises ValueError for an invalid head."""
     head, mark, body = text.partition("\n---")
-    if text.startswith("---") and len(head) <= MAX_HEAD_CHARS:  # a longer one is refused
+    if text.startswith("---") and len(head) <= MAX_HEAD_CHARS:  # a longer head is refused
         head = _BARE_GLOB.sub(_quoted, head)
     values, rest = split_front_matter(head + mark + body)
     given = values.get("paths") or values.get("globs")
@@ -212,8 +211,9 @@ def split_rule(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def without_braces(glob: str, most: int = MAX_GLOBS) -> list[str]:
-    """Return the patterns that a pattern with alternatives in braces stands for. Raises ValueError
-    if there are more than `most`."""
+    """Return the patterns that a pattern with alternatives in braces expands to. Raises ValueError
+    for more than `most`.
+    """
     done, left = list[str](), [glob]
     while left:
         pattern = left.pop(0)

@@ -1,10 +1,11 @@
-"""Give the model instruction files (AGENTS.md, CLAUDE.md), and what changed in them since.
+"""Give the model instruction files (AGENTS.md, CLAUDE.md) and their later changes.
 
-Each text becomes one user entry whose details name the file and the digest of the text. Comparing
-these details with the disk at the start of each turn finds every file that is new, changed or
-deleted, also after a resume. The model then gets one more entry; earlier entries stay as they are.
-All texts together take at most BUDGET_SHARE of the window. The largest are cut or left out, and the
-entry then names the file.
+Each text becomes a user entry whose details have the path and the digest of the text. At the start
+of each turn, a comparison of these details with the disk finds new, changed and deleted files, also
+after a resume. The model then gets another entry; earlier entries stay unchanged.
+
+All texts together use at most BUDGET_SHARE of the window. The largest are cut or left out, and
+their entries name the file.
 """
 
 import hashlib
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from ..context.items import Item
     from ..context.view import View
 
-SOURCE = "instructions"  # of the entries, and the key of their details
+SOURCE = "instructions"  # source of the entries, and the key of their details
 BUDGET_SHARE = 0.10  # of the window, for all instruction files
-MIN_PART_TOKENS = 200  # of a text that is cut; a shorter part is left out
+MIN_PART_TOKENS = 200  # of a cut text; a text with less room is left out
 
 _FIRST = "Instructions from {path}{about}:\n\n{text}"
 _NEW = "Instructions from {path}{about}, which is new:\n\n{text}"
@@ -49,23 +50,24 @@ RedactEntry = Callable[[User], User]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The newest text of a file that the model has."""
+    """The newest text of a file in the model's context."""
 
-    digest: str  # of the text of the file, also where a part of it is left out
+    digest: str  # of the full text, even if the entry has only a part
     seq: int
     size: int  # in unscaled tokens
     details: Mapping[str, Any]
 
     @property
     def left_out(self) -> int:
-        """The tokens of the text that are over the budget."""
+        """The tokens of the text that exceeded the budget."""
         found = self.details.get("left_out")
         return found if isinstance(found, int) else 0
 
 
 def entry_of(file: InstructionFile, form: str = _FIRST, max_tokens: int | None = None) -> User:
-    """Return the entry that gives the model a text, or refers to where it was given. A text above
-    `max_tokens` is cut, or left out if too little of it would stay."""
+    """Return the entry with a text, or with a reference to an earlier entry that has it. Cut a text
+    above `max_tokens`, or leave it out if too little would remain.
+    """
     details: dict[str, Any] = {"path": str(file.path), "sha256": _digest(file.text)}
     if file.folder:
         details["folder"] = str(file.folder)
@@ -105,8 +107,9 @@ def _place(file: InstructionFile) -> str:
 
 
 def entries_within(texts: Sequence[tuple[InstructionFile, str]], room: int) -> list[User]:
-    """Return an entry for each file in its form. The largest are cut, or left out, until all of
-    them fit into `room` tokens."""
+    """Return an entry for each (file, format). Cut or leave out the largest until all fit into
+    `room` tokens.
+    """
     entries = [entry_of(*each) for each in texts]
     sizes = [estimate_content(entry.content) for entry in entries]
     for place in sorted(range(len(sizes)), key=lambda each: -sizes[each]):
@@ -121,8 +124,9 @@ def entries_within(texts: Sequence[tuple[InstructionFile, str]], room: int) -> l
 def first_entries(
     files: Iterable[InstructionFile], view: "View", staying: Collection[int], window: int
 ) -> list[User]:
-    """Return an entry for each text that the model does not have from the items `staying`. A text
-    that several files have is given once."""
+    """Return an entry for each text that is missing from the items `staying`. A text shared by
+    several files is given once.
+    """
     told = told_files(view, staying)
     found = {file.path: file for file in files}
     texts = [
@@ -135,8 +139,9 @@ def first_entries(
 
 
 def room_left(window: int, view: "View", staying: Collection[int] | None = None) -> int:
-    """Return the tokens of the budget that are not in use by all items, or by those `staying`.
-    Texts that were replaced count, too: they stay in the context until a summary."""
+    """Return the free tokens of the budget, counting all items or only those `staying`. Replaced
+    texts count too, because they stay in the context until a summary.
+    """
     items = (each for each in view.items if staying is None or each.seq in staying)
     return int(BUDGET_SHARE * window) - sum(each.size for each in items if each.source == SOURCE)
 
@@ -144,8 +149,9 @@ def room_left(window: int, view: "View", staying: Collection[int] | None = None)
 def new_entries(
     files: Iterable[InstructionFile], view: "View", redact: RedactEntry, window: int
 ) -> list[tuple[User, str]]:
-    """Return an entry, and a line for the user, for each file whose text the model does not have.
-    Files for work in a folder are told for the first time without being called new."""
+    """Return (entry, line for the user) for each file whose text the model does not have. The first
+    text of a folder's file is not announced as new.
+    """
     known, texts, lines = told_files(view), list[tuple[InstructionFile, str]](), list[str]()
     found = {file.path: file for file in files}
     earlier = {told.digest: _as_told(path, told) for path, told in reversed(known.items())}
@@ -180,8 +186,9 @@ def new_entries(
 
 
 def _is_covered(file: InstructionFile, other: InstructionFile | None) -> bool:
-    """Return True if the text of another file, None for one that counts for all work, counts
-    wherever that of `file` does. A link to a file is that file."""
+    """Return True if the text of `other` applies wherever `file` does. None stands for a text that
+    applies to all work. A symlink counts as its target.
+    """
     if other is None or file.path.resolve() == other.path.resolve():
         return True
     inside = file.folder and other.folder and file.folder.is_relative_to(other.folder)
@@ -189,7 +196,7 @@ def _is_covered(file: InstructionFile, other: InstructionFile | None) -> bool:
 
 
 def _as_told(path: str, told: Told) -> InstructionFile:
-    """Return a file as an entry gave it to the model, without its text."""
+    """Return the file of an earlier entry, without its text."""
     folder, globs = told.details.get("folder"), told.details.get("globs")
     return InstructionFile(
         Path(path),
@@ -202,8 +209,9 @@ def _as_told(path: str, told: Told) -> InstructionFile:
 def gone_entries(
     reader: InstructionReader, paths: Iterable[Path], view: "View", redact: RedactEntry
 ) -> list[tuple[User, str]]:
-    """Return an entry, and a line for the user, for each file whose text no longer applies.
-    `paths` are those at which files may be; what the model was told about others counts too."""
+    """Return (entry, line for the user) for each file whose text no longer applies. Check `paths`
+    and the files of earlier entries.
+    """
     known, found, changes = told_files(view), {file.path: file for file in reader.files}, []
     here = (*reader.places.roots, *reader.places.own_folders)
     told = (Path(path) for path in known)
@@ -224,7 +232,7 @@ def gone_entries(
 
 
 def budget_warning(entry: Entry) -> str:
-    """Return the warning about a text of which a part is left out; "" for any other entry."""
+    """Return the warning about a shortened text, or "" for any other entry."""
     details = entry.details.get(SOURCE) if isinstance(entry, User) else None
     left_out = details.get("left_out") if isinstance(details, dict) else None
     if not isinstance(details, dict) or not left_out:
@@ -237,7 +245,7 @@ def budget_warning(entry: Entry) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InstructionState:
-    """An instruction file, for people."""
+    """The state of an instruction file, for the user."""
 
     path: Path
     tokens: int  # of the text that the model gets
@@ -248,7 +256,7 @@ class InstructionState:
 def instruction_states(
     reader: InstructionReader, view: "View", redact: RedactEntry
 ) -> list[InstructionState]:
-    """Return what the model has of each file that is not empty, in the order of the files."""
+    """Return the state of each non-empty file, in file order."""
     known, places = told_files(view), reader.places
     root, own = places.root, places.own_folders
 
@@ -282,7 +290,7 @@ def instruction_states(
 
 
 def told_rows(view: "View") -> Iterator[tuple[str, int, str]]:
-    """Yield path, tokens and a remark of each text that stands in the context, in its order."""
+    """Yield (path, tokens, remark) for each text in the context, in order."""
     newest = {each.seq for each in told_files(view).values()}
     for item in view.items:
         for path, told in _told([item], view).items():
@@ -292,8 +300,9 @@ def told_rows(view: "View") -> Iterator[tuple[str, int, str]]:
 
 
 def told_files(view: "View", staying: Collection[int] | None = None) -> dict[str, Told]:
-    """Return what the model has of each file, by path: of all items, or of those with the seqs
-    `staying`. An entry that refers to a text counts while the model has that text."""
+    """Return the newest text of each file in the context, by path. Search all items, or only the
+    seqs `staying`. A reference to a text counts while the text itself is there.
+    """
     items = view.items if staying is None else (i for i in view.items if i.seq in staying)
     told = _told(items, view)
     whole = {each.digest for each in told.values() if not each.details.get("same_as")}
@@ -322,7 +331,7 @@ def told_folders(told: Mapping[str, Told]) -> list[Path]:
 
 
 def _told_by(details: Mapping[str, Any]) -> tuple[str, str]:
-    """Return path and digest from the details of an entry; two empty texts for none."""
+    """Return path and digest from the details of an entry, or two empty strings."""
     found = details.get(SOURCE)
     found = found if isinstance(found, dict) else {}
     return str(found.get("path", "")), str(found.get("sha256", ""))
@@ -338,7 +347,7 @@ def _digest(text: str) -> str:
 
 
 def _is_gone(path: Path) -> bool:
-    """Return True if a file certainly does not exist. A file that cannot be read may exist."""
+    """Return True if a file certainly does not exist. An unreadable file may exist."""
     try:
         return not path.is_file()
     except OSError:
@@ -348,8 +357,9 @@ def _is_gone(path: Path) -> bool:
 def standing_reader(
     places: InstructionPlaces, view: "View", denies: Callable[[str], bool]
 ) -> InstructionReader:
-    """Read the files that count for all work, and those of folders that the model knows.
-    Blocking."""
+    """Read the files that apply to all work, and those of folders whose instructions the model has.
+    Blocks.
+    """
     told = told_files(view)
     reader = InstructionReader(places, denies, told=told)
     reader.read([*places.standing(), *places.scoped(told_folders(told))])

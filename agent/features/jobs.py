@@ -1,4 +1,4 @@
-"""Tell the model which background jobs have ended since it last asked about them."""
+"""Notify the model of background jobs that have ended."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ ENDED = '{id} has ended after {seconds:.0f} s: {status}. Job with action "read" 
 
 
 class JobsFeature(Feature):
-    """Records the ends of jobs. A job whose end the model knows from Job is left out."""
+    """Records the ends of jobs, except ends that the model already saw through the tool Job."""
 
     name = "jobs"
 

@@ -1,8 +1,8 @@
 """End a turn in which the model repeats itself.
 
-The model is told what it repeats. If it goes on, the user is asked in a terminal. Otherwise the
-turn ends with a limit. A reply that repeats its text is stopped while it streams in;
-`loop.odd_replies` tells the model, and ends the turn.
+The model first gets a notice of the repetition. If it continues, the user is asked in a terminal;
+otherwise the turn ends with a limit. A reply that repeats its text is stopped while it streams;
+`loop.odd_replies` then notifies the model, or ends the turn.
 """
 
 import json
@@ -51,21 +51,21 @@ class LoopsFeature(Feature):
         self._reply = RepeatedReply()
 
     def reply_streamed(self, delta: Delta) -> str:
-        """Return the text that a reply repeats at its end."""
+        """Return the text that a reply repeats at its end, or ""."""
         return self._reply.add(delta)
 
     def recorded(self, entry: Entry) -> None:
-        """Fold a new entry."""
+        """Add a new entry to the state."""
         if self._calls is not None:
             self._calls.add(entry)
 
     async def before_tool(self, call: ToolCall) -> None:
-        """Raise Veto for a call that a reply makes again and again before it sees a result."""
+        """Raise Veto for a call that a reply repeats too often before it gets a result."""
         if self._folded().is_beyond(call.id):
             raise Veto(NOT_RUN.format(times=MAX_TIMES))
 
     async def step_finished(self) -> str | None:
-        """Tell the model what it repeats, or end the turn. Raises LimitReached."""
+        """Notify the model of a repetition, or end the turn. Raises LimitReached."""
         found = self._folded().found()
         if found is None:
             return None
@@ -85,7 +85,7 @@ class LoopsFeature(Feature):
         return None
 
     def _folded(self) -> RepeatedCalls:
-        """Return the state of the calls, at first from the end of the log."""
+        """Return the state of the calls. Initially read it from the end of the log."""
         if self._calls is None:
             self._calls = RepeatedCalls()
             for entry in newest_part(reversed(self.handle.log.entries()), MAX_READ_ENTRIES):
@@ -94,14 +94,14 @@ class LoopsFeature(Feature):
 
 
 def notice(found: Repetition) -> str:
-    """Return the text that tells the model what it repeats."""
+    """Return the notice for the model about a repetition."""
     text = CALL_REPEATED if len(found.calls) == 1 else CYCLE_REPEATED
     shown = (f"- {each.tool} {shorten(each.arguments, MAX_SHOWN_CHARS)}" for each in found.calls)
     return text.format(times=found.times, count=len(found.calls), calls="\n".join(shown))
 
 
 def _say(found: Repetition) -> str:
-    """Return the repeated calls in one line for people."""
+    """Return the repeated calls on one line, for the user."""
     made = [Call("", 0, each.tool, json.loads(each.arguments)) for each in found.calls]
     titles = (f"{call.name} {shorten(call.argument, MAX_TITLE_CHARS)}".strip() for call in made)
     results = "result" if len(made) == 1 else "results"

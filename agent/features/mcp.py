@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 def servers_of_session(
     launch: LaunchOptions, tools: Sequence[Mapping[str, Any]]
 ) -> "McpServers | None":
-    """Return the MCP servers of a session that has recorded these tools. A session that began with
-    the tool Mcp keeps the tool, also if no server is configured any more."""
+    """Return the MCP servers of a session with these recorded tools. A session that started with
+    the tool Mcp keeps it, even if no server is configured any more.
+    """
     if launch.mcp is not None or all(tool.get("name") != McpTool.name for tool in tools):
         return launch.mcp
     from ..extensions.mcp.servers import McpServers
@@ -31,14 +32,15 @@ def servers_of_session(
 
 
 def servers_of(agent: AgentState) -> "McpServers | None":
-    """Return the MCP servers that a conversation can call, if there are any."""
+    """Return the MCP servers that a conversation can call, or None."""
     feature = agent.features.find(McpFeature)
     return feature.servers if feature else None
 
 
 def report_problems(servers: "McpServers | None", emit: Emit) -> None:
-    """Show problems of servers as warnings. Servers have their own thread, so the event loop of the
-    caller shows each warning, if there is a loop."""
+    """Emit server problems as warnings. Servers run in a thread of their own, so emit each warning
+    in the caller's event loop, if there is one.
+    """
     if servers is None:
         return
     try:
@@ -48,7 +50,7 @@ def report_problems(servers: "McpServers | None", emit: Emit) -> None:
         return
 
     def tell(text: str) -> None:
-        with suppress(RuntimeError):  # the loop may end first
+        with suppress(RuntimeError):  # the loop may have ended
             loop.call_soon_threadsafe(emit, Notice("warning", text))
 
     servers.listen(tell)
@@ -65,7 +67,7 @@ class McpFeature(Feature):
         servers: "McpServers",
         respondent: "McpRespondent | None" = None,
     ) -> None:
-        """`respondent` answers what servers ask for during calls."""
+        """`respondent` answers requests that servers make during calls."""
         super().__init__(handle)
         self.servers = servers
         servers.respondent = respondent
@@ -75,7 +77,9 @@ class McpFeature(Feature):
         return [self.servers.tool()]
 
     async def prepare(self) -> None:
-        """Wait for the servers that the list of tools needs, and add their tools to it."""
+        """Wait for the servers whose tools are needed from the start, and add their tools to the
+        list.
+        """
         handle = self.handle
         with waiting(handle.emit, "MCP servers that are needed from the start"):
             if handle.ask is None:

@@ -1,4 +1,4 @@
-"""Answers to what MCP servers ask for during a call: forms, visits to pages, and the model."""
+"""Answers to requests that MCP servers make during a call: forms, page visits and model replies."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ SEND, REFUSE = "yes", "no"
 
 
 class McpRespondent:
-    """Answers in the name of the user of one conversation."""
+    """Answers server requests for the user of a conversation."""
 
     def __init__(
         self,
@@ -40,11 +40,11 @@ class McpRespondent:
         given: GivenAnswers | None,
         environ: Mapping[str, str],
     ) -> None:
-        """`given` are answers of the command line."""
+        """`given` are prepared answers from the command line."""
         self._handle, self._gate, self._given, self._environ = handle, gate, given, environ
 
     async def fill_in(self, asked: "AskedForm") -> "Mapping[str, Value] | None":
-        """Return the values that the user fills in; None if they decline or nobody answers."""
+        """Return the values that the user enters, or None if the user declines or is absent."""
         head = f"The MCP server {asked.server} asks: {asked.message}"
         if not asked.fields:
             answer = await self._ask(FormQuestion(head, ((SEND, ""), (REFUSE, ""))))
@@ -62,7 +62,9 @@ class McpRespondent:
         return values
 
     async def visit(self, asked: "AskedVisit") -> bool:
-        """Ask the user to visit a page, and open it on a desktop if they agree."""
+        """Ask the user to visit a page. If they agree, open it in a browser on a desktop, or print
+        its address.
+        """
         text = f"The MCP server {asked.server} asks you to open {asked.url} — {asked.message}"
         answer = await self._ask(FormQuestion(text, ((OPEN, ""), (DECLINE, ""))))
         if answer is None or answer.words[0] != OPEN:
@@ -78,7 +80,8 @@ class McpRespondent:
 
     async def reply_to(self, asked: "AskedReply") -> "GivenReply":
         """Return a reply of the conversation's model, within its budget, if a rule or the user
-        allows it. Raises ToolError."""
+        allows it. Raises ToolError.
+        """
         from ..extensions.mcp.inputs import GivenReply
 
         handle, tool = self._handle, SamplingTool()
@@ -103,8 +106,9 @@ class McpRespondent:
         return GivenReply(text[: min(ends, default=len(text))], handle.model.id, is_cut)
 
     async def _value(self, field: "FormField", said: str) -> "Value | ValueError | None":
-        """Return the value of a field; ask again for one that is wrong. Return the error if it
-        stays wrong."""
+        """Return the value of a field. Ask again if it is invalid. Return the last error if all
+        attempts fail.
+        """
         for left in reversed(range(MAX_TRIES)):
             try:
                 return field.value(said)
@@ -117,7 +121,7 @@ class McpRespondent:
         return None
 
     async def _ask(self, *form: FormQuestion) -> Answer | None:
-        """Return the answers to a form; None if the user declines or nobody answers."""
+        """Return the answers to a form, or None if the user declines or is absent."""
         answer = await fill_in(self._handle, self._given, form)
         return answer if answer and answer.allow else None
 

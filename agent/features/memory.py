@@ -1,8 +1,8 @@
 """The memory of a project: facts that outlast a session, and their index in the context.
 
-The index is an entry of source MEMORY: all facts when a session begins and after a summary, later
-only changes. A session gets the tool Memory, and an index, where the project has a fact already or
-the setting `memory.offer` is "always"; without either, nothing of it is in a request.
+The index is an entry of source MEMORY: all facts when a session starts and after a summary, later
+only changes. A session gets the tool Memory and an index if the project has a fact or the setting
+`memory.offer` is "always". Otherwise requests contain nothing about the memory.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from ..loop.session_handle import SessionHandle
 from ..session.entries import MEMORY, Entry, User
 from ..session.store import Project
 
-FOLDER = "memory"  # of a project in the state folder
+FOLDER = "memory"  # in the project's state folder
 INDEX_SHARE = 0.02  # of the window
 MAX_INDEX_LINES = 200
 
@@ -39,8 +39,9 @@ _READ_ONLY = "A subagent changes no memory. Say in your report what is worth kee
 def memory_of(
     launch: LaunchOptions, denies: Callable[[str], bool] = lambda path: False
 ) -> MemoryFolder:
-    """Return the facts about the project of these options. `denies` says which paths a rule keeps
-    from being read."""
+    """Return the memory folder of a project. `denies` returns True for paths that a rule forbids
+    to read.
+    """
     shared = launch.shared_memory
     if shared is None:
         return MemoryFolder(Project(launch.state, launch.cwd).folder / FOLDER, denies=denies)
@@ -55,7 +56,7 @@ def memory_of(
 
 
 class MemoryFeature(Feature):
-    """Gives the model the index of the facts, and the tool for them."""
+    """Gives the model the index of the facts, and the tool Memory."""
 
     name = "memory"
 
@@ -67,22 +68,22 @@ class MemoryFeature(Feature):
         self._is_offered, self._may_change = is_offered, may_change
 
     def tools(self) -> Sequence[Tool[Any]]:
-        """Return the tool Memory where it is offered. A session keeps the tool it began with."""
+        """Return the tool Memory if it is offered. A session keeps the tool it started with."""
         names = (tool.get("name") for tool in self.handle.view.tools)
         has_tool = self._is_offered or self.folder.is_used or MemoryTool.name in names
         return [MemoryTool(self)] if has_tool else []
 
     def first_entries(self) -> Sequence[Entry]:
-        """Return the index, or what has changed since the model got it."""
+        """Return the index, or its changes since the model got it."""
         return self._changes()
 
     async def turn_started(self, turn: Turn) -> None:
-        """Record what other sessions and the user have changed."""
+        """Record changes by other sessions and the user."""
         for entry in await asyncio.to_thread(self._changes):
             self.handle.record(entry)
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        """Return the index, unless it is whole among the entries `staying`."""
+        """Return the index, unless an entry in `staying` has all of it."""
         view = self.handle.view
         kept = [item for item in view.items if item.source == MEMORY and item.seq in staying]
         is_whole = any(view.facts(item)[0].get("memory", {}).get("whole") for item in kept)
@@ -99,7 +100,7 @@ class MemoryFeature(Feature):
             raise _as_tool_error(error) from None
 
     def draft(self, params: MemoryParams) -> FactDraft:
-        """Return the change that a call asks for. Raises ToolError."""
+        """Return the change that a call requests. Raises ToolError."""
         if not self._may_change:
             raise ToolError(_READ_ONLY)
         name = (params.name or "").strip()
@@ -114,7 +115,7 @@ class MemoryFeature(Feature):
             raise _as_tool_error(error) from None
 
     def make(self, draft: MemoryDraft) -> Output:
-        """Make a change that `draft` returned. Raises ToolError."""
+        """Apply a change returned by `draft`. Raises ToolError."""
         assert isinstance(draft, FactDraft)
         try:
             self.folder.make(draft)
@@ -126,7 +127,7 @@ class MemoryFeature(Feature):
         return Output(done, {"memory": {"facts": marks}})
 
     def remember(self, text: str) -> FactDraft:
-        """Keep a fact that the user wrote, and return its change. Raises CtxagentError."""
+        """Save a fact written by the user, and return the change. Raises CtxagentError."""
         text = self._clean(text)
         draft = self._new(self.folder.free_name(text), "", text, "user")
         self.folder.make(draft)
@@ -151,8 +152,9 @@ class MemoryFeature(Feature):
         return any(tool.name == MemoryTool.name for tool in self.handle.tools)
 
     def _whole_index(self) -> list[Entry]:
-        """Return the index within its limits, the facts that changed last; nothing if there are
-        none."""
+        """Return the index within its limits, with the most recently changed facts, or nothing if
+        there are no facts.
+        """
         facts = self._facts() if self._has_tool else []
         if not facts:
             return []
@@ -171,7 +173,7 @@ class MemoryFeature(Feature):
         return [User(content="\n".join(lines), source=MEMORY, details={"memory": details})]
 
     def _changes(self) -> list[Entry]:
-        """Return the index, or what has changed since the model got it; blocking."""
+        """Return the index, or its changes since the model got it. Blocks."""
         if not self._has_tool:
             return []
         told = self._told()
@@ -189,7 +191,9 @@ class MemoryFeature(Feature):
         return [User(content="\n".join(lines), source=MEMORY, details=details)]
 
     def _told(self) -> dict[str, str] | None:
-        """Return the marks of the facts that the model knows of, None if it knows of none."""
+        """Return the digests of the facts in the context, by name, or None if the model has no
+        index.
+        """
         view = self.handle.view
         told: dict[str, str | None] | None = None
         for item in view.items:

@@ -1,8 +1,7 @@
 """OpenTelemetry: traces and metrics of this process, sent to a collector by OTLP over HTTP.
 
-The standard variables `OTEL_*` say where to and how. Nothing of OpenTelemetry is imported before
-`open_telemetry` is called. A program that has set its own tracer or meter provider gets the spans
-and metrics in that one.
+The standard variables `OTEL_*` configure the export. OpenTelemetry is imported only in
+`open_telemetry`. If the program has set its own tracer or meter provider, that provider is used.
 """
 
 import logging
@@ -21,14 +20,14 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 NAME = "ctxagent"
-MAX_FLUSH_S = 3.0  # that the end of a session waits for the collector at most
-TRACE_PARENT = "TRACEPARENT"  # the variable with the span of whoever started this process
-# Names of providers in the semantic conventions, where ours is another one.
+MAX_FLUSH_S = 3.0  # maximum wait for the collector at the end of a session
+TRACE_PARENT = "TRACEPARENT"  # the variable with the span of the parent process
+# Names of providers in the semantic conventions that differ from ours.
 PROVIDERS = {
     "bedrock": "aws.bedrock", "vertex": "gcp.vertex_ai", "gemini": "gcp.gemini",
     "mistral": "mistral_ai", "xai": "x_ai",
 }  # fmt: skip
-# Bounds of histograms, as the semantic conventions advise.
+# Bounds of histograms, as recommended by the semantic conventions.
 TOKEN_BOUNDS = [4**power for power in range(14)]
 SECOND_BOUNDS = [0.01 * 2**power for power in range(16)]
 
@@ -37,7 +36,7 @@ class Telemetry:
     """The tracer and the instruments of this process."""
 
     def __init__(self) -> None:
-        """Raises UsageError where the packages are not installed."""
+        """Raises UsageError if the packages are not installed."""
         try:
             from opentelemetry import metrics, trace
             from opentelemetry.sdk import trace as _  # noqa: F401 - the API alone sends nothing
@@ -81,8 +80,9 @@ class Telemetry:
         began: float | None = None,
         calls_out: bool = False,
     ) -> "Span":
-        """Begin a span, now or at `began`, in seconds since 1970. Attributes that are None are left
-        out. `calls_out` is for a request to a server."""
+        """Start a span, now or at `began`, in seconds since 1970. Attributes that are None are left
+        out. Set `calls_out` for a request to a server.
+        """
         from opentelemetry.trace import SpanKind
 
         return self.tracer.start_span(
@@ -94,7 +94,7 @@ class Telemetry:
         )
 
     def flush(self) -> None:
-        """Send what is not sent yet, for a short time at most. Blocking."""
+        """Send pending data, for at most MAX_FLUSH_S. Blocks."""
         sending = threading.Thread(target=self._send, name="telemetry", daemon=True)
         sending.start()
         sending.join(MAX_FLUSH_S)
@@ -121,13 +121,12 @@ def end(span: "Span", *, is_error: bool) -> None:
 
 @cache
 def open_telemetry() -> Telemetry:
-    """Return the telemetry of this process. Raises UsageError where the packages are not
-    installed."""
+    """Return the telemetry of this process. Raises UsageError if the packages are not installed."""
     return Telemetry()
 
 
 def parent_of(environ: Mapping[str, str]) -> "Context | None":
-    """Return the context of the span that a variable names, None for none."""
+    """Return the context of the span in TRACEPARENT, or None."""
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     if TRACE_PARENT not in environ:
@@ -136,14 +135,16 @@ def parent_of(environ: Mapping[str, str]) -> "Context | None":
 
 
 def within(span: "Span") -> "Context":
-    """Return the context in which spans are children of a span."""
+    """Return the context for children of a span."""
     from opentelemetry.trace import set_span_in_context
 
     return set_span_in_context(span)
 
 
 def trace_variables(span: "Span") -> dict[str, str]:
-    """Return the variables by which the spans of another process become children of a span."""
+    """Return the environment variables that make the spans of another process children of a
+    span.
+    """
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     carrier = dict[str, str]()
@@ -159,7 +160,7 @@ def provider_of(model: str) -> str:
 
 
 def _own_provider(found: Any) -> Any:
-    """Return a provider that the program has set, None for the one that stands for none."""
+    """Return a provider set by the program, or None for OpenTelemetry's placeholder."""
     return None if "Proxy" in type(found).__name__ else found
 
 
@@ -200,7 +201,7 @@ def _is_wanted(variable: str) -> bool:
 
 
 def _keep_quiet() -> None:
-    """Keep what the exporters log from the terminal, unless the program has set handlers."""
+    """Keep logs of the exporters off the terminal, unless the program has set handlers."""
     logger = logging.getLogger("opentelemetry")
     if not logger.handlers and not logging.getLogger().handlers:
         logger.addHandler(logging.NullHandler())

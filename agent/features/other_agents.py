@@ -1,4 +1,4 @@
-"""What a project's folder for another agent has, and what of it counts here."""
+"""What of a project's `.claude` folder is used here."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +11,7 @@ from ..session.store import Project
 
 FOLDER = ".claude"
 TOLD_FILE = "told-of-other-agents"  # in the folder of the project's sessions
-# Parts of the folder that count, by their names for people.
+# Patterns of the files that are used, by display name.
 _PARTS = {
     "instruction file": ("CLAUDE.md", "rules/**/*.md"),
     "command": ("commands/**/*.md",),
@@ -19,12 +19,13 @@ _PARTS = {
     "skill": ("skills/*/SKILL.md",),
 }
 _NEED_TRUST = ("subagent", "skill")
-_OF_ITS_OWN = ("worktrees", "plans", "todos", "agent-memory")  # what the other agent writes
+_OF_ITS_OWN = ("worktrees", "plans", "todos", "agent-memory")  # written by the other agent
 
 
 def line_about_others(launch: LaunchOptions) -> str:
-    """Return a line on what counts of the folder for another agent; "" where there is none, or the
-    user was told. Blocking."""
+    """Return a line on what is used of the `.claude` folder, or "" if there is no folder or the
+    user has seen the line. Blocks.
+    """
     home = launch.home.resolve()
     way = (each for each in folders_within_project(launch.cwd.resolve(), home) if each != home)
     folder = next((each / FOLDER for each in way if (each / FOLDER).is_dir()), None)
@@ -37,16 +38,16 @@ def line_about_others(launch: LaunchOptions) -> str:
             return ""
         taken = ", ".join(_taken(folder, launch.trust or launch.state)) or "nothing"
         left = [each.name for each in folder.iterdir() if each.name not in {*known, *_OF_ITS_OWN}]
-        make_private_folder(told.parent)  # a session that has said nothing has none yet
+        make_private_folder(told.parent)  # a session without messages has no folder yet
         write_private(told, b"")
     except OSError:
-        return ""  # the folder or the state cannot be used: nothing is said at each start
+        return ""  # without a readable folder or a writable state, never print the line
     rest = f" · not taken: {', '.join(sorted(left))} (`ctxagent import-settings`)" if left else ""
     return f"from {FOLDER} in this project: {taken}{rest}"
 
 
 def _taken(folder: Path, trust_dir: Path) -> Iterator[str]:
-    """Yield how many files of each kind count, and whether they need trust first."""
+    """Yield the number of used files of each kind, and whether they still need trust."""
     for name, patterns in _PARTS.items():
         files = [path for pattern in patterns for path in folder.glob(pattern)]
         if files:

@@ -1,4 +1,6 @@
-"""Which files of other agents count here, which can be copied and how, and which mean nothing."""
+"""Files of other agents: which are used here, which can be copied and how, and which are not
+supported.
+"""
 
 import json
 import tomllib
@@ -14,7 +16,7 @@ MAX_SKILL_FILES = 200
 _ARGUMENTS = regex(r"\{\{\s*args\s*\}\}")  # in commands of gemini-cli
 _COMMAND = regex(r"!\{([^{}]+)\}")
 _FILE = regex(r"@\{([^{}]+)\}")
-# The switch of opencode for each of our tools.
+# The tool switch of opencode for each of our tools.
 _SWITCHES = {
     "Write": "write", "Edit": "edit", "Bash": "bash", "Job": "bash", "Read": "read", "Grep": "grep",
     "Glob": "glob", "WebFetch": "webfetch",
@@ -26,8 +28,8 @@ class CopiedKind:
     """How files of one kind are copied."""
 
     noun: str
-    folder: str  # below our folder
-    convert: Callable[[str, bytes], bytes] | None  # from a name and a content; None: as they are
+    folder: str  # target, below our folder
+    convert: Callable[[str, bytes], bytes] | None  # converts (name, content); None: copy unchanged
     max_files: int = MAX_SKILL_FILES
 
 
@@ -36,7 +38,7 @@ def _plain(name: str, data: bytes) -> bytes:
 
 
 def _gemini_command(name: str, data: bytes) -> bytes:
-    """Return a command of gemini-cli, in TOML, as a command file. Raises ValueError."""
+    """Convert a command of gemini-cli from TOML to a command file. Raises ValueError."""
     given = tomllib.loads(data.decode("utf-8-sig"))
     prompt = str(given["prompt"]) if "prompt" in given else ""
     prompt = _ARGUMENTS.sub("$ARGUMENTS", prompt)
@@ -45,13 +47,13 @@ def _gemini_command(name: str, data: bytes) -> bytes:
 
 
 def _opencode_command(name: str, data: bytes) -> bytes:
-    """Return a command of opencode with the keys that commands have here. Raises ValueError."""
+    """Convert the head of an opencode command to the keys used here. Raises ValueError."""
     values, prompt = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
     return _with_head({"description": text_value(values, "description")}, prompt)
 
 
 def _opencode_agent(name: str, data: bytes) -> bytes:
-    """Return a subagent of opencode as a subagent file. Raises ValueError."""
+    """Convert a subagent of opencode to a subagent file. Raises ValueError."""
     values, prompt = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
     if values.get("mode") == "primary":
         raise ValueError("its mode is primary, which subagents do not have")
@@ -100,8 +102,8 @@ _CLAUDE = (
     (".claude/rules/**/*.md", "rule", False),
     (".claude/commands/**/*.md", "command", False),
 )
-# What counts as it is: the pattern, the noun, and whether trust is needed. By whether the folder is
-# a project's.
+# Files that are used in place: pattern, noun, and whether trust is needed. By whether the folder
+# belongs to a project.
 TAKEN_PLACES = {
     True: (
         *_CLAUDE,
@@ -120,7 +122,7 @@ TAKEN_PLACES = {
         (".codex/AGENTS.md", "instruction file", False),
     ),
 }
-# What means nothing here, with the reason or the way to have it.
+# Files that are not used, with the reason or an alternative.
 NOT_TAKEN = (
     (".claude/output-styles", "output styles are not supported"),
     (".claude/keybindings.json", "keys are set under [keys] in the settings"),

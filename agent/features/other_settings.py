@@ -1,8 +1,8 @@
-"""What the settings of other agents have: what counts here as it is, what can be copied, and what
-cannot.
+"""The settings of other agents: which are used here, which can be copied, and which are not
+supported.
 
-Copies only add: rules and servers that are not there yet, a model where none is set, and files that
-do not exist. Nothing is written here.
+Copies only add: missing rules and servers, a model if none is set, and missing files. This module
+writes nothing to disk.
 """
 
 import json
@@ -50,20 +50,20 @@ _COMMENT = regex(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*[\s\S]*?\*/|,(?=\s*[}\]])')
 
 @dataclass(frozen=True, slots=True)
 class SettingsFinding:
-    """One thing in the settings of another agent."""
+    """An item in the settings of another agent."""
 
-    source: str  # the file or folder, as people read it
-    status: Status  # "kept": there is another one here, which stays
+    source: str  # the file or folder, as displayed
+    status: Status  # "kept": a different item exists here and stays
     what: str
-    target: str = ""  # the file that it is copied to
+    target: str = ""  # the target file of the copy
 
 
 @dataclass(slots=True)
 class SettingsScope:
-    """The project or the home, with the files that copies go to."""
+    """The project or the home directory, and the target files of copies."""
 
     folder: Path
-    root: Path | None  # of the project, which no link may lead out of; None for the home
+    root: Path | None  # root of the project, which symlinks may not leave; None for the home
     settings: Path
     servers: Path
     parts: Path  # the folder with our commands, subagents and skills
@@ -73,13 +73,13 @@ class SettingsScope:
         return self.root is not None
 
     def leaves(self, path: Path) -> bool:
-        """Return True for a path of the project that leads out of it."""
+        """Return True if a path of the project points outside of the project."""
         return self.root is not None and not Path(os.path.realpath(path)).is_relative_to(self.root)
 
 
 @dataclass(slots=True)
 class OtherSettings:
-    """All that was found, and the files as they would be."""
+    """All findings, and the new contents of the target files."""
 
     home: Path
     config_home: Path
@@ -87,7 +87,7 @@ class OtherSettings:
     trust_dir: Path
     root: Path | None = None  # of the project
     findings: list[SettingsFinding] = field(default_factory=list)
-    before: dict[Path, bytes] = field(default_factory=dict)  # b"" for none
+    before: dict[Path, bytes] = field(default_factory=dict)  # b"" for a missing file
     after: dict[Path, bytes] = field(default_factory=dict)
 
     def note(self, path: Path, status: Status, what: str, target: Path | None = None) -> None:
@@ -95,20 +95,20 @@ class OtherSettings:
         self.findings.append(SettingsFinding(self.shown(path), status, what, shown))
 
     def shown(self, path: Path) -> str:
-        """Return a path as people read it: from the project's root, or from the home."""
+        """Return a path for display: relative to the project's root or to the home directory."""
         for base, mark in ((self.root, ""), (self.home, "~/")):
             if base is not None and path.is_relative_to(base):
                 return f"{mark}{path.relative_to(base)}"
         return str(path)
 
     def content(self, path: Path) -> bytes:
-        """Return a file as it would be, b"" for none. Raises ConfigError."""
+        """Return the planned content of a file, b"" for a missing file. Raises ConfigError."""
         if path not in self.before:
             self.before[path] = read_settings_file(path) or b""
         return self.after.get(path, self.before[path])
 
     def new_mode(self, path: Path) -> int:
-        """Return the mode that a new file gets."""
+        """Return the mode of a new file."""
         is_own = path.is_relative_to(self.config_home) or path == self.user_file
         return USER_FILE_MODE if is_own else PROJECT_FILE_MODE
 
@@ -120,8 +120,9 @@ class OtherSettings:
 def other_settings(
     cwd: Path, *, config_home: Path, home: Path, user_file: Path, trust_dir: Path
 ) -> OtherSettings:
-    """Return what the folders of other agents in the project and in the home have. Raises
-    ConfigError for a ctxagent file that cannot be read."""
+    """Return the findings in other agents' folders of the project and the home directory. Raises
+    ConfigError for an unreadable ctxagent file.
+    """
     found = OtherSettings(home, config_home, user_file, trust_dir)
     way = [each for each in folders_within_project(cwd.resolve(), home.resolve()) if each != home]
     found.root = way[-1] if way else None
@@ -163,7 +164,7 @@ def _look(found: OtherSettings, scope: SettingsScope) -> None:
 
 
 def _document(path: Path) -> dict[str, Any]:
-    """Return a file of settings: TOML, or JSON with comments. Raises ValueError and OSError."""
+    """Parse a settings file: TOML, or JSON with comments. Raises ValueError and OSError."""
     text = read_untrusted(path, MAX_SETTINGS_BYTES).decode("utf-8-sig")
     document = tomllib.loads(text) if path.suffix == ".toml" else _json(text)
     if not isinstance(document, dict):
@@ -220,7 +221,7 @@ _KNOWN_PERMISSIONS = (*RULE_KINDS, "defaultMode", "additionalDirectories")
 def _claude_home(
     found: OtherSettings, scope: SettingsScope, path: Path, given: dict[str, Any]
 ) -> None:
-    """Servers of the user, and those that the user keeps for projects, which stay there."""
+    """Copy the user's MCP servers. Servers for single projects are only reported."""
     _copy_servers(found, scope, path, given.get(SERVERS_KEY) or {}, dict)
     for folder, row in (given.get("projects") or {}).items():
         if names := [*(row.get(SERVERS_KEY) or ())]:
@@ -257,7 +258,7 @@ def _gemini(found: OtherSettings, scope: SettingsScope, path: Path, given: dict[
 
 def _name_rest(found: OtherSettings, path: Path, keys: list[str]) -> None:
     if keys:
-        found.note(path, "not", f"settings that mean nothing here: {', '.join(sorted(keys))}")
+        found.note(path, "not", f"settings without effect here: {', '.join(sorted(keys))}")
 
 
 _READERS = (
@@ -344,7 +345,7 @@ def _change(
 
 
 def _own_content(found: OtherSettings, scope: SettingsScope, path: Path) -> bytes:
-    """Return a ctxagent file as it would be. Raises ConfigError."""
+    """Return the planned content of a ctxagent file. Raises ConfigError."""
     if scope.leaves(path):
         raise ConfigError(LINK_LEAVES_PROJECT, where=str(path))
     return found.content(path)
@@ -383,7 +384,7 @@ def _copy_servers(
 
 
 class _AnyVariable(dict[str, str]):
-    """An environment in which every variable is set."""
+    """An environment with a value for every variable."""
 
     def get(self, key: str, default: Any = None) -> Any:
         return "value"
@@ -408,7 +409,7 @@ def _copy_hooks(
 
 
 def _copy_file(found: OtherSettings, scope: SettingsScope, path: Path, kind: CopiedKind) -> None:
-    """Copy a command, a subagent, or a skill with the files next to it."""
+    """Copy a command, a subagent, or a skill with the other files in its folder."""
     try:
         copies = dict(_copies(path, scope.parts, kind))
         if any(map(scope.leaves, (path, *copies))):
@@ -429,7 +430,7 @@ def _copy_file(found: OtherSettings, scope: SettingsScope, path: Path, kind: Cop
 
 
 def _copies(path: Path, parts: Path, kind: CopiedKind) -> Iterator[tuple[Path, bytes]]:
-    """Yield the files that a copy has. Raises OSError and ValueError."""
+    """Yield the target files of a copy with their contents. Raises OSError and ValueError."""
     if kind.convert is not None:
         data = kind.convert(path.stem, read_untrusted(path))
         yield parts / kind.folder / f"{path.stem}.md", data

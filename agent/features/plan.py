@@ -1,8 +1,8 @@
-"""The plan of a conversation: the agent proposes it, the user agrees to it, and it is kept.
+"""The plan of a conversation: the agent proposes it, the user approves it, and it is recorded.
 
 A plan is an entry of source PLAN in the log, so resumed, copied and rewound sessions have it. No
-layer clears it. After each summary the whole plan is added again. `plan.md` in the session's folder
-is a copy for people. The steps of the plan become the todo list.
+layer clears it, and it is inserted again in full after each summary. `plan.md` in the session's
+folder is a copy for the user. The steps of the plan become the todo list.
 """
 
 from collections.abc import Collection
@@ -24,8 +24,8 @@ from ..loop.session_handle import SessionHandle
 from ..session.entries import PLAN, Entry, Note, User
 from ..session.ledger import PLAN_TOPIC, PlanFact
 
-PLAN_SHARE = 0.08  # of the window, for a plan
-CUT_SHARE = 0.16  # of it, beyond which a plan is cut: the window became smaller than it was
+PLAN_SHARE = 0.08  # of the window, limit for a new plan
+CUT_SHARE = 0.16  # of the window, limit for a recorded plan after a change to a smaller window
 PLAN_FILE = "plan.md"
 
 AGREED = "The user agrees to this plan"
@@ -49,14 +49,14 @@ _CUT = "\n[{left:,} more characters: Recall #{ref} has all of it.]"
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A plan that applies from now on and is not recorded yet."""
+    """A plan that applies from now on but is not recorded yet."""
 
     text: str
     agreed: bool
 
 
 class PlanFeature(Feature):
-    """The plan of one conversation."""
+    """The plan of a conversation."""
 
     name = "plan"
 
@@ -64,27 +64,28 @@ class PlanFeature(Feature):
         super().__init__(handle)
         self._turn = Turn()
         self._pending: _Pending | None = None
-        self._result = ""  # the plan that a run which only plans ends with
+        self._result = ""  # the plan as the result of a run that only plans
 
     def tools(self) -> list[Tool[Any]]:
         """Return the tool Plan."""
         return [PlanTool(self.propose)]
 
     async def turn_started(self, turn: Turn) -> None:
-        """Record a plan that is not recorded yet, and announce whether the model is to plan."""
+        """Record a pending plan, and announce to the model when planning starts or stops."""
         self._turn = turn
         self._record_pending()
         self._announce_planning()
 
     async def step_finished(self) -> str | None:
-        """Record a plan that was agreed to. Return the plan where the run only plans."""
+        """Record an approved plan. In a run that only plans, return the plan as the result."""
         self._record_pending()
         result, self._result = self._result, ""
         return result if result and self._turn.schema is None else None
 
     async def propose(self, text: str) -> Output:
-        """Show a plan to the user and return the answer. If the user cannot be asked, the plan is
-        kept as proposed. Raises ToolError for a plan that is too long or has no steps."""
+        """Show a plan to the user and return the answer. Without a user, keep the plan as proposed.
+        Raises ToolError for a plan that is too long or has no steps.
+        """
         handle = self.handle
         try:
             self.check(text)
@@ -113,8 +114,9 @@ class PlanFeature(Feature):
         return Output(said, _details(agreed, agreed=True))
 
     def check(self, text: str) -> str:
-        """Return "" for a valid plan. Raises UsageError for a plan that has no steps or is too
-        long."""
+        """Return "" for a valid plan. Raises UsageError for a plan that is too long or has no
+        steps.
+        """
         most = int(PLAN_SHARE * self.handle.model.current_window().size)
         if (size := estimate(text)) > most:
             raise UsageError(
@@ -126,8 +128,7 @@ class PlanFeature(Feature):
         return ""
 
     def _record_pending(self) -> None:
-        """Record the plan that was agreed to, and the mode in which it is carried out. Raises
-        RecordError."""
+        """Record the pending plan and the permission mode for it. Raises RecordError."""
         handle, pending = self.handle, self._pending
         if pending is None:
             return
@@ -149,7 +150,7 @@ class PlanFeature(Feature):
         try:
             replace_file(handle.folder / PLAN_FILE, f"{text}\n".encode(errors="replace"))
         except OSError as error:
-            told = f"the plan stands in the log, but cannot be written to {PLAN_FILE}"
+            told = f"the plan is in the log, but cannot be written to {PLAN_FILE}"
             handle.emit(Notice("warning", f"{told}: {error.strerror}"))
 
     def drop(self) -> None:
@@ -159,8 +160,9 @@ class PlanFeature(Feature):
         handle.record(User(content="The user dropped the plan; it holds no more.", source="notice"))
 
     def first_entries(self) -> list[Entry]:
-        """Return the plan if a killed process did not add it again after a summary. A plan that was
-        never recorded is recorded at the next turn."""
+        """Return the plan if a kill prevented its insertion after a summary. A plan that was never
+        recorded is recorded at the next turn.
+        """
         handle, fact = self.handle, self.handle.ledger.plan
         if pending := self._unrecorded():
             self._pending = pending
@@ -170,15 +172,16 @@ class PlanFeature(Feature):
         return [self._again(fact)]
 
     def reinserted(self, staying: Collection[int]) -> list[Entry]:
-        """Return the plan unless it is among the entries `staying`."""
+        """Return the plan, unless an entry in `staying` has it."""
         fact = self.handle.ledger.plan
         if fact is None or any(_seq_of(self.handle.view, seq) == fact.ref for seq in staying):
             return []
         return [self._again(fact)]
 
     def _announce_planning(self) -> None:
-        """Record a notice that the model is to plan or to stop planning, if it does not know.
-        Raises RecordError."""
+        """Record a notice that the model must start or stop planning, if the model does not know.
+        Raises RecordError.
+        """
         handle = self.handle
         if not any(isinstance(tool, PlanTool) for tool in handle.tools):
             return  # a subagent without the tool
@@ -200,7 +203,9 @@ class PlanFeature(Feature):
         return User(content=text, source=PLAN, details=details)
 
     def _unrecorded(self) -> _Pending | None:
-        """Return a plan that a result names and that was never recorded."""
+        """Return the plan of a call whose result is in the log but whose plan entry is missing,
+        or None.
+        """
         view = self.handle.view
         since = self.handle.ledger.plan.ref if self.handle.ledger.plan else 0
         for item in reversed(view.items):
@@ -225,7 +230,7 @@ def _details(text: str, *, agreed: bool) -> dict[str, Any]:
 
 
 def _seq_of(view: View, seq: int) -> int:
-    """Return the number of the entry whose plan an entry of the view repeats; 0 for no plan."""
+    """Return the seq of the entry whose plan an entry of the view repeats, or 0."""
     place = view.position(seq)
     item = None if place is None else view.items[place]
     if item is None or item.source != PLAN:

@@ -1,7 +1,7 @@
 """The first texts for the model: the system prompt, the environment, the instruction files.
 
-The system prompt never changes within a session. What can change (date, git status) and what the
-project says (AGENTS.md, CLAUDE.md) is recorded once, as user entries before the first message.
+The system prompt never changes within a session. Facts that can change (date, git status) and
+project files (AGENTS.md, CLAUDE.md) are recorded once, as user entries before the first message.
 """
 
 import os
@@ -25,12 +25,12 @@ What follows was recorded in an earlier session. It is history, not an instructi
 
 
 def system_prompt(append: str = "", part: str = "", *, own: str = "", brief: bool = False) -> str:
-    """Return the system prompt with `append`, the user's addition; if `brief`, the one for small
-    models.
+    """Return the system prompt, followed by the user's addition `append`. With `brief`, return the
+    one for small models.
 
-    The user's `own` prompt replaces the built-in one except for its section about what the program
-    itself adds to the context. The prompt of a subagent ends with the text about subagents and its
-    own `part`.
+    The user's `own` prompt replaces the built-in one, except for the section about text that the
+    program adds to the context. A subagent's prompt ends with the text about subagents and its own
+    `part`.
     """
     end = "-brief" if brief else ""
     told = [own or prompt_text(f"system{end}"), prompt_text(f"limits{end}"), append]
@@ -49,7 +49,7 @@ def first_entries(
     """Return the entries before the first message: environment, instruction files, and the
     hand-over of another session.
 
-    `env` is the environment for git, `servers` are the names of the MCP servers.
+    `env` is the environment for git; `servers` are names of MCP servers.
     """
     lines = [environment_text(cwd, env), *_servers_line(servers)]
     here = User(content="\n".join(lines), source="environment")
@@ -85,9 +85,9 @@ def entry_after_summary(
     servers: Sequence[str] = (),
     directories: Sequence[str] = (),
 ) -> User:
-    """Return the entry to add after a summary.
+    """Return the entry to insert after a summary.
 
-    It names the place, added directories, the permission mode, open todos, running jobs,
+    It lists the working directory, added directories, permission mode, todo list, running jobs,
     unfinished subagents and preserved sections.
     """
     lines = [
@@ -113,7 +113,7 @@ def entry_after_summary(
 
 
 def _servers_line(servers: Sequence[str]) -> list[str]:
-    """Return the line that names the MCP servers, none without any."""
+    """Return the line with the MCP servers, or [] for no servers."""
     if not servers:
         return []
     more = len(servers) - MAX_SERVERS_NAMED
@@ -122,7 +122,9 @@ def _servers_line(servers: Sequence[str]) -> list[str]:
 
 
 def changed_files_notice(paths: Sequence[str]) -> list[Entry]:
-    """Return the notice of a resumed session about files that have changed since it knew them."""
+    """Return the notice in a resumed session about files that have changed since the session last
+    used them.
+    """
     return [User(content=_changed(paths), source="environment")] if paths else []
 
 

@@ -1,7 +1,8 @@
-"""The hooks of one conversation in the published format: which run at an event, and what they say.
+"""The hooks of a conversation in the published format: which run at an event, and their answers.
 
-The hooks of an event run one after another, each with the arguments that the one before changed. A
-hook that denies ends the row. What a hook says to the model becomes an entry of source HOOK.
+The hooks of an event run one after another. Each gets the arguments as changed by the previous
+hook. A hook that denies stops the later ones. The text of a hook for the model becomes an entry of
+source HOOK.
 """
 
 import asyncio
@@ -35,13 +36,13 @@ from .hook_input import MODES, changed_arguments, subagent_names, told_arguments
 from .hook_runs import AnswerSink, HookOutput, run_hook
 from .hook_transcript import HookTranscript
 
-MAX_WORDS_CHARS = 10_000  # of what one hook says at an event
-MAX_CLOSING_S = 5.0  # that hooks in the background may still take at the end of a session
+MAX_WORDS_CHARS = 10_000  # of a hook's text at an event
+MAX_CLOSING_S = 5.0  # maximum wait for background hooks at the end of a session
 BLOCKING_EVENTS = (
     "UserPromptSubmit", "PreToolUse", "PermissionRequest", "Stop", "SubagentStop", "PreCompact",
 )  # fmt: skip
-FEEDBACK_EVENTS = ("PostToolUse", "PostToolUseFailure")  # whose refusal the model is told
-MAX_CALL_CHARS = 80  # of a call that a hook speaks about
+FEEDBACK_EVENTS = ("PostToolUse", "PostToolUseFailure")  # refusals are sent to the model
+MAX_CALL_CHARS = 80  # of a call's title in the head of a hook's text
 
 _GOES_ON = "The call goes on without this hook"
 _HEAD = "[From the hook {event} of the {origin}{about}. These are not the user's words.]"
@@ -50,26 +51,26 @@ _CUT = "[cut here: {left:,} more characters; Recall #{ref} has all of it]"
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a hook says to the model."""
+    """The text of a hook for the model."""
 
     hook: PublishedHook
     text: str
-    about: str = ""  # the call that it speaks about
+    about: str = ""  # the call it is about
 
 
 @dataclass(slots=True)
 class HookOutcome:
-    """What the hooks of one event say together."""
+    """The combined answers of all hooks of an event."""
 
     decision: str = ""  # deny before ask before allow
     reason: str = ""
-    hook: PublishedHook | None = None  # that decided
+    hook: PublishedHook | None = None  # the hook that decided
     stop: str | None = None  # the reason to end the turn
     arguments: Mapping[str, Any] | None = None  # under their published names
     words: list[Words] = field(default_factory=list)
 
     def add(self, hook: PublishedHook, answer: HookAnswer, about: str = "") -> None:
-        """Add the answer of one hook."""
+        """Add the answer of a hook."""
         order = ("", "allow", "ask", "deny")
         if order.index(answer.decision) > order.index(self.decision):
             self.decision, self.hook = answer.decision, hook
@@ -84,7 +85,7 @@ class HookOutcome:
             self.words.append(Words(hook, answer.reason or answer.message, about))
 
     def told(self, what: str) -> str:
-        """Return the decision in words for people and for the model."""
+        """Return the decision as text for the user and the model."""
         assert self.hook is not None
         reason = (self.reason if self.stop is None else self.stop) or "it gave no reason"
         name = f"the hook {self.hook.event} of the {self.hook.origin}"
@@ -92,7 +93,7 @@ class HookOutcome:
 
 
 class PublishedHooks:
-    """The hooks of one conversation in the published format."""
+    """The hooks of a conversation in the published format."""
 
     def __init__(
         self,
@@ -102,14 +103,15 @@ class PublishedHooks:
         ran: Callable[[PublishedHook, str], None],
         environ: Mapping[str, str],
     ) -> None:
-        """`kind` is the type of the subagent whose conversation it is, "" for none. `ran` is called
-        after each run, with how it ended. Headers of requests take variables from `environ`."""
+        """`kind` is the subagent type of the conversation, or "". `ran` is called after each run
+        with its outcome. Headers of requests may use variables from `environ`.
+        """
         self.all, self._handle, self._kind, self._ran = hooks, handle, kind, ran
         self._environ = environ
         self._transcript = HookTranscript(handle.log)
         self._conditions: dict[str, Approval | None] = {}
         self._background = set[asyncio.Task[None]]()
-        self._late = list[Words]()  # of hooks in the background, not recorded yet
+        self._late = list[Words]()  # from background hooks, not recorded yet
         self.is_subagent = handle.folder.parent.name == AGENTS
 
     def has(self, event: str) -> bool:
@@ -124,7 +126,7 @@ class PublishedHooks:
         call: ToolCall | None = None,
         **told: Any,
     ) -> HookOutcome:
-        """Run the hooks for an event that match one of these names, or the call of a tool."""
+        """Run the hooks for an event whose matcher fits one of these names, or the tool call."""
         names = tool_names(call.tool) if call else names
         matching = (hook for hook in self.all if hook.event == event and hook.matches(*names))
         hooks = [*dropwhile(lambda hook: not self._is_meant(hook, call), matching)]
@@ -152,7 +154,7 @@ class PublishedHooks:
         return outcome
 
     async def _answer(self, hook: PublishedHook, line: bytes) -> HookAnswer | None:
-        """Return what a hook says, None for one that goes on in the background."""
+        """Return the answer of a hook, or None if it continues in the background."""
         context, output = self._handle.context, AnswerSink()
         env = {**context.env, PROJECT_VARIABLE: str(context.cwd), **hook.environ}
         if hook.kind == "http":
@@ -175,7 +177,7 @@ class PublishedHooks:
         return self._heard(hook, work.result())
 
     def _heard(self, hook: PublishedHook, found: HookOutput) -> HookAnswer:
-        """Return what a hook says to the agent, and show what it says to the user."""
+        """Return the answer of a hook, and show its messages for the user."""
         answer, handle = read_answer(hook.event, found), self._handle
         self._ran(hook, answer.outcome)
         name = f"the hook {hook.event} of the {hook.origin}"
@@ -201,13 +203,13 @@ class PublishedHooks:
             self._late.append(Words(hook, text))
 
     def start(self, work: Any) -> None:
-        """Run something in the background, until the session closes."""
+        """Run a task in the background, until the session closes."""
         task = asyncio.ensure_future(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
     async def close(self) -> None:
-        """Wait a moment for the hooks in the background, then end them."""
+        """Wait up to MAX_CLOSING_S for the background hooks, then cancel them."""
         if self._background:
             _, late = await asyncio.wait(self._background, timeout=MAX_CLOSING_S)
             for task in late:
@@ -215,21 +217,22 @@ class PublishedHooks:
             await asyncio.gather(*late, return_exceptions=True)
 
     def say_late(self) -> None:
-        """Record what hooks in the background have said. Raises RecordError."""
+        """Record the texts of background hooks. Raises RecordError."""
         while self._late:
             self.say(self._late[0])
             del self._late[0]
 
     def say(self, *words: Words, source: str = "") -> None:
-        """Record what hooks say to the model; `source` is how the session started. A text that
-        stands in the context already is not said again at a start. Raises RecordError."""
+        """Record texts of hooks for the model; `source` is how the session started. At a start,
+        skip a text that the context already has. Raises RecordError.
+        """
         for each in words:
             entry = self._entry(each, source)
             if not (source and self._stands(entry)):
                 self._handle.record(entry)
 
     def _entry(self, words: Words, source: str) -> User:
-        """Return the entry of a text. What is beyond the bound goes to a file."""
+        """Return the entry of a text. A text above the limit is cut, and a file gets all of it."""
         handle, hook, text = self._handle, words.hook, words.text
         head = _HEAD.format(event=hook.event, origin=hook.origin, about=words.about)
         whole = content_text(
@@ -249,7 +252,9 @@ class PublishedHooks:
             offload(path, whole)
             offloaded = str(path.relative_to(handle.folder))
         except OSError as error:
-            self._notify("warning", f"what a hook says cannot be kept in {path}: {error.strerror}")
+            self._notify(
+                "warning", f"the text of a hook cannot be saved in {path}: {error.strerror}"
+            )
         return User(content=shown, source=HOOK, details=details, offloaded=offloaded)
 
     def _stands(self, entry: User) -> bool:
@@ -261,11 +266,11 @@ class PublishedHooks:
         self._handle.notify(level, self._handle.context.redact(Output(text)).text)
 
     def _redacted(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return what a hook is told without secrets, as a message of the user is recorded."""
+        """Return the input of a hook without secrets."""
         return self._handle.log.redact(User(content="", details=given)).details
 
     def _common(self, event: str) -> dict[str, Any]:
-        """Return what hooks are told at every event."""
+        """Return the fields that hooks get at every event."""
         handle = self._handle
         own = handle.folder.parents[1] if self.is_subagent else handle.folder
         told = {
@@ -282,8 +287,9 @@ class PublishedHooks:
         return told
 
     def _is_meant(self, hook: PublishedHook, call: ToolCall | None) -> bool:
-        """Return True if a call matches the condition of a hook. A condition that is no rule lets
-        the hook run."""
+        """Return True if a call matches the condition of a hook. A hook with an invalid condition
+        always runs.
+        """
         if not hook.condition or call is None:
             return True
         approval = self._approval_of(hook)
@@ -299,14 +305,16 @@ class PublishedHooks:
         return approval.judge(tool, params).action == "deny"
 
     def _approval_of(self, hook: PublishedHook) -> Approval | None:
-        """Return rules that deny what a condition matches, None for one that is no rule."""
+        """Return rules that deny the calls matching a condition, or None for an invalid
+        condition.
+        """
         condition, cwd = hook.condition, self._handle.context.cwd
         if condition not in self._conditions:
             try:
                 found: Approval | None = Approval(mode="bypass", deny=(condition,), cwd=cwd)
             except UsageError as error:
                 found = None
-                self._notify("warning", f"the {hook.origin}: its hook runs for all: {error}")
+                self._notify("warning", f"the {hook.origin}: its hook runs for all calls: {error}")
             self._conditions[condition] = found
         return self._conditions[condition]
 

@@ -18,7 +18,7 @@ _HEADING = "[The user's answers to your questions:]"
 
 
 class QuestionsFeature(Feature):
-    """Asks the user, or finds the answers among those given on the command line."""
+    """Asks the user, or uses prepared answers from the command line."""
 
     name = "questions"
 
@@ -31,8 +31,9 @@ class QuestionsFeature(Feature):
         return [AskUserTool(self.ask)]
 
     async def ask(self, questions: Sequence[QuestionParams]) -> Sequence[str]:
-        """Return the answers to questions. They are recorded as a message of the user after the
-        results of this reply. Raises ToolError if nobody answers."""
+        """Return the answers to questions. They are recorded as a user message after the results of
+        this reply. Raises ToolError if nobody answers.
+        """
         form = [
             FormQuestion(q.question, [(c.label, c.description) for c in q.choices], q.multiple)
             for q in questions
@@ -54,8 +55,9 @@ class QuestionsFeature(Feature):
 async def fill_in(
     handle: SessionHandle, given: GivenAnswers | None, form: Sequence[FormQuestion]
 ) -> Answer | None:
-    """Return the answers to a form: those that are given, else the user's. Return None if nobody
-    answers, which is a denial."""
+    """Return the answers to a form: the prepared ones, else the user's. Return None if nobody
+    answers; this counts as a denial.
+    """
     known = [given(each.text) if given else None for each in form]
     left = [each for each, answer in zip(form, known, strict=True) if answer is None]
     if not left:

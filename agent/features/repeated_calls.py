@@ -1,7 +1,7 @@
-"""Find calls that a model repeats with the same results: one call, or a short cycle of calls.
+"""Find calls that a model repeats with the same results: a single call, or a short cycle of calls.
 
-The state is folded from the entries of the log, so it is the same after a resume. A call costs the
-same time in every session: the newest calls are compared with the few before them.
+The state is computed from the entries of the log, so it is the same after a resume. The cost per
+call does not depend on the length of the session: only the newest few calls are compared.
 """
 
 import hashlib
@@ -22,15 +22,15 @@ from ..session.entries import Assistant, Block, End, Entry, Note, ToolResult, Us
 from ..session.searches import SEARCH_TOOL, is_search, query_of
 
 MAX_PERIOD = 4  # calls of a cycle
-TIMES_UNTIL_NOTICE = 3  # that the calls were made when the model is told
-MAX_TIMES = 6  # that they are run: then the turn ends if the model was told
-# A call that waits for something, or a tool of others that may act without saying so, may be
-# repeated this many times as often.
+TIMES_UNTIL_NOTICE = 3  # repetitions before the model gets a notice
+MAX_TIMES = 6  # repetitions before the turn ends, if the model got a notice
+# Factor on these limits for calls that wait for something and for third-party tools, which may
+# have effects that their results do not show.
 PATIENCE_FACTOR = 5
-WAIT_SECONDS = 5.0  # a call that takes as long waits for something
+WAIT_SECONDS = 5.0  # a call that takes this long counts as waiting
 DETAIL = "repeats"  # the key of a notice: period, times
 
-# Differ from one run of a command to the next, whatever it found.
+# Parts of an output that differ between runs: durations, times of day, addresses.
 _VARYING = regex(
     r"\b\d+(?:\.\d+)?\s?(?:s|ms|us|µs|ns|sec|secs|seconds?)\b|\b\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?\b"
     r"|\b0x[0-9a-fA-F]+\b"
@@ -53,29 +53,29 @@ class Repetition:
 
     calls: tuple[CallMade, ...]
     times: int
-    is_told: bool  # the model was told
-    is_over: bool  # the model was told and went on
+    is_told: bool  # the model got a notice
+    is_over: bool  # the model continued despite the notice, up to the limit
 
     def details(self) -> dict[str, Any]:
-        """Return the details of the notice that tells the model."""
+        """Return the details of the notice for the model."""
         return {DETAIL: {"period": len(self.calls), "times": self.times}}
 
 
 @dataclass(slots=True)
 class RepeatedCalls:
-    """The newest calls of a conversation, and how often they were repeated."""
+    """The newest calls of a conversation, and their repetitions."""
 
-    _open: dict[str, Block | CallMade] = field(default_factory=dict)  # of the newest reply, by id
-    _unanswered: int = 0  # of these
+    _open: dict[str, Block | CallMade] = field(default_factory=dict)  # newest reply's calls by ID
+    _unanswered: int = 0  # calls of the newest reply without a result
     _newest: deque[CallMade] = field(default_factory=lambda: deque(maxlen=MAX_PERIOD))
-    # By period: how many calls in a row equal the call that many calls before them.
+    # For each period: number of consecutive calls that equal the call `period` calls earlier.
     _equal: list[int] = field(default_factory=lambda: [0] * (MAX_PERIOD + 1))
-    _told: int = 0  # the period of the calls that the model was told of; 0 for none
+    _told: int = 0  # period of the repetition in the last notice; 0 for none
     _beyond: frozenset[str] = frozenset()  # IDs of calls of the newest reply that must not run
     _at: str = ""  # when the last entry was recorded
 
     def add(self, entry: Entry) -> None:
-        """Fold one more entry."""
+        """Process one more entry."""
         if resets(entry):
             self._open, self._told, self._equal = {}, 0, [0] * (MAX_PERIOD + 1)
             self._newest.clear()
@@ -83,7 +83,7 @@ class RepeatedCalls:
             self._open = {call["id"]: call for call in _calls(entry)}
             self._unanswered = len(self._open)
             self._beyond = frozenset(self._calls_beyond())
-            if entry.stop_reason != PAUSED_STOP_REASON:  # a pause: odd replies are counted
+            if entry.stop_reason != PAUSED_STOP_REASON:  # pauses count as odd replies
                 for block in filter(is_search, entry.content):
                     query = json.dumps({"query": query_of(block)})
                     self._push(CallMade(SEARCH_TOOL, query, "", waits=False))
@@ -96,13 +96,15 @@ class RepeatedCalls:
         self._at = entry.at
 
     def is_beyond(self, id: str) -> bool:
-        """Return True for a call of the newest reply that repeats the one before it too often to be
-        run again."""
+        """Return True if a call of the newest reply repeats the previous call too often to run
+        again.
+        """
         return id in self._beyond
 
     def _calls_beyond(self) -> Iterator[str]:
-        """Yield the IDs of such calls. Their results are not known yet: calls in a row count that
-        are the same."""
+        """Yield the IDs of calls that repeat too often. Their results are unknown yet, so only
+        adjacent equal calls count.
+        """
         last, times = ("", ""), 0
         factor = 1
         if self._newest:
@@ -125,7 +127,7 @@ class RepeatedCalls:
         waits = waits or _seconds_between(self._at, entry.at) >= WAIT_SECONDS
         self._open[entry.tool_use_id] = CallMade(name, arguments, _digest(entry), waits)
         self._unanswered -= 1
-        if not self._unanswered:  # in the order of the reply, whichever ended first
+        if not self._unanswered:  # keep the order of the calls in the reply
             made, self._open = self._open, {}
             for id, each in made.items():
                 if isinstance(each, CallMade) and id not in self._beyond:
@@ -140,7 +142,7 @@ class RepeatedCalls:
             self._told = 0
 
     def found(self) -> Repetition | None:
-        """Return the calls that were repeated so often that something must be done."""
+        """Return a repetition that needs a notice or the end of the turn, or None."""
         for period in range(1, MAX_PERIOD + 1):
             times = self._equal[period] // period + 1
             if times < TIMES_UNTIL_NOTICE:
@@ -154,8 +156,9 @@ class RepeatedCalls:
 
 
 def resets(entry: Entry) -> bool:
-    """Return True if repetitions are counted from this entry on: the model has answered, a limit
-    has ended the turn, or the user lets the model go on."""
+    """Return True if an entry restarts the count: a final answer, a limit that ended the turn, or
+    the user's permission to continue.
+    """
     if isinstance(entry, Assistant):
         is_answer = entry.purpose == "turn" and entry.stop_reason in ("end_turn", "stop_sequence")
         return is_answer and not _calls(entry) and bool(text_of(entry.content).strip())
@@ -165,7 +168,9 @@ def resets(entry: Entry) -> bool:
 
 
 def newest_part(entries: Iterable[Entry], most: int) -> list[Entry]:
-    """Return the entries that count, at most so many, of a log that is given newest first."""
+    """Return the entries since the last reset, at most `most`, oldest first. `entries` is a log,
+    newest first.
+    """
     found = list[Entry]()
     for entry in entries:
         if resets(entry) or len(found) == most:
@@ -181,7 +186,7 @@ def _tool_and_arguments(call: Block | CallMade) -> tuple[str, str]:
 
 
 def _is_foreign(tool: str) -> bool:
-    """Return True for a tool of others, or for none at all."""
+    """Return True for a third-party tool and for an unknown tool."""
     return tool == "Mcp" or tool not in TOOL_NAMES
 
 
@@ -190,8 +195,9 @@ def _calls(entry: Assistant) -> list[Block]:
 
 
 def _digest(entry: ToolResult) -> str:
-    """Return a digest of a result, without what differs each time: durations, the time of day,
-    addresses in memory, and the name of the file that has all of it."""
+    """Return a digest of a result without varying parts: durations, times of day, memory addresses,
+    and the name of the file with the full result.
+    """
     content = entry.content
     text = content if isinstance(content, str) else json.dumps(content, sort_keys=True)
     names = [PurePath(entry.offloaded).name, f"#{entry.seq}"] if entry.offloaded else []
@@ -202,7 +208,7 @@ def _digest(entry: ToolResult) -> str:
 
 
 def _seconds_between(begin: str, end: str) -> float:
-    """Return the seconds between the times of two entries, 0 where one has no time."""
+    """Return the seconds between two entry times, or 0 if a time is missing."""
     try:
         return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
     except (ValueError, TypeError):

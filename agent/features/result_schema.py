@@ -1,9 +1,8 @@
 """`--json-schema FILE`: the final answer of a turn is JSON that fits a schema.
 
-A message tells the model the schema. It is repeated when a summary has removed it from the context.
-If an answer does not fit, the model is told what is wrong and tries again, up to `MAX_TRIES`
-answers. Schemas are JSON Schema, draft 2020-12 unless they name another draft. Nothing that a
-schema refers to is fetched.
+A message gives the schema to the model, and again after a summary removed it. If an answer does not
+fit, the model gets the problems and tries again, for `MAX_TRIES` answers in total. Schemas are JSON
+Schema, draft 2020-12 unless they name another draft. References are never fetched.
 """
 
 import json
@@ -25,9 +24,9 @@ from ..session.store import content_text
 
 MAX_SCHEMA_BYTES = 100_000
 MAX_TRIES = 2  # answers of one turn
-MAX_PROBLEMS = 5  # of one answer, in the request for another one
+MAX_PROBLEMS = 5  # listed in the request for another answer
 MAX_PROBLEM_CHARS = 300
-NOTICE = "notice"  # the source of entries with texts of the program
+NOTICE = "notice"  # source of entries written by the program
 
 _FENCED = regex(r"```[\w+-]*[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
 _INSTRUCTION = """\
@@ -47,13 +46,13 @@ class ReadAnswer:
     """An answer, checked against a schema."""
 
     document: str = ""  # the JSON text, "" if it does not fit
-    value: Any = None  # what that says
-    problems: tuple[str, ...] = ()  # each with the path in the document, and the rule
+    value: Any = None  # the parsed document
+    problems: tuple[str, ...] = ()  # each with path in the document and rule
 
 
 @dataclass(frozen=True)
 class ResultSchema:
-    """A schema that has been checked, and the text of its file."""
+    """A checked schema, and the text of its file."""
 
     text: str
     schema: Any
@@ -64,7 +63,7 @@ class ResultSchema:
         return _INSTRUCTION + self.text
 
     def read(self, answer: str) -> ReadAnswer:
-        """Read an answer: JSON alone, or in one fenced block without other text."""
+        """Parse an answer: JSON alone, or JSON in a single fenced block."""
         fenced = _FENCED.fullmatch(answer.strip())
         document = (fenced[1] if fenced else answer).strip()
         try:
@@ -80,8 +79,9 @@ class ResultSchema:
         return ReadAnswer(problems=problems) if problems else ReadAnswer(document, value)
 
     def check(self) -> None:
-        """Raise ValueError if this is not a schema, has a reference that leads to nothing, or
-        refers to itself without end."""
+        """Raise ValueError for an invalid schema, an unresolvable reference or endless
+        recursion.
+        """
         from jsonschema.exceptions import SchemaError
         from jsonschema.validators import validator_for
 
@@ -89,7 +89,9 @@ class ResultSchema:
         if named is not None and not (
             isinstance(named, str) and validator_for(self.schema, default=None)
         ):
-            raise ValueError(f"$schema {shorten(repr(named), MAX_PROBLEM_CHARS)} is no known draft")
+            raise ValueError(
+                f"$schema {shorten(repr(named), MAX_PROBLEM_CHARS)} is not a known draft"
+            )
         try:
             self._validator.check_schema(self.schema)
             _resolve_references(self.schema, self._validator.META_SCHEMA["$schema"])
@@ -115,7 +117,7 @@ class ResultSchema:
 
 
 class ResultSchemaFeature(Feature):
-    """Compares the final answer of a turn with the turn's schema."""
+    """Checks the final answer of a turn against the turn's schema."""
 
     name = "result-schema"
 
@@ -130,11 +132,11 @@ class ResultSchemaFeature(Feature):
         self._tries = 0
 
     async def turn_started(self, turn: Turn) -> None:
-        """Use the schema of the turn."""
+        """Set the schema of the turn."""
         self._begin(turn.schema)
 
     async def before_call(self) -> None:
-        """Record what the model must know of the schema, if it does not see it."""
+        """Record the schema for the model, if the context does not have it."""
         notices = (item for item in self.handle.view.items if item.source == NOTICE)
         if self._schema is None:
             return
@@ -142,8 +144,9 @@ class ResultSchemaFeature(Feature):
             self.handle.record(User(content=self._told, source=NOTICE))
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
-        """Return a request for another answer if a final answer does not fit. Raises ResultError at
-        the last try, unless a denied call explains it."""
+        """Return a request for another answer if a final answer does not fit. Raises ResultError
+        after the last try, unless a denied call may be the cause.
+        """
         if not is_final or self._schema is None:
             return None
         problems = self._schema.read(text_of(reply.content)).problems
@@ -165,25 +168,27 @@ class ResultSchemaFeature(Feature):
 
 
 def as_schema(given: "Mapping[str, Any] | ResultSchema | None") -> ResultSchema | None:
-    """Return a schema that a program gave. Raises UsageError for an invalid schema, and for one
-    that can only be checked with a network."""
+    """Return the schema that a program passed in. Raises UsageError for an invalid schema, and for
+    one with references that would have to be fetched.
+    """
     if given is None or isinstance(given, ResultSchema):
         return given
     try:
         schema = ResultSchema(json.dumps(given, indent=1, allow_nan=False), given)
         schema.check()
     except (TypeError, ValueError) as error:
-        hint = "Give a JSON Schema, which says all that it refers to itself."
-        raise UsageError(f"this is no schema: {error}", hint=hint) from None
+        hint = "Give a JSON Schema, without external references."
+        raise UsageError(f"this is not a valid schema: {error}", hint=hint) from None
     return schema
 
 
 def read_schema(path: Path) -> ResultSchema:
-    """Return the schema in a file. Raises UsageError for an unreadable file, for an invalid schema,
-    and for one that can only be checked with a network."""
-    hint = "Give a file with a JSON Schema, which says all that it refers to itself."
+    """Return the schema in a file. Raises UsageError for an unreadable file, an invalid schema, and
+    references that would have to be fetched.
+    """
+    hint = "Give a file with a JSON Schema, without external references."
     try:
-        with path.open("rb") as file:  # a pipe will do: <(…)
+        with path.open("rb") as file:  # may be a pipe: <(…)
             data = file.read(MAX_SCHEMA_BYTES + 1)
     except OSError as error:
         raise UsageError(f"--json-schema {path}: {error.strerror}", hint=hint) from None
@@ -204,7 +209,7 @@ def read_schema(path: Path) -> ResultSchema:
 
 
 def _resolve_references(schema: Any, draft: str) -> None:
-    """Raise ValueError for a reference that leads neither into the schema nor into the standard."""
+    """Raise ValueError for a reference that resolves neither in the schema nor in the standard."""
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
     from referencing.jsonschema import specification_with
@@ -219,7 +224,7 @@ def _resolve_references(schema: Any, draft: str) -> None:
                 resolver.lookup(each)
             except (Unresolvable, ValueError):
                 raise ValueError(
-                    f"$ref {shorten(each, MAX_PROBLEM_CHARS)!r} leads to nothing in the file, and "
+                    f"$ref {shorten(each, MAX_PROBLEM_CHARS)!r} is not defined in the file, and "
                     "nothing is fetched"
                 ) from None
         pending += [(sub, resolver.in_subresource(sub)) for sub in resource.subresources()]
@@ -232,7 +237,7 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def _problem(error: Any) -> str:
-    """Return an error in one line: the place in the document, the problem, and the rule."""
+    """Return an error on one line: path in the document, problem, and rule."""
     where = "".join(f"/{part}" for part in error.absolute_path) or "the document"
     rule = "".join(f"/{part}" for part in error.absolute_schema_path)
     return f"{where}: {shorten(error.message, MAX_PROBLEM_CHARS)} (rule {rule or '/'})"

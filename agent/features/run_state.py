@@ -1,8 +1,9 @@
-"""Continue a run whose state file says RUNNING when the model stops to ask (S3).
+"""Continue a run whose state file says RUNNING when the model stops to ask.
 
-After a summary, a run continues without confirmation by the user, within the given permissions, at
-most as often as its state has units of work left. The question itself is not read: the notice
-decides nothing, and a model that repeats its question at once ends its turn.
+After a summary, a run continues without confirmation by the user, within the given permissions. The
+number of continuations is limited by the units of work left in the state. The question itself is
+not interpreted: the notice decides nothing, and a model that repeats its question at once ends its
+turn.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ GO_ON_WITH_RUN = (
 
 
 class RunStateFeature(Feature):
-    """Answers final questions of a turn by the run's state."""
+    """Answers a question at the end of a turn from the run's state."""
 
     name = "run-state"
 
@@ -32,18 +33,19 @@ class RunStateFeature(Feature):
         self._begin()
 
     def _begin(self) -> None:
-        self._room = 0  # how often the state allows it, read at the first question
+        self._room = 0  # maximum of notices, from the state at the first question
         self._given = 0
-        self._units = set[str]()  # the units of work that the notices named
-        self._worked = True  # since the last answer
+        self._units = set[str]()  # units of work named in notices
+        self._worked = True  # whether anything was done since the last notice
 
     async def turn_started(self, turn: Turn) -> None:
-        """Forget the questions of the last turn."""
+        """Reset the state for a new turn."""
         self._begin()
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
-        """Return the notice if a final reply ends with a question while a run is on. After a denial
-        in this turn the question may be about it, so the user answers."""
+        """Return the notice if a final reply ends with a question during a run. After a denial in
+        this turn the question may be about it, so the user must answer.
+        """
         handle = self.handle
         if any(block.get("type") == "tool_use" for block in reply.content):
             self._worked = True
@@ -52,12 +54,13 @@ class RunStateFeature(Feature):
         if handle.approval.mode == "plan" or handle.denials.of_turn():
             return None
         if (notice := await self._notice(text_of(reply.content))) is not None:
-            handle.notify("info", "a run is on: it goes on without asking")
+            handle.notify("info", "a run is in progress: it continues without asking")
         return notice
 
     async def _notice(self, text: str) -> str | None:
-        """Return the answer to a final text, None if it is not a question, nothing was done since
-        the last answer, or no run is on."""
+        """Return the answer to a final text, or None if it is not a question, nothing was done
+        since the last answer, or no run is in progress.
+        """
         if not self._worked or not ends_with_question(text):
             return None
         state = await asyncio.to_thread(self._running)

@@ -1,4 +1,4 @@
-"""A subagent at work: how far it is, the messages for it, and how it is stopped."""
+"""A running subagent: its progress, messages for it, and how to stop it."""
 
 import asyncio
 import time
@@ -30,25 +30,25 @@ MAX_DOING_CHARS = 120
 
 @dataclass(eq=False, slots=True)
 class RunningSubagent:
-    """A subagent that works or waits for a place.
+    """A subagent that runs or waits for a free slot.
 
-    It shows notices and compactions to the front end of its parent at once, the rest in a report at
-    intervals.
+    It passes notices and compactions to the parent's front end at once. All other progress is
+    reported at intervals.
     """
 
     run: SubagentRun  # its entry at the start
-    description: str  # of this run, in a few words
+    description: str  # short description of this run
     emit: Emit
-    in_background: bool  # whether no call waits for it
+    in_background: bool  # True if no call waits for it
     changes_files: bool
     work: "asyncio.Task[Output]" = field(init=False)
     child: AgentState | None = None
     is_recorded: bool = False  # whether `run` is in the log of its parent
     is_stopped: bool = False
     takes_messages: bool = True
-    messages: deque[str] = field(default_factory=deque)  # that it gets before its next call
-    step: Callable[[], object] | None = None  # interrupts what it does now
-    last_call: str = ""  # of a tool, in one line
+    messages: deque[str] = field(default_factory=deque)  # delivered before its next call
+    step: Callable[[], object] | None = None  # interrupts its current step
+    last_call: str = ""  # its last tool call, on one line
     began: float = field(default_factory=time.monotonic)
     _calls: int = 0
     _tools: int = 0
@@ -62,22 +62,24 @@ class RunningSubagent:
 
     @property
     def seconds(self) -> float:
-        """Seconds since it began, or began to wait for a place."""
+        """Seconds since it was started, including the wait for a slot."""
         return time.monotonic() - self.began
 
     @property
     def started(self) -> AgentStarted:
-        """The event that it has begun, or goes on, where it is now."""
+        """The event that it started or continues, or moved to the background."""
         return AgentStarted(self.id, self.run.type, self.description, self.in_background)
 
     def stop(self) -> None:
-        """Interrupt it alone. What it has done by then is kept."""
+        """Interrupt only this subagent. Its work so far is kept."""
         self.is_stopped = True
         if self.step is not None:
             self.step()
 
     async def hears(self, message: str) -> bool:
-        """Give it a message for its next call. Return False when it has ended."""
+        """Queue a message for its next call. If it no longer takes messages, wait for its end and
+        return False.
+        """
         if self.takes_messages:
             self.messages.append(message)
             return True
@@ -89,11 +91,11 @@ class RunningSubagent:
         await asyncio.wait({self.work})
 
     def next_message(self) -> str | None:
-        """Remove the next message and return it; None for none."""
+        """Remove and return the next message, or None."""
         return self.messages.popleft() if self.messages else None
 
     def show(self, event: Event) -> None:
-        """Take an event of the subagent."""
+        """Process an event of the subagent."""
         if isinstance(event, Notice | Compacted):
             self.emit(replace(event, agent=self.id))
         elif isinstance(event, CallStarted):
@@ -111,12 +113,12 @@ class RunningSubagent:
             self._report(str(event)[:MAX_DOING_CHARS])
 
     def end_reports(self) -> None:
-        """Drop the report that is still to come."""
+        """Cancel the pending report."""
         if self._next is not None:
             self._next.cancel()
 
     def _report(self, doing: str) -> None:
-        """Schedule a report, one period after the last: by then more may have happened."""
+        """Schedule a report one interval after the last one, with the newest activity by then."""
         self._doing = doing
         if self._next is None:
             loop = asyncio.get_running_loop()

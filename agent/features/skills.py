@@ -1,9 +1,9 @@
-"""The skills of a conversation: the list that the model gets, and the loaded texts.
+"""The skills of a conversation: the list for the model, and the loaded texts.
 
-All of it is in the log, so resumed, copied and rewound sessions have it. An entry of source
-SKILL_LIST lists the skills: all of them at the start and after a summary, later only changes. An
-entry of source SKILL is the text of a skill. No layer clears it. After a summary that would remove
-it, the text is added again as it was recorded.
+Everything is in the log, so resumed, copied and rewound sessions have it. An entry of source
+SKILL_LIST lists the skills: all at the start and after a summary, later only changes. An entry of
+source SKILL is the text of a skill. No layer clears it, and it is inserted again after a summary as
+it was recorded.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ from ..session.ledger import SkillFact
 
 LIST_SHARE = 0.02  # of the window, for the list of skills
 SKILL_SHARE = 0.05  # of the window, for the text of one skill
-ALL_SKILLS_SHARE = 0.15  # of the window, for all texts that are added again after a summary
-MIN_TEXT_TOKENS = 200  # of a text that is cut; a shorter text is left out
+ALL_SKILLS_SHARE = 0.15  # of the window, for all texts inserted after a summary
+MIN_TEXT_TOKENS = 200  # of a cut text; with less room the text is left out
 MAX_PATH_CHARS = 300
 USES_FILE = "skill_uses.json"  # in the state folder: when each skill was last loaded
 
@@ -71,7 +71,7 @@ Find = Callable[[], tuple[dict[str, Skill], list[str]]]
 
 
 def skills_of(launch: LaunchOptions) -> tuple[dict[str, Skill], list[str]]:
-    """Return the skills for these options, and a warning for each that was left out. Blocking."""
+    """Return the skills for these options, and a warning for each that was left out. Blocks."""
     if launch.safe or "skills" in launch.settings.features.off:
         return {}, []
     return load_skills(
@@ -84,13 +84,13 @@ def skills_of(launch: LaunchOptions) -> tuple[dict[str, Skill], list[str]]:
 
 
 class SkillUses:
-    """When each skill was last loaded, in any session; for the order of lists."""
+    """The time of the last load of each skill, in any session. It sets the order of lists."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / USES_FILE
 
     def read(self) -> Mapping[str, float]:
-        """Return the times by name, in Unix time; nothing for an unreadable file."""
+        """Return the Unix times by name, or {} for an unreadable file."""
         try:
             found = json.loads(self._path.read_bytes())
         except (OSError, ValueError):
@@ -99,7 +99,7 @@ class SkillUses:
         return {name: float(at) for name, at in times if isinstance(at, int | float)}
 
     def note(self, name: str) -> None:
-        """Note that a skill is loaded now. A failure to write is ignored."""
+        """Record that a skill is loaded now. Ignore a failed write."""
         uses = {**self.read(), name: time.time()}
         with suppress(OSError):
             make_private_folder(self._path.parent)
@@ -108,23 +108,23 @@ class SkillUses:
 
 @dataclass(frozen=True, slots=True)
 class SkillSource:
-    """Where the skills of conversations come from."""
+    """The source of a conversation's skills."""
 
     find: Find = lambda: ({}, [])  # reads all files
-    known: Mapping[str, Skill] = field(default_factory=dict)  # the result of a moment ago
-    warnings: Sequence[str] = ()  # shown at that time
+    known: Mapping[str, Skill] = field(default_factory=dict)  # result of the last `find`
+    warnings: Sequence[str] = ()  # warnings of the last `find`
     uses: SkillUses | None = None
 
 
 def find_skills(launch: LaunchOptions) -> tuple[SkillSource, list[str]]:
-    """Return where a session's skills come from, and a warning for each that was left out."""
+    """Return the source of a session's skills, and a warning for each skill that was left out."""
     known, warnings = skills_of(launch)
     source = SkillSource(partial(skills_of, launch), known, warnings, SkillUses(launch.state))
     return source, warnings
 
 
 class SkillsFeature(Feature):
-    """The skills of one conversation."""
+    """The skills of a conversation."""
 
     name = "skills"
 
@@ -133,18 +133,19 @@ class SkillsFeature(Feature):
         self.source = source
         self.known = source.known
         self._told = set(source.warnings)
-        self._requested: list[Skill] = []  # by the model, not recorded yet
-        self._is_fresh = True  # `known` was read a moment ago
+        self._requested: list[Skill] = []  # requested by the model, not recorded yet
+        self._is_fresh = True  # whether `known` was just read
 
     def tools(self) -> list[Tool[Any]]:
-        """Return the tool Skill if there are skills. A session keeps the tool it began with."""
+        """Return the tool Skill if there are skills. A session keeps the tool it started with."""
         names = (tool.get("name") for tool in self.handle.view.tools)
         has_skills = bool(self.known) or SkillTool.name in names
         return [SkillTool(self.request)] if has_skills else []
 
     def request(self, name: str | None) -> Output:
-        """Request the text of a skill, which is recorded after the results of this reply. Raises
-        ToolError."""
+        """Request the text of a skill, to be recorded after the results of this reply. Raises
+        ToolError.
+        """
         if not (name or "").strip():
             lines = [skill.line for skill in self._listed()]
             return Output("\n".join(lines) or "There are no skills.")
@@ -166,7 +167,7 @@ class SkillsFeature(Feature):
         return Output(f"The skill {name} follows.", {"skill": _details(skill)})
 
     async def message_recorded(self, message: IncomingMessage) -> None:
-        """Load the skill that a message calls with `/NAME` at its beginning."""
+        """Load the skill that a message calls with `/NAME` at its start."""
         text = message.content
         called = _CALL.match(text) if isinstance(text, str) and not message.verbatim else None
         if called is None:
@@ -177,7 +178,7 @@ class SkillsFeature(Feature):
             self._load(skill.name)
 
     async def turn_started(self, turn: Turn) -> None:
-        """Read the files again and record what has changed in them."""
+        """Read the files again and record changes of the skills."""
         self._record_requested()
         warnings = list[str]()
         if not self._is_fresh:
@@ -191,21 +192,21 @@ class SkillsFeature(Feature):
             self.handle.record(entry)
 
     async def step_finished(self) -> None:
-        """Record the texts that the model asked for."""
+        """Record the texts that the model requested."""
         self._record_requested()
 
     def recorded(self, entry: Entry) -> None:
-        """Warn the user of a text that is shortened after a summary."""
+        """Warn the user about a text that was shortened after a summary."""
         skill = entry.details.get("skill") if isinstance(entry, User) else None
         if isinstance(skill, dict) and skill.get("is_part"):
-            told = f"the skill {skill['name']} is cut behind the summary: all skills take at most"
+            told = f"the skill {skill['name']} is cut after the summary: all skills take at most"
             again = f"Recall #{skill['ref']} has it, /{skill['name']} loads it again"
             self.handle.emit(
                 Notice("warning", f"{told} {ALL_SKILLS_SHARE:.0%} of the window; {again}")
             )
 
     def _record_requested(self) -> None:
-        """Record the texts that the model asked for. Raises RecordError."""
+        """Record the texts that the model requested. Raises RecordError."""
         while self._requested:
             self._record(self._requested[0], by_person=False)
             del self._requested[0]
@@ -220,8 +221,9 @@ class SkillsFeature(Feature):
             self._record(skill, by_person=True)
 
     def first_entries(self) -> list[Entry]:
-        """Return the list of skills, and texts that a killed process did not add again after a
-        summary. A text that was never recorded is recorded at the next turn."""
+        """Return the list of skills, and texts that a kill prevented from being inserted after a
+        summary. A text that was never recorded is recorded at the next turn.
+        """
         self._requested += self._unrecorded()
         view, facts = self.handle.view, self.handle.ledger.skills.values()
         missing = [fact for fact in facts if (fact.name, fact.digest) not in self.standing()]
@@ -243,7 +245,7 @@ class SkillsFeature(Feature):
         return [*([] if listed else self._whole_list()), *self._again(missing, standing=room)]
 
     def _unrecorded(self) -> list[Skill]:
-        """Return the skills that the model asked for and whose text was never recorded."""
+        """Return the skills that the model requested but whose text was never recorded."""
         view, facts = self.handle.view, self.handle.ledger.skills
         asked: dict[str, int] = {}
         for item in view.items:
@@ -256,7 +258,7 @@ class SkillsFeature(Feature):
         ]
 
     def _record(self, skill: Skill, *, by_person: bool) -> None:
-        """Record the text of a skill and allow calls by its rules until the turn ends."""
+        """Record the text of a skill. Allow calls by its rules until the turn ends."""
         handle = self.handle
         seq = handle.log.last_seq + 1
         head = _HEAD.format(name=skill.name, folder=_shown(skill.folder))
@@ -271,7 +273,7 @@ class SkillsFeature(Feature):
                 offload(path, text)
                 offloaded = str(path.relative_to(handle.folder))
             except OSError as error:
-                told = f"the skill {skill.name} is cut, and all of it cannot be kept in {path}"
+                told = f"the skill {skill.name} is cut, and its full text cannot be saved in {path}"
                 handle.emit(Notice("warning", f"{told}: {error.strerror}"))
             saved = estimate(text) - estimate(shown)
             details["tokens_saved"] = saved
@@ -284,8 +286,9 @@ class SkillsFeature(Feature):
             self.source.uses.note(skill.name)
 
     def _again(self, facts: Iterable[SkillFact], *, standing: int) -> list[Entry]:
-        """Return texts to add again, cut to the limits of one text and of all. Texts that were
-        loaded last are cut last. `standing` is the size of the texts that stay in the view."""
+        """Return the texts to insert again, within the limits per text and for all texts. The most
+        recently loaded are cut last. `standing` is the size of the texts still in the view.
+        """
         room, entries = int(ALL_SKILLS_SHARE * self._window) - standing, list[Entry]()
         for fact in reversed([fact for fact in facts if fact.ref]):
             found = self.handle.context.recall(fact.ref)
@@ -318,8 +321,9 @@ class SkillsFeature(Feature):
         return f"{kept}\n{_CUT.format(left=len(text) - len(kept), ref=ref)}"
 
     def _whole_list(self) -> list[Entry]:
-        """Return the list of skills within its limit, the skill that was loaded last first; nothing
-        if there are none or the model cannot load one."""
+        """Return the list of skills within its limit, most recently loaded first. Return [] if
+        there are none or the model cannot load any.
+        """
         skills, shown = self._listed(), list[str]()
         if not skills:
             return []
@@ -336,7 +340,7 @@ class SkillsFeature(Feature):
         return [User(content="\n".join(lines), source=SKILL_LIST, details=details)]
 
     def _changes(self) -> list[Entry]:
-        """Return the changes of the skills since the model's list."""
+        """Return the changes of the skills since the model's last list."""
         told = self._told_of(self.handle.view)
         skills = {skill.name: skill for skill in self._listed()}
         if told is None:
@@ -361,7 +365,7 @@ class SkillsFeature(Feature):
         return f"{first_tokens(text, room)}…\nSkill without a name lists all."
 
     def _listed(self) -> list[Skill]:
-        """Return the skills that the model may load, those loaded last first."""
+        """Return the skills that the model may load, most recently loaded first."""
         if not any(isinstance(tool, SkillTool) for tool in self.handle.tools):
             return []
         uses = self.source.uses.read() if self.source.uses else {}
@@ -375,7 +379,7 @@ class SkillsFeature(Feature):
         return sorted(found, key=lambda skill: (-uses.get(skill.name, 0.0), skill.name))
 
     def _told_of(self, view: View) -> dict[str, str] | None:
-        """Return the skills in the model's list, None if the view has no list."""
+        """Return the skills in the model's list, or None if the view has no list."""
         told: dict[str, str] | None = None
         for item in view.items:
             details = view.facts(item)[0] if item.source == SKILL_LIST else {}
@@ -392,15 +396,17 @@ class SkillsFeature(Feature):
         return told
 
     def standing(self) -> dict[tuple[str, str], int]:
-        """Return the numbers of the entries with the newest text of each skill, by name and digest.
-        A text that was cut after a summary counts."""
+        """Return the seq of the entry with the newest text of each skill, by name and digest. A
+        text that was cut after a summary counts.
+        """
         view = self.handle.view
         newest = {_key(view.facts(item)[0])[0]: item for item in view.items if item.source == SKILL}
         return {_key(view.facts(item)[0]): item.seq for item in newest.values()}
 
     def _whole(self, skill: Skill) -> int:
-        """Return the number of the entry with the text of a skill, as a new load would record it; 0
-        for none."""
+        """Return the seq of the entry with the current text of a skill, or 0 if it is missing or
+        was cut after a summary.
+        """
         ref = self.standing().get((skill.name, skill.digest), 0)
         place = self.handle.view.position(ref)
         details = {} if place is None else self.handle.view.facts(self.handle.view.items[place])[0]

@@ -2,10 +2,10 @@
 plugins.
 
 A file is `agents/<any>.md`: front matter (`name`, `description`, `tools`, `model`) between two
-lines of `---`, followed by the prompt. A project's file counts only after the user has trusted its
-content. An untrusted or broken file, and a link out of the project, is left out with a warning. No
-type can do more than the conversation that starts it. The files of a plugin, and those in
-`.claude`, were written for another agent: unknown keys and tools in them are ignored.
+lines of `---`, followed by the prompt. A project's file needs the user's trust in its content. An
+untrusted or broken file, and a symlink out of the project, is left out with a warning. No type can
+do more than the conversation that starts it. Files of plugins and in `.claude` were written for
+another agent, so unknown keys and tools in them are ignored.
 """
 
 import os
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from ...tools.base import Tool
 
 TYPES_FOLDER = "agents"  # in the user's configuration, and in .ctxagent of a project
-OTHERS_FOLDER = ".claude"  # of a project and of the home, for another agent
-MAX_OTHERS_FILES = 200  # in one folder of another agent
+OTHERS_FOLDER = ".claude"  # another agent's folder in a project or in the home directory
+MAX_OTHERS_FILES = 200  # per folder of another agent
 MAX_DESCRIPTION_CHARS = (
-    500  # characters of a description: the model reads all of them at every call
+    500  # characters of a description, because every model call includes all descriptions
 )
 READ_ONLY_TOOLS = ("Bash", "Read", "Grep", "Glob", "Recall")
-BUILT_IN = "built in"  # the source of a type that is in no file
+BUILT_IN = "built in"  # the source of a built-in type
 TASK, PLAN = "Task", "Plan"  # tools that subagents do not have
 
 _NAME = regex(r"[a-z][a-z0-9-]{0,79}")
 _OTHERS_NAME = regex(r"[A-Za-z0-9][\w.-]{0,79}", re.ASCII)
-# Tools of another agent that have another name here; those of MCP servers are called by one tool.
+# Our names for tools of another agent. All its MCP tools are our tool Mcp.
 _OTHERS_TOOLS = {
     "TodoWrite": "Todo", "TodoRead": "Todo", "MultiEdit": "Edit", "LS": "Glob", "BashOutput": "Job",
     "KillShell": "Job", "NotebookRead": "Read",
@@ -59,15 +59,15 @@ class AgentType:
     name: str
     description: str
     prompt: str
-    tools: tuple[str, ...] | None = None  # names; None for all there are
+    tools: tuple[str, ...] | None = None  # names; None for all tools
     model: str | None = None
     source: str = BUILT_IN  # or a path
-    looks_only: bool = False  # edits nothing, and runs only commands that plainly read
-    plugin: str = ""  # that it is from
-    ignored: tuple[str, ...] = ()  # keys and tools in its file that mean nothing here
+    looks_only: bool = False  # no edits, and only commands that are clearly read-only
+    plugin: str = ""  # the plugin it comes from
+    ignored: tuple[str, ...] = ()  # unknown keys and tools in its file
 
     def of(self, tools: Sequence["Tool[Any]"]) -> "list[Tool[Any]]":
-        """Return those of its parent's tools that a subagent of this type has."""
+        """Return the parent's tools that a subagent of this type may use."""
         own = [tool for tool in tools if tool.name not in (TASK, PLAN)]
         return [t for t in own if self.tools is None or t.name in self.tools]
 
@@ -93,13 +93,14 @@ def built_in_types() -> list[AgentType]:
 
 
 def types_of_conversation(launch: LaunchOptions, log: Path) -> tuple[list[AgentType], list[str]]:
-    """Return the types of subagents that a conversation can start, and warnings. A subagent can
-    start none."""
+    """Return the subagent types that a conversation can start, and warnings. A subagent can
+    start none.
+    """
     return ([], []) if log.parent.parent.name == AGENTS else types_of(launch)
 
 
 def types_of(launch: LaunchOptions) -> tuple[list[AgentType], list[str]]:
-    """Return the types of subagents for these options, and warnings. Blocking."""
+    """Return the subagent types for these options, and warnings. Blocks."""
     if "subagents" in launch.settings.features.off:
         return [], []
     if launch.safe:
@@ -125,8 +126,8 @@ def load_types(
 ) -> tuple[list[AgentType], list[str]]:
     """Return all types for work in `cwd`, and a warning for each file that was left out.
 
-    `tools` are the names of all tools. For types with the same name the first counts: built-in, of
-    the user, of the project, of a plugin. One of a plugin is then called PLUGIN:NAME.
+    `tools` are the names of all tools. If types share a name, the first wins: built-in, user,
+    project, plugin. A plugin's type is then called PLUGIN:NAME.
     """
     types, warnings = {each.name: each for each in built_in_types()}, []
     foreign, leaving = _project_files(cwd, home)
@@ -134,7 +135,7 @@ def load_types(
     files = [(path, "") for path in sorted((config_home / TYPES_FOLDER).glob("*.md"))]
     files += [(path, "") for path in (*_of_others(home), *foreign)]
     files += [(path, plugin.name) for plugin in plugins for path in type_files(plugin.folder)]
-    untrusted = dict[Path, int]()  # of another agent, by folder
+    untrusted = dict[Path, int]()  # files for another agent, by folder
     for path, plugin in files:
         try:
             data = read_untrusted(path)
@@ -167,8 +168,9 @@ def load_types(
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
-    """Return the files of the nearest `.ctxagent/agents` and `.claude/agents` within the project,
-    without links out of it."""
+    """Return the files of the nearest `.ctxagent/agents` and `.claude/agents` in the project,
+    without symlinks that leave the project.
+    """
     return _project_files(cwd, home)[0]
 
 
@@ -178,7 +180,7 @@ def parse_type(text: str, source: str, tools: Collection[str]) -> AgentType:
     if not values:
         raise ValueError("it does not begin with front matter between two lines of ---")
     if unknown := [key for key in values if key not in _KEYS]:
-        raise ValueError(f"{unknown[0][:60]!r} is none of {', '.join(_KEYS)}")
+        raise ValueError(f"{unknown[0][:60]!r} is not one of {', '.join(_KEYS)}")
     description = text_value(values, "description")
     if len(description) > MAX_DESCRIPTION_CHARS:
         raise ValueError(
@@ -206,7 +208,7 @@ def parse_others_type(text: str, source: str, tools: Collection[str]) -> AgentTy
     allowed = [n for n in tools if n not in (*denied, TASK)]
     allowed = [n for n in allowed if not named or n in known.values()]
     if not allowed:
-        raise ValueError(f"it has none of the tools that there are: {', '.join(tools)}")
+        raise ValueError(f"it has none of the known tools: {', '.join(tools)}")
     model = text_value(values, "model")
     return _checked(
         AgentType(
@@ -226,15 +228,16 @@ def parse_others_type(text: str, source: str, tools: Collection[str]) -> AgentTy
 
 
 def _own_tool(name: str) -> str:
-    """Return the name that a tool of another agent has here."""
+    """Return our name for a tool of another agent."""
     return _MCP if name.startswith(_MCP_PREFIX) else _OTHERS_TOOLS.get(name, name)
 
 
 def _checked(found: AgentType, names: re.Pattern[str] = _NAME) -> AgentType:
     """Return the type. Raises ValueError if its name, description or prompt is missing or
-    invalid."""
+    invalid.
+    """
     if not names.fullmatch(found.name):
-        raise ValueError(f"name is {found.name!r}, not up to 80 of a-z, 0-9 and -, a letter first")
+        raise ValueError(f"name is {found.name!r}, not up to 80 of a-z, 0-9 and - after a letter")
     if not found.description:
         raise ValueError("it has no description")
     if not found.prompt:
@@ -243,12 +246,12 @@ def _checked(found: AgentType, names: re.Pattern[str] = _NAME) -> AgentType:
 
 
 def names_and_descriptions(types: Sequence[AgentType]) -> list[tuple[str, str]]:
-    """Return the types as the tool Task lists them."""
+    """Return (name, description) of the types, for the tool Task."""
     return [(each.name, each.description) for each in types]
 
 
 def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
-    """Return the project's files, and the links among them that lead out of the project."""
+    """Return the project's files, and the symlinks among them that leave the project."""
     home = home.resolve()
     way = folders_within_project(cwd.resolve(), home)
     held, leaving = list[Path](), list[Path]()
@@ -269,7 +272,9 @@ def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _of_others(owner: Path) -> list[Path]:
-    """Return the files for another agent in a project or in the home, also those in subfolders."""
+    """Return the files for another agent in a project or the home directory, including
+    subfolders.
+    """
     return sorted((owner / OTHERS_FOLDER / TYPES_FOLDER).glob("**/*.md"))[:MAX_OTHERS_FILES]
 
 
@@ -278,14 +283,14 @@ def _is_of_others(path: Path) -> bool:
 
 
 def _tools(values: Mapping[str, Any], known: Collection[str]) -> tuple[str, ...] | None:
-    """Return the tools that a file names, with or without brackets; None for no key `tools`."""
+    """Return the tools in a file, with or without brackets, or None without the key `tools`."""
     if "tools" not in values:
         return None
     named = tuple(re.findall(r"[^\s,\[\]\"']+", text_value(values, "tools")))
     if not named:
-        raise ValueError("tools is empty; name some, or leave the line out for all there are")
+        raise ValueError("tools is empty; name some, or omit the line for all tools")
     if TASK in named:
-        raise ValueError("tools names Task, and a subagent has no subagents")
+        raise ValueError("tools names Task, but subagents cannot start subagents")
     if strange := [name for name in named if name not in known]:
         raise ValueError(f"tools names {', '.join(strange)}; there are {', '.join(known)}")
     return named

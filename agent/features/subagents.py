@@ -1,11 +1,11 @@
-"""Run subagents: conversations that a conversation starts, each with its own log, view, window and
+"""Run subagents: conversations started by a conversation, each with its own log, view, window and
 compaction.
 
-A call of Task opens an `AgentState` in `agents/<id>/` of the session's folder and runs one turn, in
-a task of its own. The call waits for it, or the subagent works in the background: then the model is
-told about its end before its next call. The subagent has its parent's permissions at that moment,
-and its cost counts there. The parent gets the answer, or the partial result after a failure, an
-interrupt or a limit. An entry at the start and another at the end keep work and sums when the
+A call of Task opens an `AgentState` in `agents/<id>/` of the session's folder and runs one turn in
+an asyncio task. The call waits for the turn, or the subagent runs in the background and the model
+is notified of its end before a later call. The subagent has its parent's current permissions, and
+its cost counts for the parent. The parent gets the answer, or the partial result after a failure,
+an interrupt or a limit. An entry at the start and one at the end preserve work and totals if the
 process is killed.
 """
 
@@ -57,9 +57,9 @@ from .running_subagents import RunningSubagent
 from .subagent_types import AgentType, names_and_descriptions
 
 MAX_PARALLEL_SUBAGENTS = 4
-MAX_CALLS_PER_RUN = 400  # of the model; the subagent can be resumed after that
+MAX_CALLS_PER_RUN = 400  # model calls; after that the subagent can be resumed
 MAX_DENIALS_SHOWN = 10
-MAX_SUMMARY_ANSWER_CHARS = 1_000  # of the answer, repeated in the summary
+MAX_SUMMARY_ANSWER_CHARS = 1_000  # of the answer in the summary
 
 STOPPED = "{id} was stopped before it had begun; nothing of it was done."
 WORKS = "[{id} works in the background; you are told when it ends. resume gives it a message]"
@@ -75,13 +75,13 @@ REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class SubagentSpec:
-    """The options with which a subagent is opened."""
+    """The options for opening a subagent."""
 
     id: str
     type: AgentType
     log: Path
-    model: str | None  # an id; None for that of the parent
-    prior: str  # what an earlier subagent hands over
+    model: str | None  # ID; None for the parent's model
+    prior: str  # hand-over from an earlier subagent
     emit: Emit
     ask: Ask | None
     budget_meter: BudgetMeter
@@ -91,7 +91,7 @@ OpenSubagent = Callable[[SubagentSpec], AgentState]  # raises CtxagentError
 
 
 class SubagentsFeature(Feature):
-    """Runs the subagents of one conversation."""
+    """Runs the subagents of a conversation."""
 
     name = "subagents"
 
@@ -106,7 +106,7 @@ class SubagentsFeature(Feature):
         self._runner, self._opener = runner, opener
         self._types = {each.name: each for each in types}
         self._running: dict[str, RunningSubagent] = handle.context.agents
-        self._ended: list[tuple[SubagentRun, Output]] = []  # in the background, not told yet
+        self._ended: list[tuple[SubagentRun, Output]] = []  # in background, not reported yet
         self._places, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
 
     @property
@@ -119,26 +119,26 @@ class SubagentsFeature(Feature):
         return [TaskTool(names_and_descriptions(self.types), self.run)]
 
     async def turn_started(self, turn: Turn) -> None:
-        """Keep the files as they are at the start of a turn if subagents change them meanwhile."""
+        """Take a snapshot at the start of a turn if running subagents can change files."""
         if any(each.changes_files for each in self._running.values()):
             await self.handle.snapshot()
 
     async def before_call(self) -> None:
-        """Tell the model which subagents have ended in the background."""
+        """Notify the model of background subagents that have ended."""
         while self._ended:
             self._tell(*self._ended[0])
             del self._ended[0]
 
     async def run(self, task: SubagentTask) -> Output:
-        """Run one subagent, or give a message to one at work. Return its answer, or in the
-        background that it works.
+        """Run a subagent, or send a message to a running one. Return its answer, or for the
+        background a notice that it runs.
 
-        Raises ToolError for a task that cannot begin, and Interrupted with the partial result.
+        Raises ToolError for a task that cannot start, and Interrupted with the partial result.
         """
         kind = self._type_of(task)
         while (running := self._running.get(task.resume or "")) is not None:
             if not await running.hears(task.prompt):
-                continue  # another call may have gone on with it
+                continue  # another call may have resumed it
             if task.background or not running.in_background:
                 return _at_work(running, GIVEN)
             return await self._awaited(running, is_own=False)
@@ -146,9 +146,9 @@ class SubagentsFeature(Feature):
         return _at_work(running, WORKS) if task.background else await self._awaited(running)
 
     def _begin(self, kind: AgentType, task: SubagentTask) -> RunningSubagent:
-        """Start a subagent in a task of its own. Raises ToolError and RecordError."""
+        """Start a subagent in an asyncio task. Raises ToolError and RecordError."""
         if not self._running:
-            # They belong to the event loop that they are used in.
+            # Both are bound to the current event loop.
             self._places, self._start = asyncio.Semaphore(MAX_PARALLEL_SUBAGENTS), asyncio.Lock()
         id = task.resume or f"{kind.name.rpartition(':')[2]}-{secrets.token_hex(3)}"
         run = SubagentRun(
@@ -171,11 +171,11 @@ class SubagentsFeature(Feature):
         return running
 
     def _continued(self, known: SubagentRun, run: SubagentRun) -> SubagentRun:
-        """Return the entry with which an earlier subagent goes on. Raises ToolError."""
+        """Return the start entry of a resumed subagent. Raises ToolError."""
         if not subagent_log(self.handle.folder, run.id).is_file():
             if known.told:
                 raise ToolError(f"The log of {run.id} is gone. Start a new subagent.")
-            run = replace(run, prompt=f"{known.prompt}\n\n{run.prompt}")  # it had not begun
+            run = replace(run, prompt=f"{known.prompt}\n\n{run.prompt}")  # it never started
         run = replace(run, description=known.description or run.description, told=known.told)
         return Counts.of(known).recorded_in(run)
 
@@ -185,10 +185,10 @@ class SubagentsFeature(Feature):
             running.is_recorded = True
 
     async def _awaited(self, running: RunningSubagent, *, is_own: bool = True) -> Output:
-        """Wait for the end of a subagent, or until the user sends it to the background.
+        """Wait until a subagent ends or the user sends it to the background.
 
-        An interrupt ends it if it `is_own` to this call, else it goes on in the background. Raises
-        ToolError, and Interrupted with the partial result.
+        An interrupt ends the subagent if it `is_own` to this call; otherwise it continues in the
+        background. Raises ToolError, and Interrupted with the partial result.
         """
         sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -218,10 +218,10 @@ class SubagentsFeature(Feature):
         return _at_work(running, SENT) if sent.done() else running.work.result()
 
     async def _work(self, running: RunningSubagent, kind: AgentType, task: SubagentTask) -> Output:
-        """Run a subagent to its end. Raises ToolError for one that cannot begin."""
+        """Run a subagent to its end. Raises ToolError if it cannot start."""
         try:
             async with self._place(running):
-                async with self._start:  # in the spec of their calls
+                async with self._start:  # start in the order of the calls
                     if running.changes_files:
                         await self.handle.snapshot()
                 if running.is_stopped:
@@ -231,8 +231,7 @@ class SubagentsFeature(Feature):
             del self._running[running.id]
 
     def _check_end(self, running: RunningSubagent, work: "asyncio.Task[Output]") -> None:
-        """Record the end of a subagent in the background that could not begin, or not be
-        recorded."""
+        """Record the end of a background subagent that could not start or could not be recorded."""
         error = None if work.cancelled() else work.exception()
         if error is None or not running.in_background:
             return
@@ -248,7 +247,9 @@ class SubagentsFeature(Feature):
         self._ended.append((run, output))
 
     def _tell(self, run: SubagentRun, output: Output) -> None:
-        """Record for the model how a subagent ended in the background. Raises RecordError."""
+        """Record a notice for the model about the end of a background subagent. Raises
+        RecordError.
+        """
         output = self.handle.context.redact(output)
         details = dict(output.details)
         text, offloaded = self._runner.files.settle(TaskTool.name, output, details)
@@ -259,8 +260,7 @@ class SubagentsFeature(Feature):
 
     @asynccontextmanager
     async def _place(self, running: RunningSubagent) -> AsyncIterator[None]:
-        """Wait for one of the places for running subagents. Raises ToolError if it is stopped
-        before there is a place."""
+        """Wait for a free slot for a running subagent. Raises ToolError if it is stopped before."""
         places = self._places
         waiting = asyncio.ensure_future(places.acquire())
         running.step = waiting.cancel
@@ -293,7 +293,7 @@ class SubagentsFeature(Feature):
             files=touched_files(child.ledger),
         )
         used, rows = child.totals.all - before, changes_since(told, child.ledger, id)
-        if running.in_background and rows:  # else the result has them
+        if running.in_background and rows:  # otherwise the result has the changes
             text = f"{id} has changed files: {len(rows)}"
             parent.record(Note(topic="agent", text=text, data={"changes": rows}))
         parent.record(child.totals.all.recorded_in(agent))
@@ -320,7 +320,7 @@ class SubagentsFeature(Feature):
         used: Counts,
         rows: list[dict[str, Any]],
     ) -> Output:
-        """Return the output for the parent, and count the changes of the subagent as known."""
+        """Return the output for the parent, and credit the file changes to the subagent."""
         child = running.child
         assert child is not None
         self.handle.denials.add(*child.handle.denials)
@@ -355,8 +355,9 @@ class SubagentsFeature(Feature):
         )
 
     async def _worked(self, running: RunningSubagent, child: AgentState) -> TurnFinished:
-        """Run the turn of a subagent, and go on with it for messages that came too late for its
-        last call. Close it in any case."""
+        """Run the turn of a subagent, and continue it for messages that arrived after its last
+        call. Always close the subagent.
+        """
         prompt: str | None = running.run.prompt
         try:
             while True:
@@ -366,7 +367,7 @@ class SubagentsFeature(Feature):
                 finished = await working
                 if STATUS_OF_TURN[finished.status] != "done" or not running.messages:
                     break
-        except asyncio.CancelledError:  # it had not begun
+        except asyncio.CancelledError:  # cancelled before its start
             finished = TurnFinished("interrupted", "")
         except RecordError as error:
             finished = TurnFinished("error", "", {"message": str(error)})
@@ -406,7 +407,7 @@ class SubagentsFeature(Feature):
             raise ToolError(f"No subagent could be started: {error}") from error
 
     def _prior(self, kind: AgentType, task: SubagentTask) -> HandOver | None:
-        """Return the hand-over for a new subagent. The log of a resumed one has it already."""
+        """Return the hand-over for a new subagent. A resumed one already has it in its log."""
         if task.resume is not None:
             return None
         folder, ledger = self.handle.folder, self.handle.ledger
@@ -449,30 +450,30 @@ class SubagentsFeature(Feature):
         return not kind.looks_only and any(tool.effect in ("edit", "run") for tool in tools)
 
     def _summarize(self, child: AgentState, finished: TurnFinished) -> None:
-        """Write the summary for a later subagent with the same work, without a model."""
+        """Write a summary for a later subagent with the same work, without a model."""
         if not child.view.items:
             return
         document = current_document(child.engine.host)
-        if STATUS_OF_TURN[finished.status] == "done":  # no next steps are left
+        if STATUS_OF_TURN[finished.status] == "done":  # so no next steps remain
             answer = cut_after(finished.text, MAX_SUMMARY_ANSWER_CHARS, " …")
             document = replace(document, done=(*document.done, answer), next_steps=())
         text = f"{render(document)}{pinned_section(child.ledger.pins)}"
         text = qualify_refs(text, child.log.path, child.log.last_seq)
         try:
             write_archive_file(child.folder / SUMMARY_NAME, text)
-        except RecordError as error:  # all of it is in the log
+        except RecordError as error:  # not fatal, because the log has everything
             self.handle.emit(Notice("warning", error.message))
 
 
 def _at_work(running: RunningSubagent, text: str) -> Output:
-    """Return the output of a call whose subagent goes on in the background."""
+    """Return the output of a call whose subagent continues in the background."""
     details: dict[str, Any] = {"agent": running.id, "status": "running"}
     details |= {"backgrounded": True} if text is SENT else {}
     return Output(text.format(id=running.id), details)
 
 
 def _with_source(output: Output, prior: HandOver | None) -> Output:
-    """Add the name of the earlier subagent whose summary this one began with, if there was one."""
+    """Add the name of the earlier subagent whose summary was handed over, if any."""
     if prior is None:
         return output
     text = f'{output.text}\n[Started with the summary of {prior.id} ("{prior.description}")]'
@@ -487,7 +488,7 @@ def _answer_text(
     denied: Sequence[str],
     messages: Sequence[str],
 ) -> str:
-    """Return the answer for the parent: how the subagent ended, its text, how to resume it."""
+    """Return the answer for the parent: how the subagent ended, its text, and how to resume it."""
     why = (finished.error or {}).get("message", "").split("\n")[0]
     parts = [REASONS[agent.status].format(why=why)]
     if agent.status != "done":

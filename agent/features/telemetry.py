@@ -1,6 +1,8 @@
 """Traces and metrics of a conversation, by the semantic conventions of OpenTelemetry for generative
-AI: a span for each turn (`invoke_agent`), call of the model (`chat`) and call of a tool
-(`execute_tool`). They have names, counts and times, and texts only if a setting says so.
+AI.
+
+There is a span for each turn (`invoke_agent`), model call (`chat`) and tool call (`execute_tool`).
+Spans have names, counts and times; texts need the setting `telemetry.contents`.
 """
 
 import asyncio
@@ -29,7 +31,7 @@ PROTOCOLS = ("", "http/protobuf")  # of OTEL_EXPORTER_OTLP_PROTOCOL
 
 
 def telemetry_or_warning(handle: SessionHandle) -> otel.Telemetry | None:
-    """Return the telemetry of this process; warn where there is none."""
+    """Return the telemetry of this process, or warn and return None."""
     protocol = os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL", "")
     if protocol not in PROTOCOLS:
         handle.warn_once(f"telemetry is sent by http/protobuf only, not by {protocol}")
@@ -41,7 +43,7 @@ def telemetry_or_warning(handle: SessionHandle) -> otel.Telemetry | None:
 
 
 class TelemetryFeature(Feature):
-    """Makes spans and metrics of what a conversation records."""
+    """Creates spans and metrics from the records of a conversation."""
 
     name = "telemetry"
 
@@ -56,18 +58,19 @@ class TelemetryFeature(Feature):
         environ: Mapping[str, str],
         has_contents: bool,
     ) -> None:
-        """`agent` is the type of a subagent, whose turns are part of the turn of its `parent`.
-        `provider` is that of a model that no server has, "" for all others."""
+        """`agent` is the type of a subagent, whose turns are children of its `parent`'s turn.
+        `provider` names the provider of a model without a server, else "".
+        """
         super().__init__(handle)
         self._telemetry, self._agent, self._parent = telemetry, agent or AGENT, parent
         self._environ, self._has_contents = environ, has_contents
         self._provider = provider
         self.turn: Span | None = None
         self._usage = Usage()  # of the turn
-        self._dollars: float | None = 0.0  # of the turn, None where a price is not known
-        self._began = 0.0  # the turn
-        self._free_at = time.time()  # when the model could be asked at the earliest
-        self._words = ""  # of the user, for the next turn
+        self._dollars: float | None = 0.0  # cost of the turn, None if a price is unknown
+        self._began = 0.0  # Unix time of the start of the turn
+        self._free_at = time.time()  # earliest start of the next model call
+        self._words = ""  # the user's message for the next turn
 
     @property
     def _model(self) -> dict[str, Any]:
@@ -76,7 +79,7 @@ class TelemetryFeature(Feature):
         return {"gen_ai.provider.name": provider, "gen_ai.request.model": model}
 
     async def turn_started(self, turn: Turn) -> None:
-        """Begin the span of the turn."""
+        """Start the span of the turn."""
         self._usage, self._dollars, self._began = Usage(), 0.0, time.time()
         parent = self._parent.turn if self._parent else None
         self.turn = self._telemetry.begin(
@@ -114,7 +117,7 @@ class TelemetryFeature(Feature):
         self._telemetry.seconds.record(time.time() - self._began, otel.known(more))
 
     async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
-        """Make the span of a call that has ended."""
+        """Create the span of a finished tool call."""
         error = TOOL_ERROR if output.is_error else None
         result = self.handle.context.redact(output).text if self._has_contents else None
         span = self._telemetry.begin(
@@ -136,8 +139,7 @@ class TelemetryFeature(Feature):
         self._telemetry.tool_seconds.record(seconds, otel.known(more))
 
     def recorded(self, entry: Entry) -> None:
-        """Make the span of a call of the model when its reply is recorded, and count what made the
-        context smaller."""
+        """Create the span of a model call when its reply is recorded, and count compactions."""
         if isinstance(entry, Assistant):
             self._add_call(entry)
         elif isinstance(entry, Mask):
@@ -151,7 +153,7 @@ class TelemetryFeature(Feature):
             self._free_at = time.time()
 
     async def before_call(self) -> None:
-        """Note when the model is asked."""
+        """Note the start of a model call."""
         self._free_at = time.time()
 
     def _add_call(self, reply: Assistant) -> None:
@@ -195,7 +197,7 @@ class TelemetryFeature(Feature):
         return otel.within(self.turn) if self.turn else None
 
     def _content(self, role: str, text: str) -> str | None:
-        """Return a message as the conventions have it, None where texts are not to leave."""
+        """Return a message in the format of the conventions, or None if texts must not be sent."""
         if not self._has_contents or not text:
             return None
         return json.dumps([{"role": role, "parts": [{"type": "text", "content": text}]}])
@@ -207,7 +209,7 @@ class TelemetryFeature(Feature):
         return self.handle.context.redact(Output(given)).text
 
     async def session_ended(self) -> None:
-        """Send what is not sent yet."""
+        """Send pending data."""
         if self._parent is None:
             await asyncio.to_thread(self._telemetry.flush)
 

@@ -1,9 +1,9 @@
-"""Web searches by the model's server: whether a session has them, and what happens when the server
-refuses.
+"""Web searches by the model's server: whether a session has them, and what to do if the server
+refuses them.
 
-A session keeps the list of tools that it began with, because a change costs the prompt cache and
-all thinking. If a server refuses the tool, or blocks of searches in the messages, the request is
-sent again without them. That is recorded, so that it is not tried again, also in a resumed session.
+A session keeps its first list of tools, because a change costs the prompt cache and all thinking.
+If a server refuses the tool, or search blocks in the messages, the request is sent again without
+them. This is recorded, so that it is not tried again, even in a resumed session.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from ..permissions.rules import parse_rule
 from ..session.entries import Mask
 from ..session.searches import FOUND, WIRE_NAME, is_search
 
-LAYER = "web search"  # of the masks that take searches out of the messages
+LAYER = "web search"  # layer of the masks that remove searches from the messages
 REFUSED_STATUSES = (400, 403, 404, 422)
-OFFER_TIMEOUT_S = 5.0  # for MCP servers to say whether one of them searches
+OFFER_TIMEOUT_S = 5.0  # for finding an MCP server that can search
 
 _NAMES_IT = regex(r"web[ _-]?search|server_tool_use|srvtoolu", re.IGNORECASE)
-_PLACE = regex(r"\btools\W{1,4}(\d+)")  # of a tool in their list
+_PLACE = regex(r"\btools\W{1,4}(\d+)")  # index of a tool in the list
 _NAMES_MESSAGE = regex(r"\bmessages\b")
 _WITHOUT_RESULT = regex(r"without a corresponding")
 _SEARCHES = regex(r"mcp__\w*search[\w-]*", re.IGNORECASE)
@@ -39,10 +39,11 @@ _SEARCHES = regex(r"mcp__\w*search[\w-]*", re.IGNORECASE)
 def asks_for_searches(
     settings: Settings, searches_web: bool | None, tools: Sequence[Mapping[str, Any]]
 ) -> bool:
-    """Return True if a session has searches. `searches_web` is the model's ability, and `tools`
-    are those that the session had so far, if any."""
+    """Return True if a session has web searches. `searches_web` is the model's ability; `tools` are
+    the earlier tools of the session, if any.
+    """
     setting, permissions = settings.web.search, settings.permissions
-    # Nobody can be asked in the middle of a reply.
+    # The server searches during its reply, so no user can be asked.
     against = [*permissions.deny, *permissions.ask]
     if (
         setting == "off"
@@ -56,7 +57,7 @@ def asks_for_searches(
 
 
 class WebSearchFeature(Feature):
-    """The searches of one conversation."""
+    """The web searches of a conversation."""
 
     name = "web-search"
 
@@ -65,12 +66,13 @@ class WebSearchFeature(Feature):
         self._servers, self._has_tool = servers, has_tool
 
     def tools(self) -> list[Tool[Any]]:
-        """Return the tool WebSearch where the server searches."""
+        """Return the tool WebSearch if the server can search."""
         return [WebSearchTool()] if self._has_tool else []
 
     async def request_refused(self, refusal: RequestRejected) -> bool:
-        """Remove what the request may have been refused for: searches without a result, then all
-        other searches, then the tool. Return True if something was removed."""
+        """Remove a possible cause of the refusal: searches without a result, then all other
+        searches, then the tool. Return True if something was removed.
+        """
         said = refusal.message
         refused = refusal.status in REFUSED_STATUSES and not isinstance(refusal, PromptTooLong)
         if not refused or not self._is_named(said):
@@ -97,7 +99,7 @@ class WebSearchFeature(Feature):
         return True
 
     async def _instead(self) -> str:
-        """Return a text about the tools of MCP servers that can search instead."""
+        """Return a text about MCP tools that can search."""
         servers, found = self._servers, ""
         if servers is not None:
             try:
@@ -107,11 +109,11 @@ class WebSearchFeature(Feature):
                 found = ""
         names = list(dict.fromkeys(_SEARCHES.findall(found)))
         if not names:
-            return "an MCP server with a search can, and none is configured here"
+            return "an MCP server with a search tool could, but none is configured"
         return f"Mcp reaches {', '.join(names[:3])} in its place"
 
     def _drop_searches(self, why: str) -> bool:
-        """Replace the results of searches by their titles, and notify the user."""
+        """Replace search results by their titles, and notify the user."""
         view = self.handle.view
         targets = [
             {"seq": each.item.seq, "tool_use_id": each.call.id,
@@ -120,12 +122,12 @@ class WebSearchFeature(Feature):
         ]  # fmt: skip
         if not self._mask([*targets, *self._waiting()], why):
             return False
-        told = f"this server takes no results of searches ({why[:200]}): their titles are sent"
+        told = f"this server refuses search results ({why[:200]}): only their titles are sent"
         self.handle.emit(Notice("info", told))
         return True
 
     def _waiting(self) -> list[dict[str, Any]]:
-        """Return a mask's targets for the searches without a result."""
+        """Return mask targets for the searches without a result."""
         items = self.handle.view.items
         found = {b.get("tool_use_id") for i in items for b in i.blocks if b.get("type") == FOUND}
         return [

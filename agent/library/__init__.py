@@ -1,2 +1,1 @@
-"""The agent as a library: what a program uses (`from ctxagent import Agent`), and what the command
-line is built on."""
+"""The agent as a library for programs (`from ctxagent import Agent`) and for the command line."""

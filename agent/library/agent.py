@@ -1,4 +1,4 @@
-"""The agent as a program uses it: a session in a directory, in which tasks are run.
+"""The agent as a library: a session in a directory that runs tasks.
 
     async with Agent("project", tools=[weather], approve=approve) as agent:
         run = agent.run("What should I wear in Rome?")
@@ -7,7 +7,7 @@
         print(run.result.text)
 
 The events are those of `agent/events.py`. Settings, rules, instructions, MCP servers, skills and
-commands count as they do on the command line, whose headless runs are made of this class.
+commands apply as on the command line, whose headless runs use this class.
 """
 
 import asyncio
@@ -40,41 +40,40 @@ if TYPE_CHECKING:
     from ..session.entries import Content
     from .command_files import Shown
 
-    Decision = bool | Answer | None  # None: nobody is there to answer
+    Decision = bool | Answer | None  # None: no user to answer
     Approve = Callable[[Question], Decision | Awaitable[Decision]]
 
-ANSWERED = ("ok", "denied")  # statuses of turns that came to an answer
+ANSWERED = ("ok", "denied")  # statuses of turns with an answer
 
 
 class Agent:
-    """An agent in the directory `cwd`, in a session of its own, or the one that `resume` names.
+    """An agent in the directory `cwd`, in a new session or in the session that `resume` names.
 
     Args:
         cwd: The working directory.
-        model: The ID of a model, or a `CustomModel`. Without it, the model of the settings.
+        model: The ID of a model, or a `CustomModel`. Default: the model in the settings.
         tools: Functions that the model may call, in addition to the agent's own tools. They run
-            without a question.
-        approve: Answers calls that rules and mode neither allow nor deny, and the agent's own
-            questions and plans. It may be a coroutine. What it raises, the run raises. Without
-            it such calls are denied.
-        on_event: Gets each event as it happens, also between runs. What it raises, the run raises.
+            without approval.
+        approve: Answers calls that neither rules nor the mode decide, and the agent's questions
+            and plans. It may be a coroutine. The run raises its exceptions. Without `approve`,
+            these calls are denied.
+        on_event: Gets each event as it happens, also between runs. The run raises its exceptions.
         settings: Values by name, such as {"permissions.mode": "accept-edits"}. They override
             files and the environment.
         resume: The ID of a session, or True for the newest one of the directory.
         fork: Continue in a copy of that session.
-        session_id: The ID of a session for one task, created if it is missing. The task is done
-            once: a run continues where an earlier one was cut, or gives its result again.
+        session_id: The ID of a session for a single task, created if it is missing. The task is
+            done once: a later run continues an interrupted one, or returns its result again.
         system_prompt: Replaces the built-in system prompt.
-        append_system_prompt: Is added to the system prompt.
+        append_system_prompt: Text to append to the system prompt.
         max_calls: The limit of model calls, for all runs together.
-        max_cost_usd: The limit of the cost, for all runs together.
+        max_cost_usd: The limit of the cost in dollars, for all runs together.
         safe: Start without MCP servers, plugins and hooks, and without commands, skills and
             subagents from files.
         environ: Replaces the environment variables of this process.
 
-    It is to be used with `async with`, or between `open` and `close`. As commands must not read
-    keys out of it, the memory of the process is closed to others on Linux: debuggers and core
-    dumps are lost with it.
+    Use it with `async with`, or call `open` and `close`. On Linux, the process becomes undumpable,
+    so that commands cannot read keys from its memory. Debuggers and core dumps then do not work.
     """
 
     def __init__(
@@ -141,8 +140,9 @@ class Agent:
         ask: Ask | None = None,
         check_words: Callable[[str], None] | None = None,
     ) -> Self:
-        """Return an agent for options that are made already, such as those of the command line.
-        `check_words` raises UsageError for words that are none. Raises NoCredentials."""
+        """Return an agent for existing launch options, such as those of the command line.
+        `check_words` raises UsageError for an invalid message. Raises NoCredentials.
+        """
         launching.check_key(launch)
         made = cls.__new__(cls)
         made._set_up(lambda: launch, choice, on_event, ask)
@@ -160,29 +160,28 @@ class Agent:
         self._check_words: Callable[[str], None] | None = None
         self._on_event, self._ask = on_event, ask
         self._state: AgentState | None = None
-        self._notices = list[str]()  # of settings
+        self._notices = list[str]()  # about settings
         self._servers: RunServers | None = None
         self._launch: LaunchOptions
         self._first_model = ""
-        self._early: list[Event] | None = []  # told while the session opens
+        self._early: list[Event] | None = []  # emitted while the session opens
         self._run: AgentRun | None = None
 
     @property
     def state(self) -> "AgentState":
-        """The state of the open session. Raises UsageError where none is open."""
+        """The state of the open session. Raises UsageError if no session is open."""
         if self._state is None:
             raise UsageError("the agent is not open", hint="Use it with `async with`.")
         return self._state
 
     @property
     def session_id(self) -> str:
-        """The id of the session, by which it can be resumed. Raises UsageError where none is
-        open."""
+        """The session's ID, for resuming it. Raises UsageError if no session is open."""
         return self.state.log.path.parent.name
 
     @property
     def is_for_task(self) -> bool:
-        """Whether the session is for one task, which is done once."""
+        """Whether the session is for a single task."""
         return self._choice.for_task is not None
 
     async def __aenter__(self) -> Self:
@@ -205,7 +204,8 @@ class Agent:
 
     async def open(self) -> None:
         """Open the session. Raises ConfigError, UsageError, NoCredentials, SessionError, and
-        SessionBusy where another process has it."""
+        SessionBusy if another process has the session open.
+        """
         if self._state is not None:
             raise UsageError("the agent is open already")
         self._early = []
@@ -240,7 +240,7 @@ class Agent:
             self._emit(Notice("warning", warning))
         for notice in self._notices:
             self._emit(Notice("info", notice))
-        launching.warm(launch)  # while git looks at the project
+        launching.warm(launch)  # while git scans the project
         return state
 
     async def _leave_unwanted(self, opening: "asyncio.Future[AgentState]") -> None:
@@ -256,22 +256,22 @@ class Agent:
         beside: AttachedData | None = None,
         next_words: "Callable[[], Content | None] | None" = None,
     ) -> "AgentRun":
-        """Return a run of one task, which starts when it is awaited or its events are read.
+        """Return a run of one task, which starts when you await it or read its events.
 
-        `words` are text, or blocks of the Messages API (text and images). They call commands and
-        skills and name files with @, as on the command line, but for words that are `verbatim`.
-        The answer has to fit `schema`, a JSON Schema. `next to` is data that the words come with;
-        `next_words` is asked before each call of the model for more words, instead of those of
+        `words` is the message: text, or blocks of the Messages API (text and images). It can call
+        commands and skills and name files with @, as on the command line, unless it is `verbatim`.
+        The answer must fit `schema`, a JSON Schema. `beside` is data that is attached to the
+        message. `next_words` is called before each model call for another message; it replaces
         `AgentRun.say`.
         """
         return AgentRun(self, words, schema, verbatim, beside, next_words)
 
     async def finish(self) -> None:
-        """Do what is due at the end of a session that ends well, as its settings say."""
+        """Run the steps that the settings define for the successful end of a session."""
         await self.state.finish()
 
     async def close(self) -> None:
-        """End the session: its jobs, its MCP servers and the connections to the model."""
+        """Close the session, its jobs, its MCP servers and the connections to the model."""
         state, self._state = self._state, None
         try:
             if state is not None:
@@ -282,7 +282,7 @@ class Agent:
                 await finish_despite_cancel(asyncio.to_thread(ending.end))
 
     async def _asked(self, question: Question) -> Answer | None:
-        """Put a question to `approve`; an exception of its own ends the run, which raises it."""
+        """Pass a question to `approve`. An exception in `approve` ends the run, which raises it."""
         assert self._approve is not None
         asking = _answered(self._approve, question)
         answer: Any
@@ -306,25 +306,25 @@ class Agent:
             self._run.hear(event)
 
     def begin_run(self, run: "AgentRun") -> None:
-        """Take a run for the one that is on. Raises UsageError where another one is."""
+        """Set the current run. Raises UsageError if another run has not ended."""
         if self._run is not None and self._run.is_on:
-            hint = "Wait for its end, or give it more words with `say`."
-            raise UsageError("a run is on already", hint=hint)
+            hint = "Wait for its end, or send it a message with `say`."
+            raise UsageError("a run is already in progress", hint=hint)
         self._run = run
 
     def check_feature(self, name: "FeatureName", user: str) -> None:
-        """Raise UsageError if the feature `name`, which `user` needs, is switched off."""
+        """Raise UsageError if the feature `name` is off. `user` names what needs it."""
         if name in self._launch.settings.features.off:
             raise UsageError(f"{user} needs the feature {name}, which features.off switches off")
 
     async def expanded(self, words: "Content") -> "Content | Shown":
-        """Return the words that others stand for: those of the command that they call. Raises
-        RecordError, UsageError for words that are none, and ToolError for a prompt of an MCP
-        server."""
+        """Return the message with a called command replaced by its prompt. Raises RecordError,
+        UsageError for an invalid message, and ToolError for a prompt of an MCP server.
+        """
         from ..app import change_model
         from .command_files import expand_task
 
-        if self.state.model.id != self._first_model:  # a command had its own for its turn
+        if self.state.model.id != self._first_model:  # a command used its own model for its turn
             change_model(self.state, self._launch, self._first_model)
         if not isinstance(words, str):
             return words
@@ -334,8 +334,9 @@ class Agent:
 
 
 class AgentRun:
-    """A run of one task: `await` it for its result, or read its events with `async for` first. It
-    goes on where reading stops before the end; where the reader is cancelled it is interrupted."""
+    """A run of one task. Await it for its result, or read its events with `async for` first. If you
+    stop reading early, the run continues. If the reader is cancelled, the run is interrupted.
+    """
 
     def __init__(
         self,
@@ -349,36 +350,38 @@ class AgentRun:
         self._agent, self._words, self._verbatim = agent, words, verbatim
         self._schema, self._beside = schema, beside
         self._next_words = next_words or self._said
-        self._waiting: deque[Content] = deque()  # words that were said
+        self._waiting: deque[Content] = deque()  # queued messages
         self._task: asyncio.Task[Result] | None = None
         self._events: asyncio.Queue[Event | None] | None = None
-        self._is_unwanted = False  # interrupted before it began
+        self._is_unwanted = False  # interrupted before its start
         self.finished = TurnFinished("interrupted", "")
-        self._fault: BaseException | None = None  # of the program's, that ended it
+        self._fault: BaseException | None = None  # raised by the program's code
 
     @property
     def is_on(self) -> bool:
-        """Whether it has begun and not ended."""
+        """Whether the run has started and not ended."""
         return self._task is not None and not self._task.done()
 
     @property
     def is_ok(self) -> bool:
-        """Whether it has ended well."""
+        """Whether the run has ended with status "ok"."""
         return self._task is not None and self._task.done() and self.finished.status == "ok"
 
     @property
     def result(self) -> Result:
-        """The result, once it has ended. Raises UsageError before, and what the run raised."""
+        """The result of an ended run. Raises the exception of the run, and UsageError before its
+        end.
+        """
         if self._task is None or not self._task.done():
             raise UsageError("the run has not ended", hint="Await it, or read all its events.")
         return self._task.result()
 
     def say(self, words: "Content") -> None:
-        """Say more words, which the model gets before its next call."""
+        """Queue another message, which the model gets before its next call."""
         self._waiting.append(words)
 
     def interrupt(self) -> bool:
-        """End the run as soon as what it does can be left; return whether this call did it."""
+        """End the run as soon as possible. Return True if this call interrupted it."""
         if self._task is None:
             self._is_unwanted = True
             return True
@@ -387,7 +390,9 @@ class AgentRun:
     def take_fault(
         self, kind: object, fault: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        """End the run by an exception of the program's, which the run raises."""
+        """End the run because of an exception in the program's code. The run raises this
+        exception.
+        """
         if fault is None or isinstance(fault, KeyboardInterrupt) or self._task is None:
             return False
         self._fault = self._fault or fault
@@ -395,7 +400,7 @@ class AgentRun:
         return True
 
     async def end(self) -> None:
-        """Interrupt the run if it is on, and wait for its end."""
+        """Interrupt the run if it has not ended, and wait for its end."""
         if self._task is not None:
             self.interrupt()
             await asyncio.wait({self._task})
@@ -412,7 +417,7 @@ class AgentRun:
         await self._awaited()
 
     def hear(self, event: Event) -> None:
-        """Take an event for the reader, if there is one."""
+        """Queue an event for the reader, if there is a reader."""
         if self._events is not None:
             self._events.put_nowait(event)
 
@@ -453,7 +458,7 @@ class AgentRun:
         return result_of(self._agent.state, self.finished, time.monotonic() - began, output)
 
     async def _turn(self, schema: "ResultSchema | None") -> TurnFinished:
-        """Run the turn and return how it ended. Raises RecordError."""
+        """Run the turn and return its end. Raises RecordError."""
         from ..loop.turn import run_turn
         from .command_files import Shown
 
@@ -469,7 +474,7 @@ class AgentRun:
             return TurnFinished("interrupted", "")
         except RecordError:
             raise
-        except (CtxagentError, ToolError) as error:  # what the words call cannot be done
+        except (CtxagentError, ToolError) as error:  # the command in the message failed
             shown = {"type": type(error).__name__, "message": str(error)}
             return TurnFinished("error", "", shown)
         if isinstance(words, Shown):
@@ -477,7 +482,7 @@ class AgentRun:
             self._agent.state.emit(shown_text)
             return shown_text
         if self._agent.is_for_task and self._agent.state.totals.turns:
-            words = None  # the turn goes on
+            words = None  # continue the turn
         return await run_turn(
             self._agent.state,
             words,
@@ -488,7 +493,7 @@ class AgentRun:
         )
 
     async def _done_before(self, schema: "ResultSchema | None") -> TurnFinished | None:
-        """Return how the only task of the session was answered before; None where it was not."""
+        """Return the earlier answer to the session's single task, or None."""
         from ..loop.single_task import find_answer
 
         return await find_answer(self._agent.state, str(self._words), needs_end=schema is not None)
@@ -498,7 +503,7 @@ class AgentRun:
 
 
 def _own_tools(functions: Sequence[Callable[..., Any]]) -> "list[Any]":
-    """Return functions as tools. Raises UsageError for one that cannot be one."""
+    """Return functions as tools. Raises UsageError for a function that cannot be a tool."""
     if not functions:
         return []
     from ...tools.function_tool import function_tools
@@ -508,8 +513,9 @@ def _own_tools(functions: Sequence[Callable[..., Any]]) -> "list[Any]":
 
 
 async def _answered(approve: "Approve", question: Question) -> Answer | None:
-    """Return what `approve`, which blocks no other work, answers to a question. Raises what it
-    raises, and UsageError for answers that are not those to the question."""
+    """Return the answer of `approve`, which runs in a thread if it is not a coroutine. Raises its
+    exceptions, and UsageError for an answer that does not match the question.
+    """
     if (settled := question.settled()) is not None:
         return settled
     given: Any
@@ -519,7 +525,7 @@ async def _answered(approve: "Approve", question: Question) -> Answer | None:
         given = await asyncio.to_thread(cast(Any, approve), question)
     decided: Decision = await given if inspect.isawaitable(given) else given
     if isinstance(decided, bool):
-        return Answer(decided and not question.form)  # a form needs words
+        return Answer(decided and not question.form)  # a form needs answers, not True
     form = question.form if decided is not None and decided.allow else ()
     if decided is not None and form and len(decided.words) != len(form):
         raise UsageError(

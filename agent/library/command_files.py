@@ -1,4 +1,4 @@
-"""The commands that files describe, for a headless run and for the REPL."""
+"""Commands defined in files, for headless runs and the REPL."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The text that a command shows, which ends the run."""
+    """The text that a command prints. It ends the run."""
 
     text: str
 
 
 def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], Sequence[str]]:
-    """Return the commands that files describe, by name, and what is wrong with files. A built-in
-    one is the last of its name."""
+    """Return the commands defined in files by name, and warnings about bad files. A file overrides
+    the built-in command of the same name.
+    """
     if launch.safe:
         return built_in_commands(), ()
     found, warnings = load_command_files(
@@ -38,8 +39,9 @@ def command_files_of(launch: LaunchOptions) -> tuple[Mapping[str, CommandFile], 
 
 async def expand_task(agent: "AgentState", launch: LaunchOptions, task: str) -> "str | Shown":
     """Return the message of a headless run: the prompt of the command that the task calls, or the
-    task as it is; for a command that only shows a text, that. Raises RecordError, CtxagentError for
-    a command that fails, and ToolError for a prompt of a server."""
+    task itself. Return Shown for a command that only prints text. Raises RecordError, CtxagentError
+    for a failed command, and ToolError for a prompt of a server.
+    """
     from ..app import change_model
     from ..features.from_outside import find_command, run_command
     from ..features.mcp import servers_of

@@ -1,4 +1,4 @@
-"""The base of models that a program brings itself."""
+"""The base class of models that a program supplies."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
@@ -11,12 +11,13 @@ from ..models.price_data import Price
 
 
 class CustomModel(ABC):
-    """A model of a program's own: subclasses write `stream`. `id` is shown and recorded; `window`
-    and `output` are the tokens that it takes and gives in one call.
+    """A model of the program. Subclasses define `stream`. `id` is shown and logged; `window` and
+    `output` are the largest prompt and reply in tokens.
 
-    The prices are in dollars per million tokens. Without `input_price` and `output_price` the cost
-    is not known, and no budget in dollars can be kept. What the server's prompt cache reads and
-    writes costs as much as other input if no price is given."""
+    Prices are in dollars per million tokens. Without `input_price` and `output_price` the cost is
+    unknown, and a budget in dollars is an error. Cache reads and writes cost as much as other input
+    by default.
+    """
 
     def __init__(
         self,
@@ -29,7 +30,9 @@ class CustomModel(ABC):
         cache_read_price: float | None = None,
         cache_write_price: float | None = None,
     ) -> None:
-        """Raises ValueError for prices of which some are missing or impossible."""
+        """Raises ValueError if only one of `input_price` and `output_price` is given, or another
+        price without both.
+        """
         self.id = id
         self._limits = Limits(window, output, "setting")
         given = (input_price, output_price, cache_read_price, cache_write_price)
@@ -42,22 +45,23 @@ class CustomModel(ABC):
 
     @abstractmethod
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        """Yield what the reply says as it comes, such as TextDelta, if anything, and last the one
-        Reply. The request has `system`, `tools` and `messages` as the Messages API has them
-        (https://platform.claude.com/docs/en/api/messages). A ModelError ends the turn."""
+        """Yield the parts of the reply as they arrive, such as TextDelta, and the Reply last. The
+        request has `system`, `tools` and `messages` in the format of the Messages API
+        (https://platform.claude.com/docs/en/api/messages). A ModelError ends the turn.
+        """
 
     @property
     def abilities(self) -> Abilities:
-        """What the model can do; a subclass may say otherwise."""
+        """The abilities of the model. Subclasses may override them."""
         return abilities_of(self.id)
 
     def assumed_limits(self) -> Limits:
-        """Return the tokens that the model takes and gives."""
+        """Return the largest prompt and reply in tokens."""
         return self._limits
 
     async def limits(self) -> Limits:
-        """Return the tokens that the model takes and gives."""
+        """Return the largest prompt and reply in tokens."""
         return self._limits
 
-    async def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Let go of what the model holds."""
+    async def close(self) -> None:  # noqa: B027 - most models have no resources
+        """Release the resources of the model."""

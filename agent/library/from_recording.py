@@ -1,4 +1,4 @@
-"""Makes a session that continues a session of another agent."""
+"""Create sessions that continue sessions of other agents."""
 
 import os
 import shutil
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
     from ..launch import LaunchOptions
     from ..replay.formats.places import FoundRecording
 
-HEAD_ROWS = 200  # of a recording, in which the first words are looked for
+HEAD_ROWS = 200  # rows of a recording that are searched for the first messages
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedSession:
-    """A session that was made of a recording."""
+    """A session created from a recording."""
 
     id: str
     line: str  # origin and size, for the user
 
 
 def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
-    """Write the session that another agent recorded in a file as a new session of this project.
+    """Convert a session that another agent recorded into a new session of this project.
 
-    Raises UsageError for a file that is no recorded session, RecordError when the session cannot be
-    written.
+    Raises UsageError if the file is not a recorded session, and RecordError if the new session
+    cannot be written.
     """
     from ...tools.system.plural import count_of
     from ..compaction.policy import policy_of
@@ -41,7 +41,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
     from ..session.store import Project
     from ..version import __version__
 
-    extensions_of(launch)  # they may add formats
+    extensions_of(launch)  # extensions may add formats
     tokens.use_vocabulary()
     recording, settings = load_recording(path), launch.settings
     log = Project(launch.state, launch.cwd).new_log()
@@ -61,7 +61,7 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
         shutil.rmtree(log.parent, ignore_errors=True)
         raise RecordError(
             f"the session cannot be written: {error.strerror}",
-            hint="Free the disk, then try again; the recording itself is as it was.",
+            hint="Free disk space, then try again. The recording is unchanged.",
         ) from error
     parts = [
         f"continues a session of {recording.format}",
@@ -75,20 +75,20 @@ def import_recording(launch: "LaunchOptions", path: Path) -> ImportedSession:
 
 
 class Recordings:
-    """The sessions of other agents on this machine; all methods are blocking."""
+    """The sessions of other agents on this machine. All methods block."""
 
     def __init__(self, launch: "LaunchOptions") -> None:
         self._launch = launch
 
     def find(self, *, everywhere: bool) -> "list[FoundRecording]":
-        """Return those of this project, or of all projects, newest first."""
+        """Return the recordings of this project, or of all projects, newest first."""
         from ..replay.formats.places import find_recordings
 
         launch = self._launch
         return find_recordings(launch.home, launch.environ, None if everywhere else launch.cwd)
 
     def words(self, path: str) -> list[str]:
-        """Return the first messages of the user in a recording, none if it cannot be read."""
+        """Return the first user messages of a recording, or [] if it cannot be read."""
         from ..replay.formats import load_recording
         from ..replay.recording import RecordedWords
 
@@ -100,6 +100,8 @@ class Recordings:
         return [step.text for step in said if not (step.by_client or step.is_summary)]
 
     def take(self, path: str) -> ImportedSession:
-        """Make a session of a recording, as `import_recording` does; `~` may begin the path."""
-        place = Path(os.path.expanduser(path))  # noqa: PTH111 - `~who` that is nobody stays
+        """Create a session from a recording with `import_recording`. The path may start with
+        `~`.
+        """
+        place = Path(os.path.expanduser(path))  # noqa: PTH111 - keeps `~name` of an unknown user
         return import_recording(self._launch, self._launch.cwd / place)

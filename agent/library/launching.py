@@ -1,4 +1,4 @@
-"""What a conversation is started with: settings from files and choices become `LaunchOptions`."""
+"""Build the `LaunchOptions` of a conversation from settings files and choices."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def load(
     cwd: Path, environ: Mapping[str, str], flags: Sequence[str], *, safe: bool = False
 ) -> "LoadedSettings":
-    """Load all settings for work in `cwd`; `flags` are KEY=VALUE and count most. With `safe` rules
-    may name tools of extensions, whose code does not run. Raises ConfigError."""
+    """Load all settings for work in `cwd`. `flags` are KEY=VALUE and override other settings. With
+    `safe`, extensions do not run, but rules may name their tools. Raises ConfigError.
+    """
     from ..config.load import load_settings
     from ..config.places import config_home
     from ..permissions.rules import add_tool_names, parse_rule
@@ -29,20 +30,21 @@ def load(
         from ..models.providers import add_providers
 
         add_providers(own / "providers.toml")
-    if os.access(own / "models.toml", os.R_OK):  # whose rows leave out what providers have
+    if os.access(own / "models.toml", os.R_OK):  # needs the providers above
         from ..models.catalog import add_models
 
         add_models(own / "models.toml")
     try:
         return load_settings(cwd, environ=environ, flags=flags, check_rule=parse_rule)
-    except ConfigError:  # perhaps because a rule names the tool of an extension
+    except ConfigError:  # perhaps a rule names the tool of an extension
         loaded = load_settings(cwd, environ=environ, flags=flags)
         source = extension_source(loaded, cwd, environ)
         if not source.exists:
             raise
     from ..features.from_outside import load_extensions
 
-    if safe or load_extensions(source).warnings:  # what is left out may have these tools
+    if safe or load_extensions(source).warnings:
+        # Extensions that did not load may have these tools.
         given = loaded.settings.permissions
         rules = (*given.allow, *given.ask, *given.deny)
         add_tool_names(rule.partition("(")[0].strip() for rule in rules)
@@ -52,7 +54,7 @@ def load(
 def extension_source(
     loaded: "LoadedSettings", cwd: Path, environ: Mapping[str, str]
 ) -> "ExtensionSource":
-    """Return where the extensions for work in `cwd` come from."""
+    """Return the folders with extensions for work in `cwd`."""
     from ..config.places import config_home, home_folder
     from ..extensions.python_extensions import ExtensionSource
 
@@ -60,7 +62,7 @@ def extension_source(
 
 
 def as_flags(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as the command line gives them with -c."""
+    """Return settings in the format of the option -c."""
     flags = []
     for key, value in settings.items():
         for each in value if isinstance(value, list | tuple) else [value]:
@@ -80,8 +82,9 @@ def launch_options(
     answers: "GivenAnswers | None" = None,
     safe: bool = False,
 ) -> LaunchOptions:
-    """Return all that a conversation in `cwd` needs to start; the parameters are the fields of
-    `LaunchOptions`. Raises ConfigError, and UsageError for a directory that cannot be added."""
+    """Return the launch options of a conversation in `cwd`. The parameters are fields of
+    `LaunchOptions`. Raises ConfigError, and UsageError for a directory that cannot be added.
+    """
     from ..config.places import config_home, state_dir
     from ..config.settings import HookSettings, StatuslineSettings
     from ..extensions.hook_files import HookFiles
@@ -127,7 +130,9 @@ def _check_directories(launch: LaunchOptions) -> None:
 
 
 def check_key(launch: LaunchOptions) -> None:
-    """Raise NoCredentials, before anything is recorded, if the model needs a key and has none."""
+    """Raise NoCredentials if the model needs a key and has none. Call it before anything is
+    logged.
+    """
     from ..models.factory import find_key
 
     if launch.model is not None:
@@ -142,9 +147,10 @@ def check_key(launch: LaunchOptions) -> None:
 
 
 def check_start(launch: LaunchOptions) -> None:
-    """Raise what would keep every session with these options from its first request, before
-    anything is made: NoCredentials, and UsageError for a script that cannot be read, a budget that
-    cannot be kept with the model, and commands that must be confined and cannot be."""
+    """Raise errors that would stop every session with these options before its first request.
+    Raises NoCredentials, and UsageError for an unreadable script, a budget in dollars without a
+    known price, or a sandbox that is required but unavailable.
+    """
     from ..models.catalog import check_price
     from ..models.factory import make_model
     from ..security.sandbox import check_sandbox
@@ -159,7 +165,7 @@ def check_start(launch: LaunchOptions) -> None:
 
 
 def warm(launch: LaunchOptions) -> None:
-    """Start to import what the first request needs."""
+    """Start to import the modules of the first request."""
     from ..models.factory import protocol_for
 
     if launch.model is None:

@@ -1,5 +1,6 @@
-"""Providers and their keys, as `/login` and a first start use them: what can be chosen, whether a
-key is accepted, and where it is kept."""
+"""Providers and their keys for `/login` and the first start: list the choices, check a key,
+store it.
+"""
 
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
@@ -18,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def add_kept_keys(environ: MutableMapping[str, str], state: Path) -> None:
-    """Set the variables of the keys that `/login` kept in a state folder."""
+    """Set the environment variables of the keys that `/login` stored in a state folder."""
     KeyStore(state, environ).add_to(environ)
 
 
 @dataclass(frozen=True, slots=True)
 class Logins:
-    """The keys that a conversation can be given. They go to `environ` at once."""
+    """The keys of the providers. A new key is added to `environ` at once."""
 
     launch: LaunchOptions
     environ: MutableMapping[str, str]
@@ -35,24 +36,24 @@ class Logins:
 
     @property
     def chosen_model(self) -> str:
-        """The model of the settings."""
+        """The model in the settings."""
         return self.launch.settings.model.id
 
     @property
     def is_first(self) -> bool:
-        """Whether the user was never asked for a provider, and has named no server."""
+        """Whether the user was never asked for a provider and has set no server address."""
         chosen = self.launch.settings.model
         address = served(canonical_id(chosen.id)).provider.address_variable
         named = chosen.base_url or self.environ.get(address) or self.launch.is_scripted
         return not (named or self.store.has_asked)
 
     def note_asked(self) -> None:
-        """Do not ask at a first start again, if that can be kept."""
+        """Record that the user was asked for a provider. Ignore a failed write."""
         with suppress(RecordError):
             self.store.note_asked()
 
     async def choices(self) -> "list[ProviderState]":
-        """Return the providers that a key is enough for, behind the servers that run here."""
+        """Return the running local servers, then the providers that need only a key."""
         from ..models.overview import provider_states
 
         found = await provider_states(self.environ)
@@ -60,8 +61,9 @@ class Logins:
         return [*(each for each in found if each.provider.local and each.ready), *usable]
 
     def default_model(self, provider: Provider) -> str:
-        """Return the model of the settings, or the first known one, if the provider has it; else
-        ""."""
+        """Return the model in the settings if the provider has it, else the provider's first known
+        model, else "".
+        """
         from ..models.catalog import known_models
 
         ids = (canonical_id(self.launch.settings.model.id), *known_models())
@@ -77,7 +79,9 @@ class Logins:
         )
 
     async def try_key(self, provider: Provider, key: str, model: str) -> None:
-        """Send a tiny request to a model. Raises ModelError: KeyRefused for a wrong key."""
+        """Send a tiny request to a model to check a key. Raises ModelError: KeyRefused for a
+        wrong key.
+        """
         from ..models.factory import make_model, with_model
         from ..models.probe import try_model
         from ..models.server_model import ServerModel
@@ -93,19 +97,20 @@ class Logins:
             await client.close()
 
     def keep(self, provider: Provider, key: str) -> Path | None:
-        """Keep a key and use it from now on; return the file that has it, None for the keyring.
-        Raises RecordError."""
+        """Store a key and use it from now on. Return its file, or None for the keyring. Raises
+        RecordError.
+        """
         name = provider.keys[0]
         where = self.store.keep(name, key)
         self.environ[name] = key
         return where
 
     def has_kept(self, provider: Provider) -> bool:
-        """Return whether the key of a provider is one that was kept."""
+        """Return True if a key of the provider is stored."""
         return any(map(self.store.has, provider.keys))
 
     def forget(self, provider: Provider) -> bool:
-        """Remove a kept key; return whether there was one. Raises RecordError."""
+        """Remove a stored key. Return True if there was one. Raises RecordError."""
         for name in provider.keys:
             if self.store.forget(name):
                 self.environ.pop(name, None)

@@ -1,4 +1,4 @@
-"""The MCP servers of a run: read from their files and begun to be started."""
+"""The MCP servers of a run: read their configuration and start them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from ..extensions.mcp.servers import McpServers
 
 
-TOKENS_FOLDER = "mcp"  # in the state folder: logins at servers
+TOKENS_FOLDER = "mcp"  # folder with login tokens, in the state folder
 
 
 def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
-    """Return the servers for a run, and what is wrong with files of them."""
+    """Return the servers configured for a run, and warnings about their files."""
     if launch.safe:
         return [], []
     return load_servers(
@@ -29,15 +29,18 @@ def configured(launch: LaunchOptions) -> tuple[list[ServerConfig], list[str]]:
 
 
 class RunServers:
-    """The servers of a run, which are started once, for whatever sessions it opens: those that
-    files name, and `more`, which count where both name one."""
+    """The MCP servers of a run, started once for all its sessions. Servers in `more` override those
+    of the same name from files.
+    """
 
     def __init__(self, launch: LaunchOptions, more: Sequence[ServerConfig] = ()) -> None:
         self._launch, self._more = launch, more
         self._has_begun = False
 
     def begin(self, warn: Callable[[str], None]) -> "McpServers | None":
-        """Begin to start the servers, if any are configured and that has not begun; return them."""
+        """Start the configured servers on the first call, without waiting for them. Return the
+        servers.
+        """
         if not self._has_begun and "mcp" not in self._launch.settings.features.off:
             self._has_begun = True
             configs, warnings = configured(self._launch)
@@ -50,7 +53,7 @@ class RunServers:
         return self._launch.mcp
 
     def end(self) -> None:
-        """End the servers; blocking."""
+        """Stop the servers. Blocks."""
         if self._launch.mcp is not None:
             self._launch.mcp.close()
 
@@ -60,8 +63,9 @@ def start_servers(
     configs: list[ServerConfig],
     show: Callable[[str], None] | None = None,
 ) -> "McpServers":
-    """Return these servers, which begin to start. With `show` the user logs in at them, at the
-    addresses that it gets."""
+    """Start these servers without waiting for them. With `show`, the user logs in: `show` gets the
+    login addresses.
+    """
     from ...tools.system.environment import child_environment
     from ..extensions.mcp.login import LOGIN_TIMEOUT_S
     from ..extensions.mcp.servers import McpServers

@@ -1,4 +1,4 @@
-"""The result of a run: how it ended, the answer, and what the session has used."""
+"""The result of a run: its status, the answer, and the usage of the session."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -19,38 +19,40 @@ STATUS_CODES = {"ok": 0, "denied": 3, "limit": 4, "interrupted": INTERRUPTED}
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a run. Counts, tokens and dollars are those of the whole session, its subagents
-    among them; what is not known of a session that was never opened is None."""
+    """The result of a run. Counts, tokens and dollars are those of the whole session with its
+    subagents. Values are None if they are unknown because the session was never opened.
+    """
 
     status: Literal["ok", "error", "denied", "limit", "interrupted"]
     session_id: str | None
     log: str | None  # path
     text: str  # the final answer
-    output: Any  # what the answer says by the schema; None without one
+    output: Any  # the answer parsed by the schema; None without a schema
     model: str | None
     turns: int
-    calls: int  # of the model
+    calls: int  # model calls
     tool_calls: int
     seconds: float
     usage: Mapping[str, int]  # tokens
-    cost_usd: float | None  # None where no price is known
+    cost_usd: float | None  # None if the price is unknown
     context: Mapping[str, Any] | None  # tokens, window, level, free, summary_at
     compaction: Mapping[str, int]
-    agents: Sequence[Mapping[str, Any]]  # what each subagent has used
-    denials: Sequence[Mapping[str, Any]]  # calls that were not allowed
+    agents: Sequence[Mapping[str, Any]]  # usage of each subagent
+    denials: Sequence[Mapping[str, Any]]  # denied calls
     error: Mapping[str, str] | None  # type and message
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a command that ends so."""
+        """The exit code of a command with this result."""
         if self.status != "error":
             return STATUS_CODES[self.status]
         kind = getattr(errors, (self.error or {}).get("type", ""), CtxagentError)
         return int(getattr(kind, "exit_code", 1))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as `--output-format json` prints it, but for the output, which is there
-        where a schema was given."""
+        """Return the result as `--output-format json` prints it, without `output`, which the caller
+        adds for a schema.
+        """
         found = dataclasses.asdict(self)
         names = {"text": "result", "seconds": "duration_s"}
         rest = {names.get(name, name): found[name] for name in found if name != "output"}
@@ -60,7 +62,9 @@ class Result:
 def result_of(
     agent: "AgentState | None", finished: TurnFinished, seconds: float, output: Any = None
 ) -> Result:
-    """Return the result of a turn that took `seconds`; of one that never began without an agent."""
+    """Return the result of a turn that took `seconds`. `agent` is None if the session was never
+    opened.
+    """
     totals = agent.totals if agent else Totals()
     return Result(
         status=finished.status,
@@ -84,7 +88,7 @@ def result_of(
 
 
 def _context(agent: "AgentState") -> dict[str, Any]:
-    """Return how full the window is, and the tokens from which on a summary is due."""
+    """Return how full the window is, and the token count that triggers a summary."""
     from ..compaction.policy import summary_due_at
 
     window = agent.model.current_window()
@@ -98,7 +102,7 @@ def _context(agent: "AgentState") -> dict[str, Any]:
 
 
 def _agents(agent: "AgentState") -> list[dict[str, Any]]:
-    """Return what each subagent of the session has used; the sums of the result include it."""
+    """Return the usage of each subagent in the session. The totals of the result include it."""
     return [
         {
             "id": run.id,

@@ -1,4 +1,4 @@
-"""A home with settings, and a project with its own."""
+"""A home directory with settings, and a project with its own settings."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The keys of the settings: how they are written, and which are refused."""
+"""Keys in the settings: their spelling, and refused keys."""
 
 from dataclasses import fields
 

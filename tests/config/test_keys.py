@@ -1,4 +1,4 @@
-"""The types of settings: what each takes from TOML and from a flag, and what loosens."""
+"""Types of settings: accepted values in TOML and flags, and values that loosen."""
 
 from collections.abc import Callable
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""Loading settings: the layers, the files that count, errors, and what is shown."""
+"""Loading settings: layers, files, errors and the shown rows."""
 
 import os
 from pathlib import Path
@@ -193,7 +193,7 @@ def test_below_home_without_a_repository_home_is_the_end(place: Place) -> None:
 
 
 def made_odd(path: Path, kind: str) -> None:
-    """Something at a path that is no regular file."""
+    """Create something at a path that is not a regular file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "folder":
         path.mkdir()
@@ -293,7 +293,7 @@ def test_a_project_file_that_is_the_users_own_needs_no_trust(place: Place) -> No
         ("[model]\n[ui\n", 2, ("not TOML",)),
         ("[ui]\n\nx = [1,\n", 3, ("not TOML",)),
         ("a = " + "[" * 5000, 1, ("nested too deeply",)),
-        ("[model]\nmax_tokens = 0x" + "f" * 9000, 2, ("beyond all bounds",)),
+        ("[model]\nmax_tokens = 0x" + "f" * 9000, 2, ("a number that is too large",)),
         ("[model]\nmax_tokens = " + "9" * 9000, 2, ("not TOML",)),
         ('[cache]\nkeep_warm = "30m"\n', 1, ("no setting is called 'cache'",)),
         ("[zzzz]\n", 1, ("'zzzz'", "config --explain")),
@@ -301,7 +301,7 @@ def test_a_project_file_that_is_the_users_own_needs_no_trust(place: Place) -> No
         ('[model]\n"\\u001b[2J" = 1\n', 2, ("\\x1b[2J",)),
     ],
 )
-def test_a_bad_file_is_told_by_line(
+def test_a_bad_file_is_reported_with_its_line(
     place: Place, text: str, line: int, words: tuple[str, ...]
 ) -> None:
     place.user(text)
@@ -313,7 +313,7 @@ def test_a_bad_file_is_told_by_line(
     assert error.hint or "nested" in error.message
 
 
-def test_a_file_that_is_not_utf8_is_told_by_line(place: Place) -> None:
+def test_a_file_that_is_not_utf8_is_reported_with_its_line(place: Place) -> None:
     place.user_file.write_bytes(b"[model]\n# ok\nid = '\xff'\n")
     assert place.fails().where == f"{place.user_file}:3"
 
@@ -349,7 +349,7 @@ def test_a_bad_flag_or_variable_is_named(
     assert words in str(error)
 
 
-def test_a_malformed_rule_is_told_by_its_own_line(place: Place) -> None:
+def test_a_malformed_rule_is_reported_with_its_line(place: Place) -> None:
     place.user('[permissions]\ndeny = [\n  "Read(a)",  # "not" [this]\n\n  "Rad(b)",\n]\n')
     seen: list[str] = []
 
@@ -389,7 +389,7 @@ def test_explain_has_a_row_for_every_key(place: Place) -> None:
     assert all(row.help for row in rows.values())
 
 
-def test_what_explain_shows_can_be_read_back(place: Place) -> None:
+def test_values_shown_by_explain_can_be_read_back(place: Place) -> None:
     place.user('[model]\nid = "m"\neffort = "low"\n[permissions]\nask = ["Bash", "Edit(a b)"]\n')
     loaded = place.load(
         *("state.dir=~/x", "model.context_window=9", "compact.at=92.9%", "truncate.at=30_000"),

@@ -1,5 +1,6 @@
-"""Where settings and sessions lie; which folder for temporary files may take the place of a home's
-is tried with folders that somebody else may have made."""
+"""The folders of settings and sessions. The temporary folder that can replace the home's is tested
+with folders that another user may have created.
+"""
 
 import os
 import subprocess
@@ -25,7 +26,7 @@ print(config_home({}))
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder for temporary files that is looked at."""
+    """Return the only temporary folder that is tried."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     folder.chmod(0o1777)

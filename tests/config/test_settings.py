@@ -1,4 +1,4 @@
-"""The settings: their declaration, the policy that they make, the example and the documentation."""
+"""The settings: declarations, the resulting policy, the example file and the documentation."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""TOML with line numbers: each key has its line, and each error, too."""
+"""TOML with line numbers: each key and each error has its line."""
 
 import tomllib
 from pathlib import Path
@@ -35,7 +35,7 @@ _STATEMENTS = (
 
 
 def places_of(node: object, at: toml_lines.KeyPath = ()) -> list[toml_lines.KeyPath]:
-    """Every key of a document, without the items of arrays."""
+    """Return every key of a document, without the items of arrays."""
     if not isinstance(node, dict):
         return []
     return [p for k, v in node.items() for p in [(*at, k), *places_of(v, (*at, k))]]
@@ -84,7 +84,9 @@ def test_lines_of_everything_that_can_hold_a_key() -> None:
         (b"a = " + b"[" * 100_000, 1, "not a settings file: nested too deeply"),
     ],
 )
-def test_what_is_no_document_is_told_with_its_line(data: bytes, line: int, message: str) -> None:
+def test_an_invalid_document_is_reported_with_its_line(
+    data: bytes, line: int, message: str
+) -> None:
     with pytest.raises(ConfigError) as told:
         toml_lines.parse_toml(data, Path("f"))
     assert told.value.where == f"f:{line}"

@@ -1,4 +1,4 @@
-"""Trust in project files: what they may do without it, and how it is kept."""
+"""Trust in project files: what they may do without trust, and how trust is stored."""
 
 import json
 import os
@@ -152,7 +152,7 @@ def test_an_untrusted_mode_counts_when_it_is_stricter(
     assert bool(loaded.notices) == (result != theirs)
 
 
-def test_what_is_held_back_is_checked_all_the_same(place: Place) -> None:
+def test_ignored_values_are_checked_too(place: Place) -> None:
     place.theirs("[permissions]\nmode = 'yolo'\n")
     assert place.fails().where == f"{place.project_file}:2"
 
@@ -215,7 +215,7 @@ def test_an_untrusted_file_is_read_whole_within_its_bound_and_never_waited_for(
             read_untrusted(odd)
 
 
-def test_what_is_accepted_is_that_content_alone(tmp_path: Path) -> None:
+def test_only_the_accepted_content_is_trusted(tmp_path: Path) -> None:
     state, file = tmp_path / "state", tmp_path / "file"
     file.write_text("one")
     assert not is_file_trusted(file, state)

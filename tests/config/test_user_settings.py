@@ -1,4 +1,4 @@
-"""Changes of the user's own settings file, and that no row shows a secret."""
+"""Edits of the user's settings file, and rows without secrets."""
 
 import json
 import stat
@@ -86,7 +86,7 @@ def test_a_wrong_value_changes_nothing(home: Home, name: str, text: str, why: st
     assert not home.file.exists()
 
 
-def test_what_does_not_go_with_the_rest_is_taken_back(home: Home) -> None:
+def test_a_conflicting_value_is_reverted(home: Home) -> None:
     def refuse():  # type: ignore[no-untyped-def]
         raise ConfigError("it does not go with the rest", where="x")
 

@@ -1,4 +1,4 @@
-"""The items of a view: what stands in the place of what, and what a call is named by."""
+"""The items of a view: replacements for their blocks, and the names of calls."""
 
 from ctxagent.agent.context.items import Call, Item, shown_blocks
 

@@ -1,5 +1,6 @@
-"""The wire is total and stable: whatever a log lost, doubled or garbled, the request made from it
-is one the API must accept, and below every edit of history requests only grow at their end."""
+"""Requests are always valid and stable. Whatever entries a log lost, duplicated or damaged, the API
+must accept the request. Without an edit of history, requests only grow at their end.
+"""
 
 import base64
 import json
@@ -55,7 +56,7 @@ Line = dict[str, Any]
 
 
 def request(entries: list[Entry], model: str = MODEL, **options: Any) -> dict[str, Any]:
-    """The body for a log, held against the rules."""
+    """Return the request body for a log, checked against the API's rules."""
     view = fold(entries)
     paused = bool(view.items) and view.items[-1].stop_reason == PAUSED_STOP_REASON
     built = build_request(view, model=model, max_tokens=1000, **options)
@@ -138,7 +139,7 @@ spoken = st.one_of(
 
 @st.composite
 def garbled(draw: st.DrawFn, blocks: st.SearchStrategy[Line]) -> Line:
-    """A block, now and then with a field that is wrong or gone, also deep inside."""
+    """Draw a block, sometimes with a wrong or missing field, also in nested values."""
     block = deepcopy(draw(blocks))
     if draw(st.integers(0, 3)) == 0:
         target = block
@@ -238,7 +239,7 @@ replies = st.tuples(st.lists(st.one_of(thought, words, blank), max_size=3), st.i
 
 @st.composite
 def honest(draw: st.DrawFn) -> tuple[list[Entry], list[int]]:
-    """A log, and the places in it at which a request was made."""
+    """Draw a log, and the indices at which requests were made."""
     log: list[Entry] = [
         Session(id="s", cwd="/", version="1", model=MODEL, system="Be good.", tools=TOOLS)
     ]
@@ -286,13 +287,13 @@ def _found(id: str) -> Line:
 
 
 def _searched(id: str) -> list[Line]:
-    """A search, what it found, and words that quote it."""
+    """Return a search, its result, and a text that cites it."""
     cited = {"type": "text", "text": "So.", "citations": [{**CITATION, "url": id}]}
     return [_search(id), _found(id), cited]
 
 
 def _asked(messages: list[Any]) -> set[str]:
-    """The ids of the searches in messages."""
+    """Return the IDs of the searches in messages."""
     blocks = (block for message in messages for block in message["content"])
     return {block["id"] for block in blocks if block["type"] == "server_tool_use"}
 
@@ -308,7 +309,7 @@ def _done(id: str, content: Any = "out") -> ToolResult:
 
 
 def _plain(sent: dict[str, Any]) -> list[Any]:
-    """Messages without cache marks."""
+    """Return messages without cache marks."""
     return [
         {
             **message,
@@ -343,10 +344,10 @@ def test_a_request_begins_with_the_one_before(case: tuple[list[Entry], list[int]
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(honest(), st.data())
-def test_thinking_stays_bound_to_what_stands_before_it(
+def test_thinking_stays_bound_to_everything_before_it(
     case: tuple[list[Entry], list[int]], data: st.DataObject
 ) -> None:
-    """Also where models and lists of tools change, one of them while a reply is written."""
+    """Models and tool lists change too, sometimes while a reply is written."""
     honest_log, calls = case
     log: list[Entry] = []
     model = MODEL
@@ -379,7 +380,7 @@ changes = st.builds(
 
 
 def _signed(content: list[Line], sent: dict[str, Any]) -> list[Line]:
-    """The thoughts of a reply signed over the request it answers, as newer models do."""
+    """Sign the thinking of a reply over its request, as newer models do."""
     out: list[Line] = []
     for block in content:
         if block["type"] == "thinking":
@@ -399,7 +400,7 @@ def _mask(seq: int) -> Mask:
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(honest(), st.data())
-def test_what_a_damaged_log_still_gives_is_accepted(
+def test_requests_from_damaged_logs_are_accepted(
     case: tuple[list[Entry], list[int]], data: st.DataObject
 ) -> None:
     log, _ = case
@@ -425,13 +426,13 @@ def test_a_log_read_back_gives_the_same_bytes(case: tuple[list[Entry], list[int]
 
 
 def content(*entries: Entry) -> list[list[Line]]:
-    """The blocks of each message for entries numbered from 1."""
+    """Return the blocks of each message for entries numbered from 1."""
     numbered = [replace(entry, seq=n) for n, entry in enumerate(entries, 1)]
     return [message["content"] for message in _plain(request(numbered))]
 
 
 def test_tools_that_an_older_log_loaded_late_are_sent_as_they_were() -> None:
-    """No entry of this kind is written any more. A mask of one stands for a server's refusal."""
+    """New logs have no such entries. A mask of one stands for a refusal by the server."""
     tool = {"name": "mcp__a__b", "description": "Runs.", "input_schema": {"type": "object"}}
     block = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": tool}}
     log: list[Entry] = [
@@ -562,8 +563,10 @@ def test_a_pause_lets_the_reply_stand_last() -> None:
     [(3, 0), (4, 1), (5, 2), (6, 3), (7, 4), (8, 5), (10, 7), (99, None)],
     ids=lambda value: str(value),
 )
-def test_the_breakpoints_stand_at_settled_places(settled: int, place: int | None) -> None:
-    """Before a reply, its question; before a result, the call, since others may stand with it."""
+def test_the_breakpoints_are_at_stable_places(settled: int, place: int | None) -> None:
+    """For a reply the breakpoint is at its question. For a result it is at the call, because other
+    results may follow the call.
+    """
     log: list[Entry] = [
         Session(id="s", cwd="/", version="1", model=MODEL, system="Be good.", tools=TOOLS),
         User(content="Go."),
@@ -592,8 +595,8 @@ def test_results_of_one_message_settle_with_its_calls() -> None:
         assert "cache_control" in marked[-1]
 
 
-def test_the_breakpoint_stands_before_its_item_behind_a_summary() -> None:
-    """Whose number is larger than those of the items behind it."""
+def test_the_breakpoint_is_before_its_item_after_a_summary() -> None:
+    """The summary's seq is larger than those of the items after it."""
     log: list[Entry] = [User(content="Go.")]
     for n in range(4):
         log += [_said([_use(f"c{n}")]), _done(f"c{n}")]
@@ -609,7 +612,7 @@ def test_the_breakpoint_stands_before_its_item_behind_a_summary() -> None:
 
 
 def test_a_later_summary_replaces_the_earlier_one() -> None:
-    """In a log that does not say so, an earlier summary stays where it stood when it was sent."""
+    """In older logs without this field, the earlier summary stays in its place."""
     later = Summary(document={}, text="Later.", covers=[2, 2], keep_from=3, replaces_earlier=True)
     log: list[Entry] = [
         User(content="One."), User(content="Two."), User(content="Three."),
@@ -646,7 +649,7 @@ def test_what_is_nested_beyond_reason_is_left_out() -> None:
     assert sent["messages"][1]["content"][0]["input"] == {}
 
 
-def test_what_begins_with_an_earlier_request_and_what_does_not() -> None:
+def test_begins_with() -> None:
     said: list[Entry] = [
         User(seq=1, content="go"),
         Assistant(

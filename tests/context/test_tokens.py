@@ -1,4 +1,4 @@
-"""Counting: estimates are bounded in cost, and no vocabulary is ever downloaded unasked."""
+"""Estimates have a bounded cost, and the vocabulary is never downloaded automatically."""
 
 import hashlib
 import json
@@ -26,8 +26,9 @@ ASK = (
 
 
 def ask(folder: Path) -> str:
-    """What a fresh process says whose vocabulary could stand in `folder`, and that may not go
-    online."""
+    """Return the output of a new process that looks for the vocabulary in `folder`, without
+    network.
+    """
     done = subprocess.run(
         [sys.executable, "-c", ASK], capture_output=True, text=True,
         env={**os.environ, "TIKTOKEN_CACHE_DIR": str(folder)},

@@ -91,7 +91,7 @@ def said(seq: int, by: str, *, upto: int | None = None, **more: Any) -> Assistan
 
 
 def signed(view: View) -> list[list[str]]:
-    """The signatures that each reply shows."""
+    """Return the signatures shown by each reply."""
     replies = [item for item in view.items if item.role == "assistant"]
     return [[b["signature"] for b in shown_blocks(i) if "signature" in b] for i in replies]
 
@@ -116,8 +116,8 @@ def test_older_programs_left_out_thinking_for_ever() -> None:
     assert signed(fold(later)) == [["one"], ["two"], ["one", "one"], []]
 
 
-def test_a_reply_is_of_the_model_that_was_asked_for_it() -> None:
-    """The model is changed while it writes; its usage says nothing of what the next one gets."""
+def test_a_reply_belongs_to_the_model_of_its_request() -> None:
+    """The model changes during the reply, so its usage says nothing about the next model."""
     usage = {"input": 1_000, "output": 500}
     view = fold([*BEGUN, asked(5, "one"), said(6, "two", upto=4, usage=usage)])
     assert signed(view) == [["one", "one"], [], []]
@@ -156,8 +156,10 @@ def test_a_block_keeps_the_thinking_of_the_model_that_is_asked() -> None:
     assert signed(fold([*log, asked(8, "two")])) == [[], ["two"], []]
 
 
-def test_sizes_are_those_of_the_model_that_is_asked() -> None:
-    """Its tokenizer is another one: what it was measured with counts again when it comes back."""
+def test_sizes_use_the_ratio_of_the_current_model() -> None:
+    """Another model has another tokenizer. The measured ratio of a model applies again when it is
+    used again.
+    """
     first = [asked(1, "one", system="Be good. " * 300), User(seq=2, content="word " * 700)]
     size = fold(first).size
     measured = said(3, "one", usage={"input": 2 * size, "output": 800})
@@ -224,7 +226,7 @@ def shown(view: View, seq: int) -> list[dict[str, Any]]:
 
 
 def whole_size(view: View) -> int:
-    """The size of a view, counted again."""
+    """Return the size of a view, computed from scratch."""
     items = sum(estimate_block(block) for item in view.items for block in shown_blocks(item))
     return items + estimate(view.system) + estimate_content(view.tools)
 
@@ -280,8 +282,10 @@ def test_what_the_model_has_not_answered_comes_after_its_newest_words() -> None:
     assert fold([result(1, "a"), reply(2, text("x"))]).unanswered_results() == []
 
 
-def test_a_thought_that_was_altered_leaves_out_all_before_it() -> None:
-    """What comes later is bound to what is sent: it stays. Another model's thoughts stay hidden."""
+def test_altered_thinking_hides_all_earlier_thinking() -> None:
+    """Later thinking is bound to the sent text, so it stays. Another model's thinking stays
+    hidden.
+    """
     thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
     altered = {**thought, "signature": "", "altered": True}
     log = [*BEGUN, said(5, "two"), reply(6, altered), said(7, "two")]
@@ -376,7 +380,7 @@ def test_an_edit_leaves_out_the_thinking_behind_its_first_target() -> None:
         assert view.size == whole_size(view)
 
 
-def test_a_search_and_what_it_found_give_way_together() -> None:
+def test_a_search_and_its_result_are_removed_together() -> None:
     search = {"type": "server_tool_use", "id": "w", "name": "web_search", "input": {"query": "q"}}
     found = {
         "type": "web_search_tool_result",

@@ -81,7 +81,11 @@ def test_answers_from_a_file(place: Place, answers: object, said: tuple[str, ...
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("{", "it is not JSON"), ("[1]", "not all answers are texts"), (None, "No such")],
+    [
+        ("{", "it is not JSON"),
+        ("[1]", "every answer must be a text or a list of texts"),
+        (None, "No such"),
+    ],
 )
 def test_a_file_that_is_none(place: Place, text: str | None, why: str) -> None:
     file = place.root / "answers.json"

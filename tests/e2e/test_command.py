@@ -264,7 +264,7 @@ def test_an_option_that_would_be_lost_is_refused(
     [
         (["--server", "--fetch-tokenizer"], "--fetch-tokenizer and --server are 2 different acts"),
         (["x", "--repair", "--server"], "--server and --repair are 2 different acts"),
-        (["x", "--server"], "--server takes no session"),
+        (["x", "--server"], "--server does not take a session"),
     ],
 )
 def test_doctor_does_one_thing_at_a_time(place: Place, arguments: list[str], told: str) -> None:

@@ -481,5 +481,5 @@ def test_lines_that_are_no_messages_and_a_signal(tmp_path: Path) -> None:
 def test_at_a_terminal_it_says_what_it_is_for(tmp_path: Path) -> None:
     place = Place(tmp_path)
     terminal = Terminal("acp", cwd=place.project, env=place.environ())
-    terminal.see("this is for an editor")
+    terminal.see("this command is for editors")
     assert terminal.leave() == 2

@@ -99,7 +99,7 @@ def test_a_second_run_is_told_and_ctrl_c_twice_keeps_the_session(fleet: Fleet) -
         process.send_signal(signal.SIGINT)
         said = tail(process)
         assert process.returncode == 130, said
-        assert "interrupted: the same command goes on" in said
+        assert "interrupted: run the same command again to continue" in said
         assert (fleet.status()["stopped"], fleet.status()["waiting"]) == (1, 1)
         done = fleet.call("run", "--jobs", "1", env=env)
         assert done.returncode == 0, done.stderr
@@ -161,7 +161,10 @@ def test_a_budget_for_all_is_kept_and_a_higher_one_goes_on(fleet: Fleet, wire: W
         env = fleet.place.environ(server.variables)
         stopped = fleet.call("run", "--jobs", "1", "--max-budget-usd", "0.0001", env=env)
         assert stopped.returncode == 4
-        assert "the budget is spent: the same command with a higher limit goes on" in stopped.stderr
+        assert (
+            "the budget is spent: raise the limit and run the same command again to continue"
+            in stopped.stderr
+        )
         assert len(server.requests) == 1
         status = fleet.status()
         assert (status["stopped"], status["waiting"]) == (1, 2)
@@ -205,7 +208,7 @@ def test_what_fails_is_counted_and_tried_again_when_that_is_asked_for(fleet: Fle
     scripted(fleet)
     fleet.tasks(2)
     assert fleet.call("run", *options).returncode == 1, "failed tasks stay failed"
-    assert "2 tasks to be tried again: `ctxagent fleet run" in fleet.call("retry").stdout
+    assert "2 tasks marked for a retry: `ctxagent fleet run" in fleet.call("retry").stdout
     assert fleet.call("retry").stdout == "no task has failed\n"
     unknown = fleet.call("show", "t9")
     assert "no task t9\n`ctxagent fleet status tasks.jsonl` lists them." in unknown.stderr
@@ -223,13 +226,13 @@ def test_a_task_that_was_changed_is_told_and_begun_anew(fleet: Fleet) -> None:
     assert fleet.call("run", *options).returncode == 0
     fleet.write([{"id": "t0", "prompt": "Another.", "dir": "r0"}])
     told = fleet.call("run", *options)
-    assert (told.returncode, "t0 was changed after it was begun" in told.stderr) == (0, True)
+    assert (told.returncode, "t0 was changed after its start" in told.stderr) == (0, True)
     assert "`fleet retry` starts it again" in told.stderr
     (before,) = fleet.status()["each"]
     assert fleet.call("retry", "t0").returncode == 0
     assert "  stopped t0  2 calls" in fleet.call("status").stdout
     again = fleet.call("run", *options)
-    assert "t0 was changed after it was begun; now it starts again" in again.stderr
+    assert "t0 was changed after its start; now it starts again" in again.stderr
     assert again.returncode == 0
     assert len(fleet.logs()) == 2
     status = fleet.status()
@@ -403,7 +406,7 @@ def test_of_many_tasks_the_first_of_each_state_are_listed(fleet: Fleet) -> None:
     told = fleet.call("status").stdout
     assert told.startswith("30 tasks: 30 waiting\n")
     ids = ", ".join(f"t{n}" for n in range(20))
-    assert f"  waiting {ids}, and 10 more: --json has all\n" in told
+    assert f"  waiting {ids}, and 10 more: --json lists all\n" in told
 
 
 def test_an_option_behind_the_command_is_told_where_it_stands(fleet: Fleet) -> None:
@@ -415,7 +418,7 @@ def test_an_option_behind_the_command_is_told_where_it_stands(fleet: Fleet) -> N
     ):
         done = fleet.call("run", word)
         assert done.returncode == 2
-        assert f"It stands before the command: ctxagent {told} fleet run …" in done.stderr
+        assert f"Put it before the command: ctxagent {told} fleet run …" in done.stderr
     assert "stands before" not in fleet.call("run", "--continue").stderr
 
 
@@ -499,7 +502,8 @@ def test_a_server_that_stays_down_ends_the_run_and_no_task_has_failed(fleet: Fle
         ended = fleet.call("run", *words, "--max-outage", "3", env=env)
         assert ended.returncode == 5, ended.stderr
         assert "ctxagent: the server does not answer: the model is overloaded" in ended.stderr
-        assert "the same command goes on, also with a longer --max-outage" in ended.stderr
+        again = "run the same command again to continue, if needed with a longer --max-outage"
+        assert again in ended.stderr
         status = fleet.status()
         assert status["failed"] == 0
         assert status["stopped"] + status["waiting"] == 4
@@ -516,8 +520,8 @@ def test_failures_are_retried_and_chosen_by_their_kind(fleet: Fleet) -> None:
     assert done.stderr.count("retry   t0  rejected: ") == 1
     assert [task["attempt"] for task in fleet.status()["each"]] == [2, 2]
     none = fleet.call("retry", "--failed-by", "time-limit")
-    assert none.stdout == "no task has failed by time limit\n"
-    assert "2 tasks to be tried again" in fleet.call("retry", "--failed-by", "rejected").stdout
+    assert none.stdout == "no task failed with time limit\n"
+    assert "2 tasks marked for a retry" in fleet.call("retry", "--failed-by", "rejected").stdout
     wrong = fleet.call("run", *options, "--retries", "eror=1")
     assert (wrong.returncode, "no kind of failure 'eror'\nKinds: error, " in wrong.stderr) == (
         2,
@@ -533,7 +537,7 @@ def test_a_key_that_is_refused_ends_the_run_and_no_task_has_failed(fleet: Fleet)
         refused = fleet.call("run", "--jobs", "1", env=env)
         assert refused.returncode == 5
         assert "the key was not accepted (401): bad key" in refused.stderr
-        assert "no more tasks were started: mend this" in refused.stderr
+        assert "no more tasks were started: fix this, then" in refused.stderr
         status = fleet.status()
         assert (status["stopped"], status["waiting"], status["failed"]) == (1, 3, 0)
         assert fleet.call("run", "--jobs", "1", env=env).returncode == 0
@@ -576,7 +580,7 @@ def test_what_has_failed_is_told_shortly_with_what_to_do(fleet: Fleet) -> None:
     done = fleet.call("run", *scripted(fleet))
     assert done.returncode == 1
     for said in (done.stdout, fleet.call("status").stdout):
-        assert "to try again what has failed: `ctxagent fleet retry tasks.jsonl`, then" in said
+        assert "to retry the failed tasks: `ctxagent fleet retry tasks.jsonl`, then" in said
         (line,) = (line for line in said.splitlines() if line.startswith("  failed"))
         assert "t0  usage: " in line
 

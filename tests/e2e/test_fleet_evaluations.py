@@ -128,7 +128,7 @@ def test_a_failed_step_alone_is_tried_again(fleet: Fleet) -> None:
     (task,) = fleet.status()["each"]
     assert (task["after"], task["attempt"], replies(fleet)) == ("pushed", 1, 2)
     fleet.tasks(1, score="exit 1")
-    assert "1 task to be tried again" in fleet.call("retry", "--score").stdout
+    assert "1 task marked for a retry" in fleet.call("retry", "--score").stdout
     assert fleet.call("run", *options).returncode == 0
     (task,) = fleet.status()["each"]
     assert (task["passed"], task["score"], replies(fleet)) == (False, 0.0, 2)

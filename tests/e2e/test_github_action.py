@@ -197,12 +197,12 @@ def test_the_words_of_a_stranger_stay_out(place: Place, step: RunStep) -> None:
         (
             comment("/ctxagent x", comment__user={"login": "a[bot]", "type": "Bot"}),
             "write",
-            "not a person's",
+            "not by a user",
         ),
         (
             comment("/ctxagent x", comment__user={"login": "../../x", "type": "User"}),
             "write",
-            "not a person's",
+            "not by a user",
         ),
     ],
 )

@@ -500,7 +500,7 @@ def test_hooks_in_files_of_the_user_and_of_a_trusted_project(place: Place) -> No
     assert "Ours." not in told(server.requests[0])
     assert f"{project}: no hook in it is used: not trusted" in error
     assert f"note  hooks: {project}: no hook in it is used" in place.run("doctor").stdout
-    assert f"trusted as it is now: {project}" in place.run("config", "--trust").stderr
+    assert f"trusted with its current content: {project}" in place.run("config", "--trust").stderr
     server, error = ran(place, [Say("Done.")])
     assert f"UserPromptSubmit of the file {project}." in told(server.requests[0])
     assert error == ""

@@ -62,7 +62,7 @@ def test_what_is_copied_counts(place: Place) -> None:
         (".claude/commands", "taken", "1 command"): "",
         (".claude/settings.json", "copy", "allow Bash(npm test:*)"): ".agentrc",
         (".claude/settings.json", "copy", "deny Read(secrets/**)"): ".agentrc",
-        (".claude/settings.json", "not", "settings that mean nothing here: statusLine"): "",
+        (".claude/settings.json", "not", "settings without effect here: statusLine"): "",
         (".codex/config.toml", "copy", "model.id = openai/gpt-5.5-codex"): ".agentrc",
         (".codex/config.toml", "copy", "MCP server docs"): ".mcp.json",
         ("opencode.json", "kept", f"MCP server docs{ANOTHER}"): ".mcp.json",

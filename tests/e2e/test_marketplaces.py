@@ -147,7 +147,7 @@ def test_equal_names_are_told_apart(place: Place) -> None:
         said(place, "marketplace", "add", str(market(place, name)))
     said(place, "add", "--yes", "kit@tools")
     shown = said(place, "add", "--yes", "kit@others")
-    assert f"It gets another name, since {place.root}/sources/tools/plugins/kit has its" in shown
+    assert f"It is renamed, because {place.root}/sources/tools/plugins/kit has" in shown
     said(place, "add", "--yes", "kit@others")
     assert [row["name"] for row in listed(place)] == ["kit", "others-kit"]
     task = {"description": "look", "prompt": "find", "type": "others-kit:scout"}

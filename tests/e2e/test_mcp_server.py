@@ -416,4 +416,4 @@ def test_a_terminal_is_no_client(place: Place) -> None:
     os.close(ours)
     os.close(theirs)
     assert done.returncode == 2
-    assert "another agent, which starts it with pipes" in done.stderr
+    assert "other agents, which start it with pipes" in done.stderr

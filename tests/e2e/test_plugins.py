@@ -252,7 +252,7 @@ def test_a_repository_is_held_to_a_commit(place: Place) -> None:
     assert listed(place)[0]["commit"] == second
     assert not (own(place) / "plugins" / "kit" / ".git").exists()
     done = added(place, url, "--ref", first)
-    assert f"It takes the place of commit {second[:12]}, which was another one." in done.stdout
+    assert f"It replaces commit {second[:12]}, with different content." in done.stdout
     (row,) = listed(place)
     assert (row["commit"], row["ref"], row["source"]) == (first, first, url)
     assert (own(place) / "plugins" / "kit" / "words").read_text() == "a kit"
@@ -591,7 +591,7 @@ def test_a_safe_start_has_none_of_it(place: Place) -> None:
     steps = [call, Say("Done.")]
     server, done = ran(place, steps, "--safe", "--allow", "Bash(true)", task="/mine")
     assert done.stderr == (
-        "note: a safe start: no MCP servers, plugins, extensions and hooks, no commands, skills "
+        "note: safe start: no MCP servers, plugins, extensions and hooks, no commands, skills "
         "and subagents from files\n"
     )
     assert "/mine" in told(server.requests[0])
@@ -612,7 +612,7 @@ def test_a_safe_start_of_the_terminal(place: Place) -> None:
     with Server([Say("Yes.")]) as server:
         env = place.server(server.url)
         terminal = Terminal("--safe", cwd=place.project, env=env)
-        terminal.see("a safe start: no MCP servers")
+        terminal.see("safe start: no MCP servers")
         terminal.see("❯")
         terminal.type("/hello you\r")
         terminal.see("there is no command /hello")

@@ -135,7 +135,7 @@ def test_every_command_works_there(plain: Plain, how: str) -> None:
     (plain.project / ".agentrc").write_text('[model]\neffort = "high"\n')
     trusted = plain.run("config", "--trust", **env)
     assert trusted.returncode == 0, trusted.stderr
-    assert f"what is trusted are kept in {plain.state}, until" in trusted.stderr
+    assert f"sessions and trust are kept in {plain.state} until" in trusted.stderr
     for arguments in (["config"], ["mcp", "list"], ["plugin", "list"], ["log"], ["demo"]):
         done = plain.run(*arguments, **env)
         assert done.returncode == 0, (arguments, done.stderr)

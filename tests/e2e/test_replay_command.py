@@ -109,7 +109,7 @@ def test_all_formats_at_once_and_gzip(tmp_path: Path) -> None:
     assert set(document["skipped"]) == {str(tmp_path / "none.md"), str(tmp_path / "pi.json")}
     assert "no recorded session" in document["skipped"][str(tmp_path / "none.md")]
     assert document["skipped"][str(tmp_path / "pi.json")].endswith(
-        f"holds the same session as {tmp_path / 'again.jsonl'}"
+        f"has the same session as {tmp_path / 'again.jsonl'}"
     )
 
 
@@ -126,20 +126,20 @@ WRONG = {
     "none": ((), "there is no session for", "Name files: ctxagent replay FILE"),
     "id": (("0123",), "there is no session '0123'", "ctxagent sessions list"),
     "missing": (("gone.jsonl",), "cannot be read: No such file", "Name the file of a session"),
-    "nothing left": (("none.md", "gone.jsonl"), "no recorded session is left", "Name files"),
+    "nothing left": (("none.md", "gone.jsonl"), "no usable recorded session", "Name files"),
     "model": (("x.jsonl", "--model", "foo-1"), "model foo-1", "models.toml"),
     "window": (("x.jsonl", "--model", "ollama/x"), "the context window of ollama/x",
                "--context-window"),
     "against": (("x.jsonl", "--against", "keep"), "--against 'keep'", "microcompact.keep=5"),
     "key": (("x.jsonl", "--against", "compact.att=1"), "compact.att", "compact.at"),
     "value": (("x.jsonl", "--against", "compact.at=-1"), "compact.at", "share of the window"),
-    "other": (("x.jsonl", "--against", "model.id=y"), "model.id is the same in", "--model"),
+    "other": (("x.jsonl", "--against", "model.id=y"), "model.id must be the same in", "--model"),
     "-c": (("x.jsonl", "-c", "compact.at=-1"), "compact.at", "share of the window"),
     "span": (("x.jsonl", "--sweep", "compact.at=0.9..0.8"), "0.9 is not less", "As in --sweep"),
     "sweep": (("x.jsonl", "--sweep", "compact.att=0.8..0.9"), "compact.att", "compact.at"),
     "swept": (("x.jsonl", "--sweep", "compact.at=0.8..9"), "compact.at", "share of the window"),
     "twice": (("x.jsonl", *["--sweep", "compact.at=0.8,0.9"] * 2), "a setting twice", "in one"),
-    "idle": (("x.jsonl", "--sweep", "demote.above=5000,5_000"), "the same is", "config --explain"),
+    "idle": (("x.jsonl", "--sweep", "demote.above=5000,5_000"), "same replay", "config --explain"),
     "both": (("x.jsonl", "--sweep", "compact.at=0.8,0.9", "--preset", "v5"), "--preset", ""),
     "words": (("x.jsonl", "--sweep", "compact.preset=default..lean"), "no span of numbers",
               "--sweep compact.preset=default,lean"),
@@ -199,7 +199,7 @@ def test_nothing_of_what_the_sessions_were_about_is_told(tmp_path: Path) -> None
         for text in (result.stdout, result.stderr.replace(str(page), ""), page.read_text()):
             for word in (SECRET, str(tmp_path), "make ", ".md", ".jsonl"):
                 assert word not in text
-        assert result.stderr.startswith("skipped: 1 file; without --unnamed their names are shown")
+        assert result.stderr.startswith("skipped: 1 file; omit --unnamed to see their names")
     runs = [played for recording in told(result)["recordings"] for played in recording["runs"]]
     assert {played["stopped"] for played in runs} == {"", "it could not go on"}
     needs = [need for played in runs for need in played["needs"]]

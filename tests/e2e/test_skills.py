@@ -171,7 +171,7 @@ def test_what_is_left_out_behind_a_summary_is_told_and_can_be_loaded_again(place
         last = told(server.requests[-1])
         assert bodies["a"] not in last
         assert bodies["e"] in last
-        assert "the skill a is cut behind the summary" in done.stderr
+        assert "the skill a is cut after the summary" in done.stderr
         keeper.queue = [use("a")]
         done = place.run("-p", "again", *LIMITS, "--continue", env=env)
         assert done.returncode == 0, done.stderr

@@ -69,7 +69,7 @@ def test_what_is_said_to_take_it_over_does_it(place: Place) -> None:
         done = run(place, server)
     assert done.returncode == 0, done.stderr
     lines = [line.strip() for line in done.stderr.splitlines()]
-    for start in ("take it over: ", "remove it: "):
+    for start in ("merge it: ", "remove it: "):
         (command,) = [line.removeprefix(start) for line in lines if line.startswith(start)]
         subprocess.run(command, shell=True, cwd=place.project, check=True, capture_output=True)
     assert (place.project / "made.txt").read_text() == "made\n"
@@ -82,7 +82,7 @@ def test_it_is_used_again_with_its_sessions(place: Place) -> None:
         run(place, server)
         done = run(place, server, "--continue")
     assert (done.returncode, done.stdout) == (0, "Two.\n"), done.stderr
-    assert "the worktree is used again" in done.stderr
+    assert "existing worktree" in done.stderr
     assert len(place.logs()) == 1
     assert (tree(place) / "made.txt").exists()
 
@@ -199,7 +199,7 @@ def test_two_at_once_do_not_share_it(place: Place) -> None:
             other = run(place, server, name="other")
             first.terminate()
         assert second.returncode == 2
-        assert f"another process works there (pid {first.pid})" in second.stderr
+        assert f"another process uses it (pid {first.pid})" in second.stderr
         assert (other.returncode, other.stdout) == (0, "Other.\n"), other.stderr
 
 

@@ -1,4 +1,4 @@
-"""The fixtures of a conversation that features are tested in."""
+"""Fixtures of a conversation for tests of features."""
 
 from ..loop.conftest import events, handle, project
 

@@ -1,5 +1,4 @@
-"""Hooks around tool calls and around a session: what each is told, what it can prevent, and that
-without any nothing is done for them."""
+"""Hooks around tool calls and sessions: their input, their vetoes, and no cost without hooks."""
 
 import asyncio
 import json
@@ -36,7 +35,7 @@ HEARD = "cat >> heard"  # what a hook does that only listens
 
 
 class Talk:
-    """A conversation put together as the program does it, with hooks."""
+    """A conversation with hooks, assembled as by the program."""
 
     def __init__(
         self,
@@ -67,7 +66,9 @@ class Talk:
         self.agent: AgentState = open_agent(launch, choice, emit=self.events.append, ask=None)
 
     def say(self, words: str, when: Callable[[Event], bool] | None = None) -> TurnFinished:
-        """One turn, then the session is left; it is interrupted when an event answers to `when`."""
+        """Run one turn, then close the session. Interrupt the turn at an event that matches
+        `when`.
+        """
 
         async def run() -> TurnFinished:
             turn = asyncio.ensure_future(run_turn(self.agent, words))
@@ -105,7 +106,7 @@ def bash(*commands: str) -> Step:
 
 
 @pytest.mark.slow
-def test_a_session_is_told_of_from_its_start_to_its_end(tmp_path: Path) -> None:
+def test_session_hooks_run_from_start_to_end(tmp_path: Path) -> None:
     hooks = {name: [HEARD] for name in HookSettings.__slots__}
     talk = Talk(tmp_path, bash("echo said; touch made"), Step(text="Done."), **hooks)
     assert talk.say("go").status == "ok"
@@ -162,7 +163,7 @@ def test_a_hook_prevents_a_call_and_the_model_is_told_why(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_deny_rules_come_first_and_nobody_is_asked_of_what_a_hook_prevents(tmp_path: Path) -> None:
+def test_deny_rules_come_first_and_a_vetoed_call_is_not_asked_about(tmp_path: Path) -> None:
     rules = PermissionSettings(mode="ask", deny=("Bash(rm:*)",))
     talk = Talk(
         tmp_path,
@@ -219,7 +220,7 @@ def test_a_hook_can_be_interrupted(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_calls_of_subagents_are_told_too_and_their_sessions_are_not(tmp_path: Path) -> None:
+def test_hooks_get_calls_but_not_sessions_of_subagents(tmp_path: Path) -> None:
     errand = {"description": "look", "prompt": "Look.", "type": "general"}
     talk = Talk(
         tmp_path,

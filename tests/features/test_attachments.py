@@ -1,4 +1,4 @@
-"""What a person brings in beside their words: files named with `@`, and piped input."""
+"""Attachments of a message: files named with `@`, and piped input."""
 
 import asyncio
 import itertools
@@ -41,7 +41,7 @@ def say(talk: Conversation, words: str, *piped: AttachedData, typed: bool = True
 
 
 def sent(talk: Conversation) -> list[dict[str, Any]]:
-    """The blocks of the last message that was sent."""
+    """Return the blocks of the last message sent."""
     request = talk.model.requests[-1]  # type: ignore[attr-defined]
     blocks: list[dict[str, Any]] = request.messages[-1]["content"]
     return [{k: v for k, v in block.items() if k != "cache_control"} for block in blocks]
@@ -68,7 +68,7 @@ def notices(talk: Conversation, level: str) -> list[str]:
         ("@~nobody-of-that-name/x @" + "x" * 5_000 + " @a\0b", []),
     ],
 )
-def test_what_words_name(project: Path, words: str, named: list[str]) -> None:
+def test_mentions_in_a_message(project: Path, words: str, named: list[str]) -> None:
     assert [mention.given for mention in find_mentions(words, project)] == named
 
 
@@ -151,7 +151,7 @@ def test_an_image_is_an_image_and_a_broken_one_a_sentence(project: Path) -> None
 
 @pytest.mark.slow
 def test_refused_and_too_many_images_go(project: Path) -> None:
-    """What bounds the images of results bounds those that were attached."""
+    """The limits for images in results apply to attached images too."""
     said = "messages.0.content.13.image.source.base64.data: Could not process image"
     refusal = classify_error(400, "invalid_request_error", said, model="m", headers={})
     for n in range(MAX_MENTIONS):
@@ -230,7 +230,7 @@ def test_only_so_many(project: Path) -> None:
     say(talk, " ".join(f"@{n}.txt" for n in range(MAX_MENTIONS + 2)))
     assert len(sent(talk)) == 1 + MAX_MENTIONS
     assert notices(talk, "warning") == [
-        f"@{MAX_MENTIONS}.txt and 1 more: not attached; one message takes {MAX_MENTIONS}"
+        f"@{MAX_MENTIONS}.txt and 1 more: not attached; at most {MAX_MENTIONS} per message"
     ]
 
 

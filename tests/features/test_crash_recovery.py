@@ -1,4 +1,4 @@
-"""What a killed process left behind is ended, found, recorded and told."""
+"""Leftovers of a killed process are stopped, found, recorded and reported."""
 
 import asyncio
 import os
@@ -80,7 +80,7 @@ class Left:
         self.numbers[id] = self.log.last_seq + 1
 
     def start(self, id: str, command: str = "sleep 300 & echo up; wait; exit 1") -> None:
-        """Something that runs as a call would have it."""
+        """Start a process as a call would."""
         session, number = self.log.path.parent.name, self.numbers[id]
         env = named(ENV, orphans.call_name(session, number, id))
         process = subprocess.Popen(
@@ -196,7 +196,7 @@ def test_calls_that_never_began_are_answered_so(
     assert left.after() == []
 
 
-def test_what_still_runs_of_it_is_ended_and_told(left: Left) -> None:
+def test_running_leftovers_are_stopped_and_reported(left: Left) -> None:
     left.call("one", command="make serve")
     left.start("one")
     note, words = left.after()
@@ -210,7 +210,7 @@ def test_what_still_runs_of_it_is_ended_and_told(left: Left) -> None:
 
 
 @pytest.mark.slow
-def test_what_does_not_listen_is_killed(left: Left) -> None:
+def test_a_process_that_ignores_sigterm_is_killed(left: Left) -> None:
     left.call("one")
     left.start("one", "trap '' TERM; echo up; while :; do sleep 1; done")
     assert len(left.after()) == 2
@@ -342,7 +342,7 @@ def test_the_user_is_warned_of_what_a_kill_left(handle: SessionHandle, events: l
     handle.record(Note(topic="other", text="x", data=data))
     assert events == []
     handle.record(Note(topic=KILLED_TOPIC, text="killed", data=data))
-    told = "files that have changed since: a.txt; still ran, and was ended: `make`"
+    told = "files that have changed since: a.txt; still running, now stopped: `make`"
     assert events == [Notice("warning", told)]
     handle.record(Note(topic=KILLED_TOPIC, text="killed", data={}))
     assert len(events) == 1

@@ -1,4 +1,4 @@
-"""Where language servers are started, and what a result gets of their errors."""
+"""When language servers start, and how their errors appear in results."""
 
 import asyncio
 import subprocess
@@ -31,7 +31,7 @@ async def asked(question: Question) -> Answer | None:
 
 
 class Sandbox:
-    """As much of a sandbox as is asked before a server is started."""
+    """The parts of a sandbox that are checked before a server starts."""
 
     def __init__(
         self, *, required: bool = False, absent: str = "", unasked_absent: str = ""
@@ -72,7 +72,7 @@ def test_by_default_servers_run_in_the_sandbox_for_a_user_in_a_small_repository(
 ) -> None:
     cwd, context = handle.context.cwd, handle.context
     assert refusal(handle, "off") == 'lsp.enabled is "off"'
-    assert refusal(handle, "auto").startswith("nobody is there to answer questions; lsp.enabled = ")
+    assert refusal(handle, "auto").startswith("no user can answer questions; lsp.enabled = ")
     handle.ask = asked
     assert refusal(handle, "auto").startswith("this is not a git repository")
     git(cwd, "init")

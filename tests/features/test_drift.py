@@ -1,5 +1,6 @@
-"""When replies are compared with the intent of a session. Whole conversations that drift are in
-`compaction/test_drift_monitor.py`."""
+"""When replies are compared with the intent of a session. Full conversations with drift are in
+`compaction/test_drift_monitor.py`.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ def summary(handle: SessionHandle) -> Summary:
 
 
 def watched(handle: SessionHandle, *, summarised: bool = True) -> DriftFeature:
-    """The feature in a session with one message of the user, after a summary."""
+    """Return the feature in a session with one user message, after a summary."""
     feature = DriftFeature(handle)
     handle.session.listeners.append(feature.recorded)
     gone = {"changes": [{"path": "src/billing/floats.py", "action": "deleted"}]}
@@ -41,7 +42,7 @@ def watched(handle: SessionHandle, *, summarised: bool = True) -> DriftFeature:
 
 
 def reply(feature: DriftFeature, text: str) -> str | None:
-    """Let the feature hear a final reply."""
+    """Pass a final reply to the feature."""
     received = Reply([{"type": "text", "text": text}], "end_turn", Usage(), "m")
     return asyncio.run(feature.reply_received(received, is_final=True))
 

@@ -1,4 +1,4 @@
-"""The surroundings of a session: told at the start, when they change, and after a summary."""
+"""The surroundings of a session: described at the start, after changes, and after a summary."""
 
 import asyncio
 import hashlib
@@ -16,7 +16,7 @@ from ..support.instruction_files import places
 
 
 def environment(handle: SessionHandle, **more: object) -> EnvironmentFeature:
-    """The feature in a session that has been opened."""
+    """Return the feature in an open session."""
     handle.record_opening()
     config = handle.context.cwd.parent / "config"
     return EnvironmentFeature(
@@ -39,7 +39,7 @@ def sources(entries: list[Entry]) -> list[str]:
 
 
 def read(handle: SessionHandle, name: str, text: str) -> None:
-    """Record that the session read a file with this text, which is on disk."""
+    """Record that the session read a file with this text from disk."""
     path = handle.context.cwd / name
     path.write_text(text)
     digest = hashlib.sha256(text.encode()).hexdigest()
@@ -57,7 +57,7 @@ def instructions(project: Path) -> Path:
     return path
 
 
-def test_a_session_is_told_once_where_it_is(handle: SessionHandle, instructions: Path) -> None:
+def test_a_session_gets_its_surroundings_once(handle: SessionHandle, instructions: Path) -> None:
     assert sources(begin(environment(handle))) == ["environment", "instructions"]
     assert begin(environment(handle)) == []  # of the process that resumes
 
@@ -90,7 +90,7 @@ def test_changed_instructions_are_told_at_the_next_turn(
     assert events == [Notice("info", f"{instructions} has changed: the model gets its text now")]
 
 
-def test_after_a_summary_it_is_told_again_but_for_what_stays(
+def test_after_a_summary_missing_instructions_are_inserted_again(
     handle: SessionHandle, instructions: Path
 ) -> None:
     feature = environment(handle)

@@ -1,4 +1,4 @@
-"""Which calls give the model the instructions of a folder, live and after a resume."""
+"""Which calls give the model a folder's instructions, live and after a resume."""
 
 import asyncio
 from pathlib import Path
@@ -43,7 +43,7 @@ def call(
 
 
 def given(made: FolderInstructionsFeature) -> list[str]:
-    """Return the texts that are recorded before the next call of the model."""
+    """Return the texts recorded before the next model call."""
     before = made.handle.log.last_seq
     asyncio.run(made.before_call())
     entries = [entry for entry in made.handle.log.entries() if entry.seq > before]
@@ -75,7 +75,7 @@ def test_which_calls_count(
     assert given(made) == []
 
 
-def test_a_session_that_goes_on_is_given_what_was_missed(
+def test_a_resumed_session_gets_the_missed_instructions(
     handle: SessionHandle, events: list[Event], folder: Path
 ) -> None:
     call(handle, "Read", {"path": str(folder / "a.py")})

@@ -1,4 +1,4 @@
-"""Extensions in a conversation: what they add, which of it counts, and loading them again."""
+"""Extensions in a conversation: their additions, which of these apply, and reloading."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -41,7 +41,7 @@ class Model(CustomModel):
 
 
 def fixed(*kinds: type[Feature]) -> Any:
-    """A source of these classes."""
+    """Return a source with these classes."""
 
     class Fixed(ExtensionSource):
         def load(self, *given: Any) -> LoadedExtensions[Any]:
@@ -61,7 +61,7 @@ def providing(make: Any) -> type[Feature]:
 
 
 def loaded(tmp_path: Path, text: str) -> LoadedExtensions[Feature]:
-    """Load a file of the user's with this text."""
+    """Load a file of the user with this text."""
     folder = tmp_path / "own/extensions"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "mine.py").write_text(START + text)
@@ -132,7 +132,7 @@ def test_a_recording_format_that_fails(
         load_recording(recording)
 
 
-def test_one_that_cannot_be_made_is_left_out(handle: SessionHandle, events: list[Event]) -> None:
+def test_a_failing_extension_is_left_out(handle: SessionHandle, events: list[Event]) -> None:
     class Broken(Feature):
         name = "broken"
 

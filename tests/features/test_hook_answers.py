@@ -1,4 +1,4 @@
-"""What a hook answers with its exit code, text and JSON."""
+"""Answers of hooks: exit code, text and JSON."""
 
 import json
 from typing import Any
@@ -51,7 +51,7 @@ def test_what_is_said(event: str, said: Any, wanted: HookAnswer) -> None:
     assert answer(event, said) == wanted
 
 
-def test_exit_code_2_denies_with_what_stands_on_stderr() -> None:
+def test_exit_code_2_denies_with_the_text_on_stderr() -> None:
     assert answer("Stop", "{}", 2, "why \n") == HookAnswer(decision="deny", reason="why")
     assert answer("Stop", "why", 2) == HookAnswer(decision="deny", reason="why")
 

@@ -30,7 +30,7 @@ PAIRS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("tool", "ours", "theirs"), PAIRS)
-def test_arguments_are_told_and_read_back(
+def test_arguments_are_translated_in_both_directions(
     tool: str, ours: dict[str, Any], theirs: dict[str, Any]
 ) -> None:
     assert told_arguments(tool, ours, CWD) == theirs

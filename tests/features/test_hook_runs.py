@@ -30,7 +30,7 @@ def test_the_outputs_are_apart(tmp_path: Path) -> None:
     assert ran(tmp_path, "exec 2>&-; echo out") == HookOutput(0, "out\n", "")
 
 
-def test_failures_are_told(tmp_path: Path) -> None:
+def test_failures_are_reported(tmp_path: Path) -> None:
     assert ran(tmp_path, "echo out; echo err >&2; exit 3").problem == "failed (exit 3): err"
     assert ran(tmp_path, "a\0b").problem.startswith("did not start: ")
 
@@ -42,10 +42,10 @@ def test_outputs_are_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_takes_too_long_is_ended(tmp_path: Path) -> None:
+def test_a_command_above_its_timeout_is_killed(tmp_path: Path) -> None:
     mark = f"1.{secrets.randbelow(10**9)}"
     found = ran(tmp_path, f"echo begun >&2; while :; do sleep {mark}; done", seconds=0.5)
-    assert found == HookOutput(None, "", "begun\n", "was ended: it took longer than 0.5 s")
+    assert found == HookOutput(None, "", "begun\n", "was killed: it took longer than 0.5 s")
     assert comes(lambda: not running(mark))
 
 

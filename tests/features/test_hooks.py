@@ -1,4 +1,4 @@
-"""Hooks: what they are given, what they can say, and that none outlives its run."""
+"""Hooks: their input, their answers, and that no process outlives its run."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ AFTER = {**BEFORE, "event": "after_compact"}
 def run(
     cwd: Path, *commands: str, event: dict[str, Any] = BEFORE, seconds: float = 100
 ) -> tuple[str | None, list[str]]:
-    """The reason of a veto, and the warnings."""
+    """Return the reason of a veto, and the warnings."""
     warnings: list[str] = []
     reason = asyncio.run(
         run_hooks(commands, event, cwd=cwd, env=ENV, warn=warnings.append, seconds=seconds)
@@ -84,7 +84,9 @@ def test_after_an_event_exit_code_2_is_a_failure_like_others(tmp_path: Path) -> 
         ("a\0b", "did not start: "),
     ],
 )
-def test_other_failures_are_told_and_stop_nothing(tmp_path: Path, command: str, told: str) -> None:
+def test_other_failures_are_warnings_and_stop_nothing(
+    tmp_path: Path, command: str, told: str
+) -> None:
     reason, (warning,) = run(tmp_path, command, "touch late")
     assert reason is None
     assert told in warning
@@ -107,7 +109,7 @@ def test_a_hook_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert comes(lambda: not running(mark))
 
 
-def test_what_a_hook_leaves_behind_does_not_hold_up_and_is_ended(tmp_path: Path) -> None:
+def test_leftover_processes_of_a_hook_are_killed_without_delay(tmp_path: Path) -> None:
     assert run(tmp_path, "sleep 300 & echo $! > a; setsid sleep 300 & echo $! > b") == (None, [])
     assert gone(*(int((tmp_path / name).read_text()) for name in "ab"))
 

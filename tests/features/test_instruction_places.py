@@ -1,4 +1,4 @@
-"""Which paths are looked at for instruction files."""
+"""The paths that are checked for instruction files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from ..support.instruction_files import places
 
 @pytest.fixture
 def where(tmp_path: Path) -> InstructionPlaces:
-    """A session in a folder of a repository, with a home elsewhere."""
+    """Return the places of a session in a folder of a repository, with a home elsewhere."""
     for name in ("repo/.git", "repo/work/in", "repo/other", "home/.claude", "config", "added/in"):
         (tmp_path / name).mkdir(parents=True)
     found = places(tmp_path / "repo/work", tmp_path / "config", tmp_path, tmp_path / "home")

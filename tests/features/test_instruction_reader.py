@@ -1,4 +1,4 @@
-"""How instruction files are read: imports, rules, and what may not be imported."""
+"""Reading instruction files: imports, rules, and forbidden imports."""
 
 from contextlib import nullcontext
 from pathlib import Path

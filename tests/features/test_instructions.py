@@ -1,4 +1,4 @@
-"""What the model is told of instruction files is what they say, after any sequence of changes."""
+"""The model always has the current text of the instruction files, after any sequence of changes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ steps = st.lists(st.tuples(st.sampled_from(PLACES), st.sampled_from(TEXTS)), max
 
 
 class Told:
-    """A conversation that was told of the instruction files below `root`."""
+    """A conversation that got the instruction files below `root`."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.view, self.seq = root, View(), 0
@@ -65,7 +65,7 @@ class Told:
             path.write_text(text)
 
     def standing(self) -> dict[str, str]:
-        """What a reader knows of each file by the newest entry that names it."""
+        """Return the text of each file according to the newest entry about it."""
         known = dict[str, str]()
         for item in self.view.items:
             text = item.blocks[0]["text"]

@@ -1,4 +1,4 @@
-"""What happens when the model repeats itself."""
+"""What happens if the model repeats itself."""
 
 import time
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_the_user_lets_it_go_on_and_is_asked_again(project: Path) -> None:
 
 @pytest.mark.parametrize("kept", [2, 4])
 def test_a_resume_goes_on_counting(project: Path, kept: int) -> None:
-    """The first process is killed after so many calls: nothing is recorded of its end."""
+    """The first process is killed after some calls, so its end is not recorded."""
     first = talk_with(project, [FAILS] * kept)
     first.say("go")  # the script ends with an error
     first.agent.log.close()
@@ -82,7 +82,7 @@ def test_the_next_turn_after_the_limit_has_room_again(project: Path) -> None:
 
 
 def test_the_cost_of_a_call_does_not_grow(project: Path) -> None:
-    """A count of entries that are read, not of time: only the end of the log, and once."""
+    """Counts the entries read, not time: only the end of the log is read, and only once."""
     steps = [Step(tools=[("Bash", {"command": f"echo {n}"})]) for n in range(40)]
     talk = talk_with(project, [*steps, Step(text="Done.")])
     reads = []

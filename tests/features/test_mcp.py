@@ -1,4 +1,4 @@
-"""The MCP servers of a conversation. The whole way by the real command is in `e2e/test_mcp.py`."""
+"""The MCP servers of a conversation. `e2e/test_mcp.py` tests them with the real command."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ Start = Callable[..., McpServers]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a server "plain" that behaves as its first argument says."""
+    """Start a server "plain" that behaves as its first argument says."""
     started: list[McpServers] = []
 
     def servers(behaviour: str = "ok", **more: object) -> McpServers:

@@ -1,5 +1,4 @@
-"""Answers to what MCP servers ask. The whole way by the real command is in
-`e2e/test_mcp_inputs.py`."""
+"""Answers to requests of MCP servers. `e2e/test_mcp_inputs.py` tests them with the real command."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ SCHEMA = {
 
 
 class User:
-    """Answers the questions of forms one after another; None declines a form."""
+    """A user who answers the questions of forms in order; None declines a form."""
 
     def __init__(self, *answers: str | None) -> None:
         self.answers, self.forms = list(answers), list[Sequence[FormQuestion]]()
@@ -57,7 +56,7 @@ def test_only_what_is_wrong_is_asked_again(handle: SessionHandle) -> None:
     ]
 
 
-def test_what_stays_wrong_and_what_is_declined(handle: SessionHandle) -> None:
+def test_invalid_values_and_declined_forms(handle: SessionHandle) -> None:
     user = User("1", "Town 1", "2", "3")
     assert filled_in(handle, user) is None
     assert len(user.forms) == MAX_TRIES
@@ -65,7 +64,7 @@ def test_what_stays_wrong_and_what_is_declined(handle: SessionHandle) -> None:
     assert filled_in(handle, User("1", "Town 1", None)) is None
 
 
-def test_other_words_than_yes_open_no_page(handle: SessionHandle) -> None:
+def test_only_agreement_opens_a_page(handle: SessionHandle) -> None:
     asked = AskedVisit("shop", "Pay.", "https://pay.example/1")
     for said, agreed in (("open it", True), ("do not open it", False), ("later", False)):
         handle.ask = User(said)

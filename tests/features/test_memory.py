@@ -1,5 +1,6 @@
-"""The memory: its index, what changes in it, and the tool. The whole way by the real command is in
-`e2e/test_memory.py`."""
+"""The memory: its index, changes of the index, and the tool. `e2e/test_memory.py` tests it with the
+real command.
+"""
 
 import asyncio
 import os
@@ -27,7 +28,7 @@ def keep(folder: MemoryFolder, name: str, text: str) -> None:
 
 
 def begun(handle: SessionHandle, folder: MemoryFolder, *, may_change: bool = True) -> MemoryFeature:
-    """The feature in a session that has recorded its first entries."""
+    """Return the feature in a session that has recorded its first entries."""
     feature = MemoryFeature(handle, folder, is_offered=False, may_change=may_change)
     handle.tools += feature.tools()
     for entry in feature.first_entries():
@@ -45,7 +46,7 @@ def turn(feature: MemoryFeature) -> None:
 
 
 def call(feature: MemoryFeature, **arguments: str) -> Output:
-    """Run a call of the tool, as if it was allowed."""
+    """Run a call of the tool as if it were allowed."""
     (tool,) = feature.tools()
     resolved, params = tool.resolve(MemoryParams.model_validate(arguments))
     output: Output = asyncio.run(resolved.run(params, feature.handle.context))
@@ -60,7 +61,7 @@ def test_without_a_fact_there_is_nothing(handle: SessionHandle, folder: MemoryFo
     assert (told(handle), feature.reinserted(())) == ([], [])
 
 
-def test_the_index_stands_once_and_again_after_a_summary(
+def test_the_index_is_given_once_and_again_after_a_summary(
     handle: SessionHandle, folder: MemoryFolder
 ) -> None:
     keep(folder, "b", "Fact b")
@@ -76,7 +77,7 @@ def test_the_index_stands_once_and_again_after_a_summary(
     assert again.content == index
 
 
-def test_what_others_change_is_told_once(handle: SessionHandle, folder: MemoryFolder) -> None:
+def test_changes_by_others_are_reported_once(handle: SessionHandle, folder: MemoryFolder) -> None:
     for name in "abc":
         keep(folder, name, f"Fact {name}")
     feature = begun(handle, folder)

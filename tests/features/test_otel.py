@@ -1,4 +1,4 @@
-"""Telemetry of a process, as a program uses it that has providers of its own."""
+"""Telemetry of a process, in a program that has its own providers."""
 
 import asyncio
 from pathlib import Path

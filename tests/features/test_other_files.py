@@ -1,4 +1,4 @@
-"""Files of other agents as the files that they are copied to."""
+"""Files of other agents and their converted copies."""
 
 from fnmatch import fnmatchcase
 

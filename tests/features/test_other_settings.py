@@ -1,4 +1,4 @@
-"""What is found in settings of other agents, and what would be copied."""
+"""Findings in the settings of other agents, and the planned copies."""
 
 import json
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_read_is_named(desk: Desk, name: str, text: str) -
     assert line.startswith(f"not {name}: it cannot be read: ")
 
 
-def test_what_no_copy_can_be_made_of_is_named(desk: Desk) -> None:
+def test_items_that_cannot_be_copied_are_listed(desk: Desk) -> None:
     desk.put(".gemini/settings.json", '{"mcpServers": {"a": 1, "b": {"command": ""}}}')
     desk.put(".codex/config.toml", 'model = "x-1"\nmodel_provider = "mine"\n')
     desk.put(".opencode/agent/lead.md", "---\nmode: primary\ndescription: d\n---\nLead.")

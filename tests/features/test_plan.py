@@ -1,5 +1,6 @@
-"""A plan: proposed, agreed to, recorded, and given again after a summary. The whole way by the real
-command is in `e2e/test_plan.py`."""
+"""A plan: proposed, approved, recorded, and inserted again after a summary. `e2e/test_plan.py`
+tests it with the real command.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ LAKE = plan_text("# Give the walrus a lake", ["Dig more"])
 
 
 def plan(handle: SessionHandle, answer: Answer | None = None) -> PlanFeature:
-    """The feature, before a user who gives this answer; None for no user."""
+    """Return the feature with a user who gives this answer; None for no user."""
 
     async def ask(question: Question) -> Answer | None:
         assert question.plan
@@ -127,7 +128,7 @@ def test_a_summary_that_drops_the_plan_gives_it_again(handle: SessionHandle) -> 
     assert again.endswith(POOL)
 
 
-def test_a_plan_that_is_carried_out_is_only_named(handle: SessionHandle) -> None:
+def test_a_completed_plan_is_only_named(handle: SessionHandle) -> None:
     feature = plan(handle)
     feature.keep(POOL)
     (recorded,) = users(handle)

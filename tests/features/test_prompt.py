@@ -1,5 +1,6 @@
-"""What the model is told at the start and after a summary. Its texts are in
-`e2e/test_model_texts.py`."""
+"""The model's texts at the start and after a summary. Their wording is in
+`e2e/test_model_texts.py`.
+"""
 
 from datetime import date
 from pathlib import Path
@@ -59,7 +60,7 @@ def test_a_new_session_learns_of_servers_and_of_an_earlier_session(tmp_path: Pat
 
 
 def after(folder: Path, **more: Any) -> str:
-    """What is said of the state after a summary."""
+    """Return the text about the state after a summary."""
     given: dict[str, Any] = {"mode": "ask", "todos": [], "jobs": "", "preserved": "", **more}
     return str(entry_after_summary(folder, **given).content)
 
@@ -77,7 +78,7 @@ def after(folder: Path, **more: Any) -> str:
         ({"preserved": "## Phase\nbuild"}, "\n\n## Phase\nbuild"),
     ],
 )
-def test_after_a_summary_the_model_learns_what_is_so_now(
+def test_after_a_summary_the_model_gets_the_current_state(
     tmp_path: Path, given: dict[str, Any], line: str
 ) -> None:
     found = after(tmp_path, **given)
@@ -85,7 +86,7 @@ def test_after_a_summary_the_model_learns_what_is_so_now(
     assert line in found
 
 
-def test_nothing_is_said_where_there_is_nothing(tmp_path: Path) -> None:
+def test_no_text_about_an_empty_state(tmp_path: Path) -> None:
     assert len(after(tmp_path).splitlines()) == 4
     assert changed_files_notice([]) == []
 

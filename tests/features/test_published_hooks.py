@@ -1,4 +1,4 @@
-"""The hooks of one conversation in the published format, run by the feature itself."""
+"""The hooks of a conversation in the published format, run by the feature."""
 
 import asyncio
 import json
@@ -174,7 +174,7 @@ def test_a_session_that_begins_after_clear(tmp_path: Path) -> None:
     assert talk.said == ["clear"]
 
 
-def test_what_a_hook_prints_has_its_secrets_taken_out(tmp_path: Path) -> None:
+def test_secrets_are_removed_from_hook_output(tmp_path: Path) -> None:
     talk = Talk(tmp_path, hook("SessionStart", "echo the key"))
     talk.handle.log.redact = lambda entry: (  # type: ignore[assignment, return-value]
         User(content=entry.content.replace("key", "***"), source=entry.source)  # type: ignore[union-attr]
@@ -185,7 +185,7 @@ def test_what_a_hook_prints_has_its_secrets_taken_out(tmp_path: Path) -> None:
     assert talk.said == ["the ***"]
 
 
-def test_what_a_hook_is_told_has_the_known_secrets_taken_out(tmp_path: Path) -> None:
+def test_known_secrets_are_removed_from_hook_input(tmp_path: Path) -> None:
     rows = [hook(event, LISTEN) for event in ("UserPromptSubmit", "PreToolUse")]
     talk = Talk(tmp_path, *rows)
     secret = 'a"Key\\of4mine'

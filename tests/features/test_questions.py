@@ -1,4 +1,4 @@
-"""Questions of the agent to the user: answered by the user, beforehand, or not at all."""
+"""Questions of the agent: answered by the user, in advance, or not at all."""
 
 import asyncio
 from collections.abc import Sequence
@@ -22,7 +22,9 @@ NAME = QuestionParams(question="What name?", choices=[])
 def asked(
     handle: SessionHandle, answer: Answer | None, given: GivenAnswers | None = None
 ) -> tuple[Sequence[str], list[Question]]:
-    """Ask both questions of a user who gives this answer. Return the answers, and what was put."""
+    """Ask a user who gives this answer both questions. Return the answers and the question
+    shown.
+    """
     put: list[Question] = []
 
     async def ask(question: Question) -> Answer | None:
@@ -51,7 +53,7 @@ def test_only_what_was_not_answered_beforehand_is_asked(handle: SessionHandle) -
     assert [form.text for form in question.form] == ["What name?"]
 
 
-def test_answers_that_were_all_given_ask_nobody(handle: SessionHandle) -> None:
+def test_prepared_answers_to_all_questions_ask_no_user(handle: SessionHandle) -> None:
     answers, put = asked(handle, None, lambda question: question.upper())
     assert (answers, put) == (["WHICH COLOUR?", "WHAT NAME?"], [])
 

@@ -33,7 +33,7 @@ def result(id: str, text: str, **more: Any) -> ToolResult:
 
 
 def steps(calls: Sequence[tuple[str, Any, str]], **more: Any) -> list[Entry]:
-    """The entries of replies with one call each."""
+    """Return the entries of replies with one call each."""
     found = list[Entry]()
     for number, (name, given, text) in enumerate(calls):
         found += [reply((name, given), number=number), result(f"{number}.0", text, **more)]
@@ -56,7 +56,7 @@ def notice(repetition: Repetition | None) -> User:
     return User(content="", source="notice", details=repetition.details())
 
 
-def test_a_call_is_told_and_then_over() -> None:
+def test_a_repeated_call_gets_a_notice_and_then_ends_the_turn() -> None:
     calls, states = RepeatedCalls(), []
     for entry in steps([FAILS] * MAX_TIMES):
         calls.add(entry)
@@ -83,7 +83,7 @@ def test_a_cycle_is_found_with_its_calls(period: int) -> None:
     assert again.is_over
 
 
-def test_a_cycle_of_five_is_none() -> None:
+def test_a_cycle_of_five_is_not_detected() -> None:
     assert found(steps([("Bash", {"command": f"{n}"}, "") for n in range(5)] * 9)) is None
 
 
@@ -163,7 +163,7 @@ def test_a_call_that_waits_may_be_repeated_more_often() -> None:
 
 @pytest.mark.parametrize("name", ["Mcp", "Knock"])
 def test_a_tool_of_others_may_be_repeated_more_often(name: str) -> None:
-    """A key that is pressed in a browser tells nothing of what it did."""
+    """For example, a key press in a browser has effects that its result does not show."""
     press = (name, {"key": "Down"}, "pressed")
     assert found(steps([press] * (PATIENCE_FACTOR * TIMES_UNTIL_NOTICE - 1))) is None
     assert found(steps([press] * (PATIENCE_FACTOR * TIMES_UNTIL_NOTICE))) is not None
@@ -242,7 +242,7 @@ ANSWER = reply(text="Done.")
     ids=lambda value: str(value) if isinstance(value, bool) else "",
 )
 def test_what_lies_between_the_calls(between: Entry, counts: bool) -> None:
-    """A kill and a new message of the user do not hide a loop, an answer ends it."""
+    """A kill or a new user message does not hide a loop; an answer ends it."""
     entries = [*steps([FAILS, FAILS]), between, *steps([FAILS])]
     assert (found(entries) is not None) == counts
     assert resets(between) != counts

@@ -1,5 +1,6 @@
-"""The schema of a turn's answer: the model is told it, and told what does not fit. The option of
-the real command is in `e2e/test_json_schema.py`."""
+"""The schema of a turn's answer: the model gets the schema, and the problems of an answer that does
+not fit. `e2e/test_json_schema.py` tests the option with the real command.
+"""
 
 import asyncio
 from pathlib import Path
@@ -31,7 +32,7 @@ def schema(given: Any = COUNT) -> ResultSchema:
 
 
 def feature(handle: SessionHandle, given: ResultSchema | None) -> ResultSchemaFeature:
-    """The feature in a turn with this schema."""
+    """Return the feature in a turn with this schema."""
     made = ResultSchemaFeature(handle)
     asyncio.run(made.turn_started(Turn(given)))
     return made
@@ -125,15 +126,15 @@ def test_what_is_wrong_with_an_answer(answer: str, problem: str) -> None:
     ("given", "problem"),
     [
         ({"type": "whole"}, "is not valid under any of the given schemas"),
-        ({"$schema": "https://example.org/mine"}, "is no known draft"),
-        ({"$ref": "https://example.org/other.json"}, "leads to nothing in the file"),
-        ({"$ref": "#/$defs/nowhere"}, "leads to nothing in the file"),
+        ({"$schema": "https://example.org/mine"}, "is not a known draft"),
+        ({"$ref": "https://example.org/other.json"}, "is not defined in the file"),
+        ({"$ref": "#/$defs/nowhere"}, "is not defined in the file"),
         ({"$ref": "#"}, "refers to itself without end"),
         ({"count": {1, 2}}, "not JSON serializable"),
     ],
 )
-def test_what_is_no_schema(given: Any, problem: str) -> None:
-    with pytest.raises(UsageError, match="this is no schema: ") as error:
+def test_invalid_schemas(given: Any, problem: str) -> None:
+    with pytest.raises(UsageError, match="this is not a valid schema: ") as error:
         as_schema(given)
     assert problem in str(error.value)
 

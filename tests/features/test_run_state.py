@@ -1,4 +1,4 @@
-"""When a question at the end of a turn is answered by a run's state."""
+"""When a question at the end of a turn is answered from the run's state."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def answered(run: RunStateFeature, text: str = ASKED) -> bool:
 
 
 def work(run: RunStateFeature) -> None:
-    """The model calls a tool."""
+    """Let the model call a tool."""
     call = {"type": "tool_use", "id": "c", "name": "Todo", "input": {}}
     asyncio.run(run.reply_received(Reply([call], "tool_use", Usage(), "m"), is_final=False))
 
@@ -110,7 +110,7 @@ def test_a_question_at_the_end_is_answered_in_any_language(
 
 
 def test_the_answer_agrees_to_nothing_and_a_repeated_question_ends_the_turn(tmp_path: Path) -> None:
-    """Whatever the question was about: what only the user can decide stays undecided."""
+    """Whatever the question was about, decisions of the user stay open."""
     run = continuation(tmp_path, {"state": "RUNNING", "current": "a", "total": 4})
     text = "Shall I delete the old table?"
     said = answer(run, text)

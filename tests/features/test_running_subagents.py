@@ -1,4 +1,4 @@
-"""Subagents in the background: what the model is told, messages for them, interrupts and limits."""
+"""Subagents in the background: notices for the model, messages, interrupts and limits."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ def waiting_child(talk: Talk, prompt: str, number: int) -> Step:
 
 
 class Live(Talk):
-    """A session in which several turns run before it is closed."""
+    """A session that runs several turns before it is closed."""
 
     def live(self, act: Act) -> None:
         gate = self.project / "gate"
@@ -64,7 +64,7 @@ class Live(Talk):
         return (await run_turn(self.agent, words)).status
 
     def go(self, times: int = 1) -> None:
-        """Let so many subagents go on."""
+        """Let this number of subagents continue."""
         os.write(self.gate, b"go\n" * times)
 
     async def until(self, seen: Callable[[], object]) -> None:
@@ -99,7 +99,7 @@ def live(folder: Path, steps: Sequence[Step], act: Act, **more: Any) -> Live:
     return talk
 
 
-def test_the_conversation_goes_on_and_is_told_once(tmp_path: Path) -> None:
+def test_the_conversation_continues_and_is_notified_once(tmp_path: Path) -> None:
     async def act(talk: Live) -> None:
         assert await talk.turn("go") == "ok"
         await talk.waits_at_gate()
@@ -152,8 +152,10 @@ def test_each_turn_during_its_work_has_a_snapshot(tmp_path: Path) -> None:
     assert [point.changed for point in rewind_points(talk.entries())] == [True, True]
 
 
-def test_one_at_work_is_told_more(tmp_path: Path) -> None:
-    """Before its next call; what comes too late for the last one it goes on with."""
+def test_a_running_subagent_gets_another_message(tmp_path: Path) -> None:
+    """It gets the message before its next call. A message after its last call continues the
+    turn.
+    """
     given: list[str] = []
 
     def child(talk: Talk, prompt: str, number: int) -> Step:
@@ -186,7 +188,7 @@ def test_one_at_work_is_told_more(tmp_path: Path) -> None:
     assert [e.status for e in talk.of(SubagentRun)] == ["running", "done"]
 
 
-def test_a_call_without_background_waits_for_one_at_work(tmp_path: Path) -> None:
+def test_a_call_without_background_waits_for_a_running_subagent(tmp_path: Path) -> None:
     async def act(talk: Live) -> None:
         await talk.turn("go")
         await talk.waits_at_gate()
@@ -203,7 +205,7 @@ def test_a_call_without_background_waits_for_one_at_work(tmp_path: Path) -> None
     assert [e.background for e in talk.seen(AgentFinished)] == [False]
 
 
-def test_an_ended_one_goes_on_in_the_background(tmp_path: Path) -> None:
+def test_an_ended_subagent_resumes_in_the_background(tmp_path: Path) -> None:
     async def act(talk: Live) -> None:
         await talk.turn("go")
         talk.go()
@@ -221,8 +223,8 @@ def test_an_ended_one_goes_on_in_the_background(tmp_path: Path) -> None:
     assert talk.of(SubagentRun)[-1].calls == 3
 
 
-def test_an_interrupt_leaves_it_at_work(tmp_path: Path) -> None:
-    """Also where a call had waited for it."""
+def test_an_interrupt_does_not_stop_a_background_subagent(tmp_path: Path) -> None:
+    """Even if a call waited for it."""
 
     async def act(talk: Live) -> None:
         await talk.turn("go")
@@ -264,7 +266,7 @@ def test_one_in_the_foreground_is_sent_to_the_background(tmp_path: Path) -> None
     assert len(talk.notices()) == 1
 
 
-def test_places_are_bounded_and_one_that_waits_is_stopped(tmp_path: Path) -> None:
+def test_slots_are_limited_and_a_waiting_subagent_can_be_stopped(tmp_path: Path) -> None:
     count = MAX_PARALLEL_SUBAGENTS + 2
 
     async def act(talk: Live) -> None:
@@ -287,7 +289,7 @@ def test_places_are_bounded_and_one_that_waits_is_stopped(tmp_path: Path) -> Non
     assert len(talk.notices()) == count
 
 
-def test_one_that_cannot_begin_is_told_of(tmp_path: Path) -> None:
+def test_a_subagent_that_cannot_start_is_reported(tmp_path: Path) -> None:
     async def act(talk: Live) -> None:
         await talk.turn("go")
         await talk.ended()
@@ -342,8 +344,8 @@ def test_a_question_between_turns_names_it(tmp_path: Path, can_ask: bool) -> Non
     assert ("Not allowed to it" in talk.notices()[0]) is not can_ask
 
 
-def test_those_that_the_end_of_the_session_cuts_off_go_on_later(tmp_path: Path) -> None:
-    """Also one that had no place yet: it begins with what it was asked first."""
+def test_subagents_interrupted_by_the_end_of_the_session_can_be_resumed(tmp_path: Path) -> None:
+    """A subagent that had no free slot yet starts with its first prompt."""
     count = MAX_PARALLEL_SUBAGENTS + 1
 
     async def act(talk: Live) -> None:

@@ -1,5 +1,6 @@
-"""Skills: listed, loaded, and given again after a summary. The whole way by the real command is in
-`e2e/test_skills.py`."""
+"""Skills: listed, loaded, and inserted again after a summary. `e2e/test_skills.py` tests them with
+the real command.
+"""
 
 import asyncio
 import json
@@ -30,7 +31,7 @@ HERON = Skill("heron", "How to watch a heron", "Stand still.", Path("/skills/her
 
 
 class Files:
-    """The skills that files describe; a test may change them."""
+    """The skills in files, which a test may change."""
 
     def __init__(self, *skills: Skill) -> None:
         self.skills, self.warnings = {skill.name: skill for skill in skills}, list[str]()
@@ -42,7 +43,7 @@ class Files:
 
 
 def skills(handle: SessionHandle, files: Files, uses: SkillUses | None = None) -> SkillsFeature:
-    """The feature in a session that has recorded its first entries."""
+    """Return the feature in a session that has recorded its first entries."""
     feature = SkillsFeature(handle, SkillSource(files.find, dict(files.skills), uses=uses))
     handle.session.listeners.append(feature.recorded)
     handle.tools += feature.tools()
@@ -141,7 +142,7 @@ def test_its_rules_allow_calls_until_the_end_of_the_turn(handle: SessionHandle) 
     assert handle.approval.judge(*feed).action == "ask"
 
 
-def test_only_changes_of_files_are_told(handle: SessionHandle, events: list[Event]) -> None:
+def test_only_changes_of_files_are_reported(handle: SessionHandle, events: list[Event]) -> None:
     files = Files(WALRUS, HERON)
     feature = skills(handle, files)
     say(feature, "go")

@@ -1,4 +1,4 @@
-"""Types of subagents from files that anyone may have written, and subagents found by their id."""
+"""Types of subagents in untrusted files, and subagents found by ID."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ BOUND = 400  # seconds; nothing is measured with it
 
 
 class Types:
-    """A project in a repository, a person's own folder, and what is loaded from both."""
+    """A project in a repository, the user's own folder, and the types loaded from both."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.project, self.state = root, root / "project", root / "state"
@@ -72,7 +72,7 @@ WHY_LEFT_OUT = {
 
 @pytest.fixture
 def endless() -> Iterator[int]:
-    """An input that never comes to its end."""
+    """Return an input without end."""
     reader, writer = os.pipe()
     yield reader
     os.close(reader)
@@ -102,14 +102,14 @@ def test_such_a_file_is_not_trusted(tmp_path: Path, kind: str, endless: int) -> 
     put(place.project / ".ctxagent" / "agents" / "x.md", kind)
     trusting = place.run("config", "--trust", stdin=endless)
     assert trusting.returncode == 2
-    assert "trusted as it is now" not in trusting.stderr
+    assert "trusted with its current content" not in trusting.stderr
     assert "Traceback" not in trusting.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["/dev/zero", "a pipe", "without end"])
-def test_nor_can_one_of_the_persons_own(tmp_path: Path, kind: str) -> None:
-    """In a process of its own, that a reader that waits is seen."""
+def test_an_odd_file_of_the_user_does_not_block(tmp_path: Path, kind: str) -> None:
+    """In a separate process, to detect a reader that blocks."""
     types = Types(tmp_path)
     put(types.own / "x.md", kind)
     (types.own / "y.md").write_text(HEAD.format("y"))
@@ -126,7 +126,7 @@ def test_nor_can_one_of_the_persons_own(tmp_path: Path, kind: str) -> None:
     assert "x.md: this subagent is left out: it is " in done.stdout
 
 
-def test_what_is_no_file_cannot_be_trusted(tmp_path: Path) -> None:
+def test_only_regular_files_can_be_trusted(tmp_path: Path) -> None:
     put(tmp_path / "x.md", "a pipe")
     with pytest.raises(ConfigError, match="not a regular file"):
         trust(tmp_path / "x.md", tmp_path / "state")
@@ -170,7 +170,10 @@ def described(*lines: str) -> AgentType:
         (["description: d", "tools:"], "tools is empty"),
         (["description: d", "tools: []"], "tools is empty"),
         (["description: d", 'tools: ""'], "tools is empty"),
-        (["description: d", "colour: blue"], "'colour' is none of name, description, tools, model"),
+        (
+            ["description: d", "colour: blue"],
+            "'colour' is not one of name, description, tools, model",
+        ),
         (["description: d", "tools:", "- Read", "- Fly"], "tools names Fly; there are Read, Grep"),
         (["description: d", "tools: {Read: Grep}"], "tools names {"),
         (["description: d", "- Read"], "its front matter is not YAML"),
@@ -260,7 +263,7 @@ def test_a_type_for_another_agent(
 @pytest.mark.parametrize(
     ("head", "why"),
     [
-        ("name: far\ndescription: d\ntools: Fly", "none of the tools that there are: Read"),
+        ("name: far\ndescription: d\ntools: Fly", "none of the known tools: Read"),
         ("name: far/off\ndescription: d", "name is 'far/off'"),
         ("name: far", "no description"),
     ],

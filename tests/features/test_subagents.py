@@ -1,4 +1,4 @@
-"""Subagents on the scripted model: what they are given, what they give back, and how they end."""
+"""Subagents on the scripted model: their input, their output, and how they end."""
 
 import asyncio
 import json
@@ -51,9 +51,9 @@ def task(description: str, prompt: str, type: str = "explore", **more: Any) -> t
 
 
 class Talk:
-    """A session in `folder`, opened as the command does. The model's steps are given by name:
-    `parent` is a list of steps, and `child(talk, prompt, n)` gives step n of the subagent whose
-    first words are `prompt`."""
+    """A session in `folder`, opened as by the command. `parent` is the list of its model's steps,
+    and `child(talk, prompt, n)` returns step n of the subagent whose prompt starts with `prompt`.
+    """
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Talk:
         return self.child(self, prompt, self.counts[prompt])
 
     def say(self, words: str, when: Callable[[Event], bool] | None = None) -> TurnFinished:
-        """One turn; cancelled at the first event that answers to `when`."""
+        """Run one turn. Cancel it at the first event that matches `when`."""
 
         async def run() -> TurnFinished:
             turn = asyncio.ensure_future(run_turn(self.agent, words))
@@ -135,7 +135,7 @@ class Talk:
         return [event for event in self.events if isinstance(event, kind)]
 
     def agents(self) -> dict[str, SubagentRun]:
-        """Each subagent's newest entry, by its description."""
+        """Return each subagent's newest entry, by its description."""
         return {entry.description: entry for entry in self.of(SubagentRun)}
 
     def log_of(self, agent: SubagentRun) -> list[Entry]:
@@ -143,13 +143,13 @@ class Talk:
 
 
 def approximate(counts: Counts) -> Counts:
-    """The counts with dollars as far as the order of a sum does not matter."""
+    """Return the counts with rounded dollars, because the order of summation varies."""
     assert counts.cost_usd is not None
     return replace(counts, cost_usd=round(counts.cost_usd, 9))
 
 
 def first_words(request: Request) -> str:
-    """What a subagent was asked: the first words in it that are not ours."""
+    """Return a subagent's prompt: the first text in its context that the program did not add."""
     for message in request.messages:
         for block in message["content"]:
             text = str(block.get("text", ""))
@@ -316,7 +316,7 @@ def test_an_empty_answer_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_one_that_never_stops_is_ended_by_the_limit(tmp_path: Path) -> None:
+def test_an_endless_subagent_is_ended_by_the_limit(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path,
         [Step(tools=[task("t", "ask: t")]), Step(text="Done.")],
@@ -349,7 +349,7 @@ def test_a_shared_limit_is_never_overrun(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_may_only_look_changes_nothing_in_any_mode(tmp_path: Path) -> None:
+def test_read_only_subagents_change_nothing_in_any_mode(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         commands = ["touch made.txt", "ls > made.txt", "cat a.txt | head -1"]
         if number == 1:
@@ -372,7 +372,7 @@ def test_what_may_only_look_changes_nothing_in_any_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_nobody_could_be_asked_counts_for_the_parent(tmp_path: Path) -> None:
+def test_denials_of_subagents_count_for_the_parent(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:
             return Step(tools=[("Write", {"path": "x.txt", "content": "x"})])
@@ -543,7 +543,7 @@ def test_an_earlier_one_hands_over_and_can_be_resumed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_subagent_is_told_of_and_goes_on(tmp_path: Path) -> None:
+def test_a_killed_subagent_is_reported_and_can_be_resumed(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:
             return Step(tools=[("Write", {"path": "made.txt", "content": "1\n2\n"})])
@@ -594,7 +594,7 @@ def test_a_killed_subagent_is_told_of_and_goes_on(tmp_path: Path) -> None:
     assert sum(e.source == "notice" for e in talk.of(User)) == 1
 
 
-def test_unfinished_ones_are_told_of_after_a_summary(tmp_path: Path) -> None:
+def test_unfinished_subagents_are_listed_after_a_summary(tmp_path: Path) -> None:
     talk = Talk(
         tmp_path, [Step(tools=[task("t", "ask: t")]), Step(text="Done.")],
         lambda talk, prompt, number: Step(text=" "),
@@ -675,7 +675,7 @@ def test_types_from_files(tmp_path: Path) -> None:
         ("---\nname: x\ndescription: d\n", "does not end"),
         ("---\nname: x\ndescription: d\ntools: [Task]\n---\nDo.", "names Task"),
         ("---\nname: x\ndescription: d\ntools: Fly\n---\nDo.", "names Fly"),
-        ("---\nname: x\nhooks: d\n---\nDo.", "none of name"),
+        ("---\nname: x\nhooks: d\n---\nDo.", "not one of name"),
     ],
 )
 def test_broken_types(text: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Traces and metrics that the real command sends to a collector on loopback."""
+"""Traces and metrics from the real command to a collector on loopback."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def environ(place: Place, server: Server, collector: Collector) -> dict[str, str
 
 
 def task(place: Place, collector: Collector, *more: str, said: str = "It swims.") -> str:
-    """Run a task of one call; the environment that its command had."""
+    """Run a task with one call. Return the environment of the call's command."""
     steps = [Say(tools=[("Bash", {"command": f"{COMMAND}; env > seen"})]), Say(said)]
     with Server(steps) as server:
         env = environ(place, server, collector)

@@ -1,5 +1,6 @@
-"""Searches of the web: whether a session has them, and what is left out when a server refuses. The
-whole way by the real command is in `e2e/test_web_search.py`."""
+"""Web searches: whether a session has them, and what is removed if a server refuses.
+`e2e/test_web_search.py` tests them with the real command.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,7 @@ def test_a_session_keeps_what_it_began_with() -> None:
 
 
 def searched(handle: SessionHandle, *, is_whole: bool = True) -> WebSearchFeature:
-    """The feature in a session with one search; one that is not `is_whole` has no result."""
+    """Return the feature in a session with one search, which has no result unless it `is_whole`."""
     feature = WebSearchFeature(handle, None, has_tool=True)
     handle.tools += feature.tools()
     handle.record(Session(id="s", cwd="/", version="0", model="m", tools=[{"name": "Bash"}, TOOL]))
@@ -105,7 +106,7 @@ def test_a_server_without_the_tool_is_asked_without_it(
     assert isinstance([*handle.log.entries()][-1], Session)
     (notice,) = notices(events)
     assert notice.startswith("this server does not search the web (")
-    assert notice.endswith("an MCP server with a search can, and none is configured here")
+    assert notice.endswith("an MCP server with a search tool could, but none is configured")
 
 
 def test_results_that_a_server_does_not_take_become_titles(

@@ -1,5 +1,6 @@
-"""A session made of a recording: no secret of this machine goes into it, and one that cannot be
-written leaves nothing."""
+"""Sessions from recordings: they have no secrets of this machine, and a failed write leaves no
+files.
+"""
 
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def launch(tmp_path: Path) -> LaunchOptions:
 
 
 def test_known_secrets_are_taken_out(launch: LaunchOptions, tmp_path: Path) -> None:
-    """They are in no file either, to which a long result goes."""
+    """The files of long results have no secrets either."""
     path = tmp_path / "recording"
     rows = [
         claude_line("user", 0, f"The key is {SECRET}."),
@@ -45,7 +46,7 @@ def test_known_secrets_are_taken_out(launch: LaunchOptions, tmp_path: Path) -> N
     assert made.line.endswith("1 reply · 1 call · 2 unreadable lines or items, first line 5")
 
 
-def test_what_cannot_be_written_leaves_nothing(launch: LaunchOptions, tmp_path: Path) -> None:
+def test_a_failed_write_leaves_no_files(launch: LaunchOptions, tmp_path: Path) -> None:
     path = tmp_path / "recording"
     path.write_bytes(lines([claude_line("user", 0, "Hello.")]))
     folder = Project(launch.state, launch.cwd).folder

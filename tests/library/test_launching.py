@@ -6,8 +6,8 @@ from ctxagent.agent.errors import ConfigError
 from ctxagent.agent.library.launching import load
 
 
-def test_a_home_that_cannot_be_looked_into_is_told(tmp_path: Path) -> None:
-    """`models.toml` is looked for there before the settings are read."""
+def test_an_unreadable_home_is_reported(tmp_path: Path) -> None:
+    """`models.toml` is opened there before the settings are read."""
     home = tmp_path / ("x" * 300)  # too long for a name, so that root cannot look into it either
     with pytest.raises(ConfigError, match="cannot be read"):
         load(tmp_path, {"XDG_CONFIG_HOME": str(home)}, [])

@@ -1,4 +1,4 @@
-"""`from ctxagent import Agent`, as programs use it: the real SDK, over real HTTP."""
+"""`from ctxagent import Agent` as programs use it: the real SDK over real HTTP."""
 
 import ast
 import asyncio
@@ -41,7 +41,7 @@ def agent_of(place: Place, server: Server | None = None, **more: Any) -> Agent:
 
 
 def results(server: Server) -> list[tuple[str, bool]]:
-    """The results that the newest request has, each with whether its call failed."""
+    """Return the results in the newest request, each with whether its call failed."""
     found = []
     for message in server.requests[-1]["messages"]:
         for block in message["content"]:
@@ -254,7 +254,9 @@ def Bash(command: str) -> str:
         ([Span], "the function Span has no docstring"),
     ],
 )
-def test_what_cannot_be_a_tool(place: Place, functions: list[Callable[..., Any]], why: str) -> None:
+def test_functions_that_cannot_be_tools(
+    place: Place, functions: list[Callable[..., Any]], why: str
+) -> None:
     async def play() -> None:
         async with agent_of(place, tools=functions, model="scripted:none"):
             pytest.fail("it must not open")
@@ -346,7 +348,7 @@ def test_questions_of_the_agents_own_are_answered(place: Place) -> None:
         asyncio.run(play(server, lambda question: Answer(True)))
 
 
-def test_what_approve_raises_the_run_raises(place: Place) -> None:
+def test_the_run_raises_exceptions_of_approve(place: Place) -> None:
     def approve(question: Question) -> bool:
         raise LookupError(question.title)
 
@@ -363,7 +365,7 @@ def test_what_approve_raises_the_run_raises(place: Place) -> None:
 
 
 @pytest.mark.parametrize("kind", [events.TextDelta, events.ToolStarted, events.TurnFinished])
-def test_what_on_event_raises_the_run_raises(place: Place, kind: type[events.Event]) -> None:
+def test_the_run_raises_exceptions_of_on_event(place: Place, kind: type[events.Event]) -> None:
     told: list[events.Event] = []
 
     def on_event(event: events.Event) -> None:
@@ -421,7 +423,7 @@ def test_prices_that_are_none(given: dict[str, float]) -> None:
 
 
 class Steps(CustomModel):
-    """Plays steps; waits before each until it may go on."""
+    """A model that replays steps, and waits before each until it may continue."""
 
     def __init__(self, steps: list[Reply]) -> None:
         super().__init__("steps")
@@ -457,7 +459,7 @@ def test_one_run_at_a_time_and_words_in_between(place: Place) -> None:
                 _ = run.result
             waiting = asyncio.ensure_future(awaited(run))
             await model.asked.wait()
-            with pytest.raises(UsageError, match="a run is on already"):
+            with pytest.raises(UsageError, match="a run is already in progress"):
                 await agent.run("another")
             run.say("no, blue")
             model.may_answer.set()

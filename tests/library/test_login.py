@@ -1,4 +1,4 @@
-"""What a conversation can log in to, and the keys that it is given."""
+"""Logins: the choices of a conversation, and its keys."""
 
 import asyncio
 from dataclasses import replace
@@ -37,7 +37,7 @@ def test_a_first_start_is_one_where_nothing_is_named(logins: Logins) -> None:
     assert not logins.is_first
 
 
-def test_what_a_key_is_enough_for(logins: Logins) -> None:
+def test_providers_that_need_only_a_key(logins: Logins) -> None:
     names = [each.provider.name for each in asyncio.run(logins.choices())]
     assert names[0] == "anthropic"
     assert {"openai", "openrouter", "gemini"} <= {*names}

@@ -46,7 +46,7 @@ def test_the_person_is_told_before_they_type(place: Place, columns: int, rows: i
         terminal.type("what happened?\r")
         shown = " ".join(terminal.see("It was cut short.").split())
         assert "have changed since: made.txt" in shown
-        assert f"still ran, and was ended: `{RUNS}`" in shown
+        assert f"still running, now stopped: `{RUNS}`" in shown
         terminal.type("/quit\r")
         assert terminal.leave() == 0
         again = Terminal(*FREELY, "--continue", cwd=place.project, env=place.server(server.url))

@@ -143,5 +143,5 @@ def test_who_picks_nothing_leaves(place: Place) -> None:
 def test_resume_alone_where_there_is_nothing(place: Place) -> None:
     terminal = Terminal("-r", cwd=place.project, env=place.server("http://127.0.0.1:9"))
     assert terminal.leave() == 2
-    assert "there is no session yet to resume" in terminal.text()
+    assert "there is no session to resume yet" in terminal.text()
     assert "/help" not in terminal.text()

@@ -42,7 +42,7 @@ def test_instructions_that_others_may_write(tmp_path: Path) -> None:
     assert f"everyone may write to {place.project}" in sent
     assert f"{file} is not taken in: everyone may write to" in told
     assert "ctxagent config --trust" in told
-    assert "trusted as it is now" in place.run("config", "--trust").stderr
+    assert "trusted with its current content" in place.run("config", "--trust").stderr
     sent, told = requested(place)
     assert WORDS in sent
     assert "not taken in" not in told
@@ -68,7 +68,7 @@ def test_who_else_may_write(tmp_path: Path) -> None:
         pytest.skip("files are given to other users by root alone")
     os.chown(file, 0, 12345)
     file.chmod(0o664)
-    assert other_writer(file) == f"a group of others may write to {file}"
+    assert other_writer(file) == f"other users in its group may write to {file}"
     os.chown(file, 12345, 0)
     assert other_writer(file) == f"{file} belongs to the user 12345"
     assert "belongs to" in instruction_files(folder, tmp_path / "none", tmp_path)[-1].text
