@@ -1,4 +1,4 @@
-"""Write: a whole new file, or a whole new content for a file that the model has seen."""
+"""Write: create a file, or replace the whole content of a file that the model has read."""
 
 import asyncio
 import os
@@ -66,7 +66,7 @@ def _check_seen(place: Place, data: bytes, context: Context) -> None:
 
 
 def _like(content: str, before: str, form: Form) -> str:
-    """Return the content with the line ends of the file it replaces, and its BOM given once."""
+    """Return the content with the line ends of the replaced file, and without a second BOM."""
     if form.bom:
         content = content.removeprefix("\ufeff")
     if "\r\n" not in content and texts.line_end(before) == "\r\n":
