@@ -229,7 +229,7 @@ class Context:
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
     # Returns True if a rule names the host. Then the tool may connect to it even if it is private.
     reaches_private: Callable[[str, str], bool] = lambda tool, host: False
-    # Running and queued subagents by ID; `stop` interrupts one, `work` is its asyncio task.
+    # Running and queued subagents by ID; `stop` interrupts one, `work` is its task.
     agents: dict[str, Any] = field(default_factory=dict)
     sandbox: Confinement | None = None
     # The sandbox for read-only commands; None if there is none.

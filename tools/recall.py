@@ -15,7 +15,7 @@ from .system.kept_text import KeptText
 
 MAX_CHARS = 30_000  # characters per answer
 MAX_QUERY_CHARS_SHOWN = 200  # characters of a query quoted in a message
-# Limits of the text of an entry that is only an image with a caption.
+# A text with fewer lines is only the caption of its images.
 MAX_CAPTION_LINES, MAX_CAPTION_CHARS = 3, 1_000
 CHARS_BEFORE_EXCERPT = 500  # characters shown before an excerpt when reading on
 

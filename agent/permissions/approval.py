@@ -74,7 +74,7 @@ MAX_ASKED = 50  # calls kept for rule suggestions
 class Approval:
     """The rules and the mode of a session. Malformed rules raise UsageError. `readable` folders
     outside the project are read without asking. `own` are the agent's own files and folders, which
-    no mode allows to edit. `given` names the host's tools, which are denied only in plan mode.
+    no mode allows to edit. `given` names the host's tools, which run unasked except in plan mode.
     `sandboxed` lets sandboxed commands run unasked in the modes that ask. `path` is the PATH (None:
     the process's).
     """
@@ -283,9 +283,7 @@ class Approval:
         verdicts = [verdict for _, _, verdict in self._judge_parts(script, bases)]
         looks = all(verdict.looks for verdict in verdicts)
         if not looks and any(verdict.handed_names for verdict in verdicts):
-            reason = (
-                "it passes file names from one command to another, and also does more than look"
-            )
+            reason = "it passes file names to another command and is not read-only"
             verdicts.append(self._doubtful(reason, script))
         verdict = reduce(stricter, verdicts or [Verdict("allow", "it does nothing")])
         verdict = replace(verdict, looks=looks and verdict.action == "allow")
@@ -338,23 +336,21 @@ class Approval:
         """Allow a command that would otherwise need approval if the sandbox confines it."""
         sandbox = self.sandbox
         if sandbox is None or self.unconfined:
-            return replace(asked, reason=f"{asked.reason}; nothing confines it: {self.unconfined}")
+            return replace(asked, reason=f"{asked.reason}; not sandboxed: {self.unconfined}")
         if self.guarded_files() is None:
             return replace(asked, reason="rules guard more files than the sandbox can hide")
         for part in script.parts:
             if part.name == "git" and not keeps_history(part):
-                reason = f"{quoted_command(part.source)} may throw away commits or stashes"
+                reason = f"{quoted_command(part.source)} may discard commits or stashes"
                 return replace(asked, reason=reason)
         protected = partial(protected_name, roots=self.folders, own=self.own)
         need = need_beyond_sandbox(script, bases, sandbox, protected)
         if need:
-            return replace(asked, reason=f"it leaves the sandbox, for {need}")
+            return replace(asked, reason=f"the sandbox does not allow {need}")
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
 
     def _is_plain_git(self, script: Script, bases: Sequence[str]) -> bool:
-        """Return True if a clear command writes nothing but a repository, and that only through
-        git.
-        """
+        """Return True for git, alone or with mkdir, touch or read-only commands, without doubt."""
         if script.doubt or script.writes:
             return False
         names = [part.name for part in script.parts]
@@ -405,7 +401,7 @@ class Approval:
         if rule := self._rules.answering(part, "yes", "ask"):
             return verdict_by_rule("ask", shown, rule)
         if rule := self._rules.answering(part, "maybe"):
-            return self._guarded(f"{shown} may do what the rule {rule} is for", script)
+            return self._guarded(f"the rule {rule} may apply to {shown}", script)
         if hands_over and part.name == "find":
             return self._judge_looking(part, script, bases, handed_names=True)
         if starts_only:
@@ -427,9 +423,9 @@ class Approval:
         if (looking.action == "allow" and not hands_over) or looking.guarded:
             return looking
         if not known and has_read_only_form(part.name):
-            reason = f"`{part.name}` is not the system's: it is found in what commands can change"
+            reason = f"`{part.name}` resolves to a folder that commands can write to"
             return Verdict("ask", reason, wanted)
-        # `cd` is judged by its path, so the commands after it are judged from there.
+        # No rule allows `cd`: its folder decides, since later commands run there.
         inside = partial(is_in_project, bases=bases, project=self.folders)
         if part.name != "cd" and (
             rule := self._rules.matching("Bash", part, "allow", "session", inside=inside)
@@ -437,7 +433,7 @@ class Approval:
             if guarded := self._git_shows_guarded(part, bases, script):
                 return guarded
             if hidden := self._unclear_path(part, bases):
-                return self._doubtful(f"{hidden} may stand for a file that a rule guards", script)
+                return self._doubtful(f"{hidden} may match a file that a rule guards", script)
             return verdict_by_rule("allow", shown, rule)
         if not looks and (near := self._rules.nearly_matching(part, inside)):
             return Verdict("ask", f"the rule {near[0]} does not cover `{near[1]}`", wanted)
@@ -456,7 +452,7 @@ class Approval:
         return not any(is_within(form, home_folders()) for form in path_forms(program, "/"))
 
     def _confines_looking(self) -> bool:
-        """Return True if a read-only command cannot open guarded files, whatever names it gets."""
+        """Return True if the kernel keeps read-only commands from opening guarded files."""
         return self.looks_confined() and self.guarded_files() is not None
 
     def _git_reads(self, bases: Sequence[str], script: Script) -> Verdict | None:
@@ -530,7 +526,7 @@ class Approval:
         handed_names: bool = False,
     ) -> Verdict:
         """Judge a read-only command by the files and folders that it reads."""
-        reason = f"{quoted_command(part.source)} only looks"
+        reason = f"{quoted_command(part.source)} is read-only"
         verdicts = [Verdict("allow", reason, looks=True, handed_names=handed_names)]
         files = list(path_arguments(part))
         verdicts += [self._judge_file(word, script, bases, edits=False) for word in files]
@@ -539,7 +535,7 @@ class Approval:
         if guarded := self._git_shows_guarded(part, bases, script):
             verdicts.append(guarded)
         if follows_links(part, bases):
-            verdicts.append(self._doubtful("it follows links, wherever they lead", script))
+            verdicts.append(self._doubtful("it follows links, which may lead anywhere", script))
         return reduce(stricter, verdicts)
 
     def _git_shows_guarded(
@@ -547,12 +543,12 @@ class Approval:
     ) -> Verdict | None:
         """Judge a git command that may show or store guarded files; None if there are none."""
         if git.takes_ignored_files(part) and (self.guarded_files() or [True])[0]:
-            return self._guarded("it takes ignored files along, some of which rules guard", script)
+            return self._guarded("it stores ignored files, and rules guard some of them", script)
         rules = self._rules.covering("Read", "deny", "ask") if part.name == "git" else ()
         for rule, matcher in rules:
             guarded = bool if rule.any else matcher.matches
             if any(git.may_show_file(part, base, guarded) for base in bases):
-                return self._guarded(f"it may show what the rule {rule} is for", script)
+                return self._guarded(f"it may show files that the rule {rule} guards", script)
         return None
 
     def _judge_file(
@@ -560,17 +556,17 @@ class Approval:
     ) -> Verdict:
         """Judge a file named in a command, relative to each possible folder."""
         if not word.fixed or (word.glob and edits):
-            return self._doubtful(f"the file {word.text} is known only when it runs", script)
+            return self._doubtful(f"the file {word.text} is known only at run time", script)
         tool = "Write" if edits else "Read"
         verdicts = []
         for base in bases:
             found = expand_glob(word.text, base) if word.glob else []
             if found is None:
-                reason = f"the files that {word.text} stands for are too many to check"
+                reason = f"{word.text} matches too many files to check"
                 verdicts.append(self._doubtful(reason, script))
             texts = [word.text, *(found or [])]
             if word.split and not all(map(is_plain_name, texts)):
-                verdicts.append(self._doubtful(f"{word.text} stands for names with spaces", script))
+                verdicts.append(self._doubtful(f"{word.text} matches unusual file names", script))
             verdicts += [self._paths.judge(tool, text, edits=edits, base=base) for text in texts]
         return reduce(stricter, verdicts)
 
@@ -580,7 +576,7 @@ class Approval:
         folders = [form for text in (word.text, *(found or [])) for form in path_forms(text, base)]
         if rule := self._rules.hiding_below(folders, "deny", "ask"):
             return self._doubtful(f"it may read files that the rule {rule} guards", script)
-        return Verdict("allow", f"no rule hides what is in {word.text}")
+        return Verdict("allow", f"no rule hides files in {word.text}")
 
     def _changes_nothing(self, tool: "Tool[Any]", subject: str) -> bool:
         if tool.name != "Bash":

@@ -72,7 +72,7 @@ class PathJudge:
         if tool == "Grep" and (rule := self.rules.hiding_below(found, "ask")):
             own = self.rules.covering("Grep", "allow", "session")
             if not any(r.tool == "Grep" and (r.any or p.matches(found[-1])) for r, p in own):
-                reason = f"{text or '.'} may hold files that the rule {rule} guards"
+                reason = f"{text or '.'} may contain files that the rule {rule} guards"
                 return Verdict("ask", f"{reason}; search a narrower folder", wanted)
         deciding = ""
         for form in [temporary] if temporary else reversed(found):
@@ -85,8 +85,8 @@ class PathJudge:
         return Verdict("allow", f"{verb} {text} is allowed", deciding)
 
     def _path_allowing_rule(self, tool: str, form: str, edits: bool) -> Rule | None:
-        """Return the rule that allows this path. To allow editing a protected file, it must name
-        it.
+        """Return the rule that allows this path. A rule allows editing a protected file only if it
+        names the file.
         """
         for rule, matcher in self.rules.covering(tool, "allow", "session"):
             if rule.any or (
@@ -105,9 +105,9 @@ class PathJudge:
         if not is_within(form, self.folders):
             return "outside the project"
         if self.mode not in ("accept-edits", "sandboxed"):
-            return "mode ask asks about edits"
+            return "mode `ask` requires approval for edits"
         if folder := self.programs.folder_of(form, (self.folders.cwd,)):
-            return f"programs are taken from {folder}, a folder of the PATH"
+            return f"commands find programs in {folder}, a folder of the PATH"
         name = protected_name(form, self.folders, own=self.own)
         return f"{name} is protected" if name else ""
 

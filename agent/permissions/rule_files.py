@@ -134,10 +134,10 @@ class RuleFiles:
         """
         if os.path.realpath(path.parent) != os.path.realpath(self._cwd):
             raise ConfigError(
-                f"nothing was written, for in a session opened in {path.parent} the rule would "
-                "mean other files",
+                f"nothing was written: in {path.parent} the relative path of the rule would match "
+                "other files",
                 where=str(path),
-                hint="Keep it elsewhere, or with an absolute path.",
+                hint="Save the rule in another file, or give it an absolute path.",
             )
 
     def _check_trust(self, path: Path, data: bytes) -> None:
@@ -145,10 +145,10 @@ class RuleFiles:
             return
         if held := keys_needing_trust(path, data):
             raise ConfigError(
-                f"nothing was written, for it holds {', '.join(held)} that you have not trusted",
+                f"nothing was written: the file has untrusted settings: {', '.join(held)}",
                 where=str(path),
-                hint="Read it and accept it with `ctxagent config --trust`, or keep the rule "
-                "elsewhere.",
+                hint="Read it and accept it with `ctxagent config --trust`, or save the "
+                "rule in another file.",
             )
 
     def _in_force(self, where: RulesFile, data: bytes) -> bool:

@@ -139,7 +139,7 @@ def parse_rule(text: str) -> Rule:
             raise UsageError(f"`:*` in {text!r} must follow plain words", hint=_RULE_EXAMPLES)
     rule = Rule(tool, subject)
     if not _is_possible_path(rule.path):
-        raise UsageError(f"no path is as {text!r} says", hint=_RULE_EXAMPLES)
+        raise UsageError(f"the path in the rule {text!r} is invalid", hint=_RULE_EXAMPLES)
     return rule
 
 

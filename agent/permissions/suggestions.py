@@ -120,8 +120,8 @@ def check_for_call(
     rule = parse_rule(text)
     if not is_one_visible_line(str(rule)):
         raise UsageError(
-            f"{reveal_invisible(str(rule))!r} holds characters that cannot be seen",
-            hint="Write it without them.",
+            f"{reveal_invisible(str(rule))!r} contains invisible characters",
+            hint="Remove them.",
         )
     verdict = approval.with_rule(str(rule)).judge(tool, params)
     if verdict.action != "allow":
@@ -159,7 +159,7 @@ def why_wide(rule: Rule, cwd: Path, own: Rule | None = None) -> str:
     if rule.tool not in _PATH_TOOL_VERBS:
         return ""
     if rule.subject is None:
-        return f"that is {describe_rule(str(rule))}, in this project and outside of it"
+        return f"it allows {describe_rule(str(rule))}, inside and outside this project"
     is_own = own is not None and own.subject == rule.subject
     return _why_path_is_wide(rule, rule.subject, cwd, is_own)
 
@@ -230,7 +230,7 @@ def _describe_files(subject: str | None) -> str:
 def _why_command_is_wide(rule: Rule) -> str:
     subject = rule.subject or ""
     if rule.any:
-        return "no command will be asked about any more, whatever it does"
+        return "every command will run without asking"
     if subject.endswith(":*"):
         words = subject[:-2]
     elif star := UNESCAPED_STAR.search(subject):
@@ -240,13 +240,13 @@ def _why_command_is_wide(rule: Rule) -> str:
         return _why_input_decides(subject)
     words = unescape_command(words).strip(BLANKS)
     if not words:
-        return "it does not say which program"
+        return "it names no program"
     script = parse(words)
     part = script.parts[0] if len(script.parts) == 1 else None
     if part is None or part.wrapper or not narrowest_subject(part, script).endswith(":*"):
-        return f"what comes after `{words}` decides what it does, and may be anything"
+        return f"the words after `{words}` can make it do anything"
     if len(part.words) == 1 and part.name.rpartition("/")[2] in _SUBCOMMAND_PROGRAMS:
-        return f"`{words}` does very different things by its next word"
+        return f"the next word decides what `{words}` does"
     return ""
 
 
@@ -258,7 +258,7 @@ def _why_input_decides(command: str) -> str:
         return ""
     if part.name.rpartition("/")[2] in BUILD_TOOLS:
         return ""
-    return f"what `{command}` is fed decides what it does, and may be anything"
+    return f"its input can make `{command}` do anything"
 
 
 def _why_path_is_wide(rule: Rule, subject: str, cwd: Path, own: bool) -> str:
@@ -270,13 +270,13 @@ def _why_path_is_wide(rule: Rule, subject: str, cwd: Path, own: bool) -> str:
     for pattern in matcher.patterns:
         root = next((r for r in roots if f"{pattern}/".startswith(f"{r}/")), None)
         if root is None:
-            return "it reaches beyond this project"
+            return "it covers paths outside this project"
         inner += pattern[len(root) :].split("/")
     if rule.tool not in ("Edit", "Write"):
         return ""
     hidden = next((name for name in inner if name.startswith(".")), "")
     if hidden or any(matcher.matches(path) for path in _sample_hidden_paths(cwd)):
-        return f"it reaches {hidden or 'hidden files'}, and some hidden files run by themselves"
+        return f"it covers {hidden or 'hidden files'}, and programs run some hidden files"
     return ""
 
 

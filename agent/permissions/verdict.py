@@ -46,8 +46,8 @@ class Verdict:
 
 def verdict_by_rule(action: VerdictAction, what: str, rule: Rule) -> Verdict:
     """Return the verdict of a rule on `what`, a description for the user."""
-    done = {"deny": "denied", "ask": "to be asked about", "allow": "allowed"}[action]
-    return Verdict(action, f"{what} is {done} by the rule {rule}", str(rule))
+    how = {"deny": "is denied by", "ask": "needs approval due to", "allow": "is allowed by"}[action]
+    return Verdict(action, f"{what} {how} the rule {rule}", str(rule))
 
 
 def stricter(one: Verdict, other: Verdict) -> Verdict:

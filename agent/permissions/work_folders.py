@@ -46,7 +46,7 @@ def checked_directory(text: str | Path, base: str | Path, own: Sequence[str]) ->
         raise _refusal(text, "it does not exist", "Create it first, or correct the path.")
     real = os.path.realpath(name)
     if not Path(real).is_dir():
-        raise _refusal(text, "it is not a directory", "Name the directory that it is in.")
+        raise _refusal(text, "it is not a directory", "Name its parent directory.")
     if real == "/":
         raise _refusal(text, "it is the root of the file system")
     if any(is_within(home, (real,)) for home in home_folders()):

@@ -41,7 +41,7 @@ class Boundary:
         return path, self.regions.get(path, Region("read"))
 
     def moved(self, path: str) -> str:
-        """Return the real location of a path in the sandbox. `path` is absolute with links
+        """Map a path that commands see to its real location. `path` is absolute with links
         resolved.
         """
         top, region = self.at(path)

@@ -20,10 +20,10 @@ from . import landlock, seccomp
 
 PROBE_TIMEOUT_S = 10  # seconds
 INSTALL_HINT = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)"
-MOVE_HINT = "Start in the folder of a project, or name it: --cwd DIR"
+MOVE_HINT = "Start in a project's folder, or name it with --cwd DIR"
 NAMESPACE_HINT = (
-    "Let it make user namespaces (in a container: start that with fewer restrictions; on Ubuntu: "
-    "an AppArmor profile for bwrap)"
+    "Allow user namespaces (in a container: start it with fewer restrictions; on Ubuntu: add an "
+    "AppArmor profile for bwrap)"
 )
 _FOLDERS = (
     "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/run/wrappers/bin",
@@ -50,7 +50,7 @@ class Bubblewrap:
 def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
     """Return the start command of bubblewrap for work in `cwd`, or the reason why none works."""
     if not sys.platform.startswith("linux"):
-        reason = "there is no sandbox for this system. Work in a container to have one."
+        reason = "there is no sandbox for this system. Run ctxagent in a container."
         return Bubblewrap(absent=reason)
     installed = list(_installed())
     for path in installed:
@@ -59,7 +59,7 @@ def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
     if not installed:
         return Bubblewrap(absent=f"bwrap is not installed. {INSTALL_HINT}.")
     hint = MOVE_HINT if str(Path(installed[0]).parent) in _FOLDERS else INSTALL_HINT
-    reason = f"{installed[0]} is not used, since it lies in what commands can change here"
+    reason = f"{installed[0]} is not used, since commands can write to its folder"
     return Bubblewrap(absent=f"{reason}. {hint}.")
 
 

@@ -27,8 +27,8 @@ from .sandbox_git import git_folders, repository_root
 
 MAX_FOLDERS = 50_000  # scanned folders, the outer ones first
 TOO_MANY = (
-    f"what commands plant for other programs to run is looked for in the outermost {MAX_FOLDERS:,} "
-    "folders alone: the project has more"
+    f"the project has more than {MAX_FOLDERS:,} folders: only the outermost are checked for files "
+    "that commands create for other programs to run"
 )
 MAX_NAMED = 8  # paths in a notice
 MAX_FILE_BYTES = 1 << 20  # larger files are compared by their times, not their content
@@ -67,10 +67,12 @@ class Found:
         if not self.paths:
             return TOO_MANY
         if self.aside:
-            return f"a command made {self.paths}, which other programs run; now {self.aside}"
+            return (
+                f"a command created {self.paths}, which other programs run; renamed to {self.aside}"
+            )
         return (
-            f"a command made or changed {self.paths}: git, editors and the like run what stands "
-            "there. Look at it before you use them here; /set-aside renames it"
+            f"a command created or changed {self.paths}, which git, editors and other programs "
+            "run. Check these files before you use the programs; /set-aside renames them"
         )
 
     @property

@@ -198,7 +198,7 @@ class SecretFilter:
             self._sink.feed(self._clean(text).encode("utf-8", "surrogateescape"))
 
     def _end_of_certain_text(self) -> int:
-        """Return the offset up to which the data ends with no prefix of a known value."""
+        """Return the offset from which the data may be the beginning of a known value."""
         held, end = self._held, len(self._held)
         for value in self._known:
             for length in range(min(len(value) - 1, len(held)), 0, -1):
@@ -211,7 +211,7 @@ class SecretFilter:
         return end
 
     def _end_of_whole_lines(self) -> int:
-        """Return the end of the last whole line before which no private key is unfinished."""
+        """Return the offset after the last whole line, or of an unfinished private key there."""
         held = self._held
         end = max(held.rfind(b"\n"), held.rfind(b"\r")) + 1
         if len(held) - end > MAX_HELD_LINE_BYTES:

@@ -225,18 +225,18 @@ class Sandbox:
     def describe(self) -> str:
         """Describe the confinement for the user in one line."""
         if self.absent:
-            held = "no command runs" if self.required else "commands run without one"
+            held = "no command can run" if self.required else "commands run without a sandbox"
             return f"{held}: {self.absent}"
-        network = "those you allow have the network" if self.network else "without a network"
+        network = "approved commands have network access" if self.network else "no network"
         if self.by_name:
-            network = f"the network by name: {', '.join(self.names or ()) or 'you are asked'}"
+            network = f"network by host name: {', '.join(self.names or ()) or 'you are asked'}"
         if self.partial:
-            return f"Landlock alone, which holds less; {network}. {self.partial}"
+            return f"Landlock only, which is weaker; {network}. {self.partial}"
         if seatbelt.works():
-            written = f"{self._worked_in}, temporary files and caches of their own"
-            return f"sandbox-exec: commands write to {written} only; {network}"
-        own = "caches and temporary files are their own"
-        return f"bubblewrap: commands write to {self._worked_in} only, {own}; {network}"
+            written = f"{self._worked_in}, temporary files and private caches"
+            return f"sandbox-exec: commands write only to {written}; {network}"
+        own = "caches and temporary files are private"
+        return f"bubblewrap: commands write only to {self._worked_in}; {own}; {network}"
 
     def bounds(self) -> str:
         """Describe the limits of a command, for the result of a failed one."""
@@ -540,11 +540,11 @@ def sandbox_warnings(sandbox: Confinement | None, approval: Approval) -> list[st
     """Return a warning if commands cannot be confined as the settings require."""
     if approval.sandboxed and approval.unconfined:
         less = approval.unconfined
-        return [f"Commands are asked about, since nothing confines them here: {less}"]
+        return [f"Commands need approval, since they cannot be sandboxed here: {less}"]
     if sandbox is None or sandbox.required:
         return []
     if sandbox.partial:
-        return [f"Commands are confined by Landlock alone, which holds less: {sandbox.partial}"]
+        return [f"Commands are confined by Landlock only, which is weaker: {sandbox.partial}"]
     if sandbox.absent:
         return [f"Commands run without a sandbox: {sandbox.absent}"]
     return []

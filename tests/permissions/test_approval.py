@@ -622,7 +622,7 @@ def test_what_the_sandbox_confines_is_allowed_there(project: Path) -> None:
     assert not judge(approval, "Bash", "mytool x").confined
     verdict = judge(approval, "Bash", "curl x")
     assert (verdict.action, verdict.confined) == ("ask", False)
-    assert verdict.reason == "it leaves the sandbox, for the network: `curl`"
+    assert verdict.reason == "the sandbox does not allow the network: `curl`"
     assert "protected file: .git" in judge(approval, "Bash", "touch .git/x").reason
     assert "path outside of the project" in judge(approval, "Bash", "touch ../x").reason
     assert judge(approval, "Bash", "cat secrets/key").action == "deny"
@@ -644,7 +644,7 @@ def test_where_nothing_confines_commands_they_are_asked_about(
     assert approval.unconfined == reason
     verdict = judge(approval, "Bash", "touch new")
     assert verdict.action == "ask"
-    assert verdict.reason.endswith(f"; nothing confines it: {reason}")
+    assert verdict.reason.endswith(f"; not sandboxed: {reason}")
     assert boxed(project).unconfined == ""
 
 
@@ -745,7 +745,7 @@ def test_hosts_of_commands_in_the_sandbox(project: Path) -> None:
     assert host(approval, "a.good.org").action == "allow"
     asked = Approval(cwd=project, ask=["Network(x.org)"])
     assert host(asked, "x.org").rule == "Network(x.org)"
-    assert "to be asked about" in host(asked, "x.org").reason
+    assert "needs approval due to the rule" in host(asked, "x.org").reason
 
 
 def test_pages_of_the_web(project: Path) -> None:
@@ -827,16 +827,16 @@ def test_rules_come_and_go(project: Path) -> None:
     ("command", "reason"),
     [
         ("touch x", "`touch x` may change something"),
-        ("git $x", "may do what the rule Bash(git push:*) is for"),
+        ("git $x", "the rule Bash(git push:*) may apply to `git $x`"),
         ("ls $x", "`ls $x` may change"),
         ("./ls", "`./ls` may change something"),
         ("cat ../outside/data", "reading ../outside/data: outside the project"),
-        ("ls > $y", "known only when it runs"),
-        ("cat */*/*/x", "are too many to check"),
-        ("grep -R x src", "it follows links, wherever they lead"),
+        ("ls > $y", "known only at run time"),
+        ("cat */*/*/x", "matches too many files to check"),
+        ("grep -R x src", "it follows links, which may lead anywhere"),
         ("sudo ls", "sudo runs another command"),
-        ("echo x > new", "editing new: mode ask asks about edits"),
-        ("git push", "is to be asked about by the rule"),
+        ("echo x > new", "editing new: mode `ask` requires approval for edits"),
+        ("git push", "needs approval due to the rule"),
         ("ls --version x", None), ("tar --version", None),
         ("git log --outp x", "the rule Bash(git log:*) does not cover `--outp`"),
         ("git diff f ../x", "reading ../x: outside the project"),
@@ -912,6 +912,9 @@ def test_a_program_that_is_not_the_systems(project: Path) -> None:
     (project / "bin" / "ls").write_text("#!/bin/sh\n")
     (project / "bin" / "ls").chmod(0o755)
     approval = Approval(cwd=project, path=f"{project}/bin:/usr/bin:/bin", mode="accept-edits")
-    assert "`ls` is not the system's" in judge(approval, "Bash", "ls").reason
+    assert (
+        "`ls` resolves to a folder that commands can write to"
+        in judge(approval, "Bash", "ls").reason
+    )
     assert "a folder of the PATH" in judge(approval, "Edit", "bin/tool").reason
     assert judge(approval, "Edit", "src/tool").action == "allow"

@@ -123,7 +123,7 @@ def test_paths_that_the_sandbox_gives(project: Path, command: str) -> None:
 
 
 def test_the_project_itself(project: Path) -> None:
-    reason = "the project's own folder, which it removes or moves"
+    reason = "removing or moving the project's folder"
     for command in ("rm -rf .", f"rm -rf {project}", "mv . /x", "rmdir src/..", "mv . src"):
         assert need(project, command) == reason
     assert need(project, "cp -r . src") == ""

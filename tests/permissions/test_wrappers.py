@@ -101,8 +101,8 @@ def test_find_starts_each_of_its_commands() -> None:
     ("text", "doubt"),
     [
         ("find . -name a", ""), ("find . -delete", "find deletes what it finds"),
-        ("find . -na[m]e a", "find may be told by a file's name what to do"),
-        ("find . -*", "find may be told by a file's name what to do"),
+        ("find . -na[m]e a", "find may read a file name as an option"),
+        ("find . -*", "find may read a file name as an option"),
         ("find * -name a", ""), ("alias x=y", "alias changes the shell itself"),
         ("export A=1", "export changes the shell itself"),
         ("read x", "read changes the shell itself"),

@@ -614,14 +614,14 @@ def test_the_command_where_commands_could_change_it(tmp_path: Path) -> None:
     place = Place(tmp_path)
     doctor = place.run("--cwd", "/", "doctor").stdout
     (line,) = [line for line in doctor.splitlines() if " sandbox: " in line]
-    assert "bwrap is not used, since it lies in what commands can change here. Start in" in line
+    assert "bwrap is not used, since commands can write to its folder. Start in" in line
     assert "nstall" not in line
     done = place.run(
         "--cwd", "/", "-p", "hi", "-c", "sandbox.mode=require", "--model", "scripted:x"
     )
     assert done.returncode == 2
-    assert "bwrap is not used, since it lies in what commands can change here\n" in done.stderr
-    assert "Start in the folder of a project, or name it: --cwd DIR." in done.stderr
+    assert "bwrap is not used, since commands can write to its folder\n" in done.stderr
+    assert "Start in a project's folder, or name it with --cwd DIR." in done.stderr
 
 
 @pytest.mark.slow

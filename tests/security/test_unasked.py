@@ -81,7 +81,7 @@ def test_the_network_is_there_once_it_is_allowed(place: Field) -> None:  # noqa:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("git push origin main", "it leaves the sandbox, for the network: `git push`"),
+        ("git push origin main", "the sandbox does not allow the network: `git push`"),
         ("cd src && curl -s http://127.0.0.1:1", "the network: `curl`"),
         ("python3 -m pip install x", "the network: `pip install`"),
         ("touch ../beside.txt", "a path outside of the project: "),
@@ -160,7 +160,7 @@ def test_without_a_sandbox_everything_is_asked_about(place: Field) -> None:  # n
     box._bubblewrap = Bubblewrap(absent="bwrap is not installed.")
     talk.agent.approval.sandbox = box
     talk.say("go")
-    assert "nothing confines it: bwrap is not installed." in questions[0].reason
+    assert "not sandboxed: bwrap is not installed." in questions[0].reason
 
 
 @pytest.mark.slow
@@ -192,7 +192,7 @@ def test_headless(tmp_path: Path) -> None:
         )  # fmt: skip
     result = json.loads(done.stdout)
     assert (done.returncode, result["status"]) == (3, "denied")
-    assert "it leaves the sandbox, for the network: `git push`" in done.stderr + done.stdout
+    assert "the sandbox does not allow the network: `git push`" in done.stderr + done.stdout
     assert (home.project / "made").exists()
 
 
@@ -203,7 +203,7 @@ def test_it_is_said_where_nothing_confines(tmp_path: Path) -> None:
         env = {**home.server(server.url), "CTXAGENT_SANDBOX_MODE": "off"}
         done = home.run("-p", "go", "--permission-mode", "sandboxed", env=env)
     assert done.returncode == 3
-    assert "Commands are asked about, since nothing confines them here" in done.stderr
+    assert "Commands need approval, since they cannot be sandboxed here" in done.stderr
 
 
 @needs_bwrap

@@ -185,7 +185,7 @@ class _Cleaner:
 
 
 def _end_of_lines(text: str) -> int:
-    """Return the end of the last whole line before which no terminal string is unfinished."""
+    """Return the offset after the last whole line that is not in an unfinished terminal string."""
     end = text.rfind("\n") + 1
     while end:
         begin, after = text.rfind("\x1b", 0, end), text.find("\x1b", end)

@@ -86,7 +86,7 @@ def _is_private_index(name: str, value: str) -> bool:
 
 
 def declare_secrets(names: Iterable[str]) -> None:
-    """Treat exactly these variables as secrets, in addition to names that look like secrets."""
+    """Set the variables that are secrets although their names do not look like it."""
     global _declared
     _declared = frozenset(names)
 

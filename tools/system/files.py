@@ -1,8 +1,7 @@
 """Write files and folders atomically, with access for their owner only.
 
-All files are written with `replacing`: the new content goes to a part file next to the target,
-which is renamed at the end. If the process is killed, the target has either the old or the new
-content.
+`replacing` writes the new content to a part file next to the target and renames it at the end. If
+the process is killed, the target has either the old or the new content.
 """
 
 import errno

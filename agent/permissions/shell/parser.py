@@ -201,7 +201,7 @@ class _Reader:
         for text in texts:
             script = self._script_within(text)
             for part in script.parts if script else ():
-                doubt = part.doubt or "a shell may be fed it"
+                doubt = part.doubt or "a shell may run it from its input"
                 self.parts.append(replace(part, doubt=doubt, wrapper=False))
 
     def _script_within(self, text: str) -> Script | None:
@@ -224,7 +224,7 @@ class _Reader:
     def add(self, words: Sequence[Word], source: str, doubt: str = "", level: int = 0) -> None:
         """Add one simple command and the commands that it starts."""
         if not words[0].fixed or words[0].glob:
-            doubt = doubt or "the name of a command is known only when it runs"
+            doubt = doubt or "the name of a command is known only at run time"
         if bash.NOT_A_COMMAND_NAME.fullmatch(words[0].text):
             self.doubts.append(_UNCERTAIN)
         inner = find_inner_commands([word.text for word in words])
@@ -343,23 +343,23 @@ class _Reader:
     def loop(self, node: "Node") -> None:
         variable = node.child_by_field_name("variable")
         if variable is None or not _LOOP_NAME.fullmatch(self.slice(variable)):
-            self.doubts.append("its loop sets a variable that may matter")
+            self.doubts.append("its loop sets a variable that programs may read")
 
     def test(self, node: "Node") -> None:
         text = self.slice(node)
         if bash.test_evaluates_operands(text):
-            self.doubts.append("its test evaluates what it compares")
+            self.doubts.append("its test evaluates its operands")
         if "\n" in text and not text.startswith("[["):
             self.doubts.append(_UNCERTAIN)
 
     def expansion(self, node: "Node") -> None:
         if not bash.SIMPLE_EXPANSION.fullmatch(self.slice(node)):
-            self.doubts.append("it computes with a variable")
+            self.doubts.append("it evaluates an expression with a variable")
 
     def compound(self, node: "Node") -> None:
         text = self.slice(node)
         if text.startswith("(("):
-            self.doubts.append("it computes with a variable")
+            self.doubts.append("it evaluates an expression with a variable")
         elif not text[1:2].isspace():
             self.doubts.append(_UNCERTAIN)
 
@@ -422,7 +422,7 @@ class _Reader:
         if not re.fullmatch(r"\w+", name) or last != name or early:
             self.doubts.append(_UNCERTAIN)
         elif not quoted and re.search(r"[`\\]|\$[({\[]", text):
-            self.doubts.append("its here-document is filled in when it runs")
+            self.doubts.append("its here-document is expanded at run time")
 
     def herestring(self, node: "Node") -> None:
         self._check_descriptor(node)

@@ -87,7 +87,7 @@ def need_beyond_sandbox(
             return need
     for path, use in _uses(script, bases):
         if use == "remove" and path == os.path.realpath(bases[0]):
-            return "the project's own folder, which it removes or moves"
+            return "removing or moving the project's folder"
         if use != "read" and (name := protected(path)):
             return f"a protected file: {name}"
         kept_out = not sandbox.can_write(path) or (use == "read" and not sandbox.can_read(path))

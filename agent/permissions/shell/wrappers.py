@@ -184,7 +184,7 @@ def _find_exec_commands(words: Sequence[str]) -> InnerCommands:
         plain = plain and all(words[start] != "git" for start, _ in spans if start < len(words))
         return InnerCommands("find runs another command", tuple(spans), feeds=plain)
     if any(re.match(r"-.*[*?\[]", word) for word in words):
-        return InnerCommands("find may be told by a file's name what to do")
+        return InnerCommands("find may read a file name as an option")
     return InnerCommands("find deletes what it finds" if "-delete" in words else "")
 
 

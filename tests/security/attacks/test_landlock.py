@@ -189,7 +189,7 @@ def test_it_is_not_enough_where_a_sandbox_is_required(place: Field) -> None:  # 
     assert sandbox is not None
     assert (sandbox.absent, sandbox.partial) == ("", ABSENT)
     assert sandbox.unasked_absent == ABSENT
-    assert sandbox.describe().startswith("Landlock alone, which holds less")
+    assert sandbox.describe().startswith("Landlock only, which is weaker")
     assert sandbox_words(sandbox.absent, sandbox.partial) == "Landlock only"
     sandbox.required = True
     assert (sandbox.absent, sandbox.partial) == (ABSENT, "")
