@@ -215,7 +215,7 @@ def test_bypass_allows_the_rest(approval: Approval, command: str) -> None:
 
 @pytest.mark.parametrize("command", [*ALLOWED, *ASKED, *DENIED])
 def test_what_is_asked_about_is_allowed_once_remembered(project: Path, command: str) -> None:
-    """Every rule that is offered is a rule, and the offers come to an end."""
+    """Every suggested rule is valid, and repeated suggestions come to an end."""
     approval = Approval(cwd=project)
     for _ in range(8):
         verdict = judge(approval, "Bash", command)
@@ -572,7 +572,7 @@ def test_home_is_not_needed(project: Path) -> None:
 
 
 class Box:
-    """A sandbox whose commands read and write one folder, and find their own files at /tmp."""
+    """A sandbox that allows one folder and maps /tmp to a private folder."""
 
     required = network = by_name = False
     absent = unasked_absent = partial = ""
@@ -662,7 +662,7 @@ def test_whether_the_sandbox_would_confine_a_call(project: Path) -> None:
 
 
 def test_git_that_takes_ignored_files_is_asked_about_where_rules_guard_some(project: Path) -> None:
-    """What is ignored is in no index yet, so that nothing else shows that git will have it."""
+    """Ignored files are in no index yet, so nothing else shows that git will store them."""
     settings = {"allow": ["Bash(git:*)"], "deny": ["Read(.env)"]}
     commands = ("git stash -qa; git show stash^3", "git stash push --all", "git add -f .")
     for there, action in ((False, "allow"), (True, "ask")):
@@ -710,7 +710,7 @@ def test_files_that_an_allowed_command_opens(project: Path) -> None:
 
 
 def test_paths_of_commands_in_their_own_temporary_folder(project: Path) -> None:
-    """A path below /tmp means the file that commands in the sandbox have there."""
+    """A path below /tmp means the file in the sandbox's private /tmp."""
     own = project.parent / "own"
     own.mkdir()
     (own / "made").write_text("x")

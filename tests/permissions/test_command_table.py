@@ -1,4 +1,4 @@
-"""The table of commands: what it says is consistent, and how a command line is read by it."""
+"""The table of commands is consistent, and command lines are read by it correctly."""
 
 import tomllib
 from pathlib import Path
@@ -24,7 +24,7 @@ def part(text: str) -> SimpleCommand:
 
 @pytest.mark.parametrize("name", RAW)
 def test_each_option_has_one_form(name: str) -> None:
-    """An option takes a value or takes none. Only an optional value may be listed twice."""
+    """An option either takes a value or none. Only an optional value may be listed twice."""
     table = RAW[name]
     sets = {key: table[key].split() for key in ("flags", "values", "files") if key in table}
     for key, options in sets.items():

@@ -1,4 +1,4 @@
-"""Permission rules of another agent, and the rule that means the same here."""
+"""Permission rules of another agent, and the equivalent ctxagent rules."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A command taken apart: nothing that bash would run is missed, or the command is in doubt."""
+"""Parsing a command: no command that bash would run is missed, or the text is doubtful."""
 
 import os
 import shutil

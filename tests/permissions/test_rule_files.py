@@ -1,5 +1,6 @@
-"""Rules in settings files: put in and taken out with everything else as it was, and trusted only
-by the person's own hand."""
+"""Rules in settings files: adding and removing them keeps the rest, and only the user's own edit
+makes a file trusted.
+"""
 
 import os
 import stat
@@ -21,7 +22,7 @@ RULE = "Bash(npm test:*)"
 
 @dataclass
 class Place:
-    """A home with a project in it, and the files that rules are kept in."""
+    """A home with a project, and the files with the rules."""
 
     root: Path
 

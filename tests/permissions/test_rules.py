@@ -1,4 +1,4 @@
-"""Permission rules: how they are read, what they cover, which paths and commands they mean."""
+"""Permission rules: parsing, covered tools, matching paths and commands."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What rules are offered for a call, what a rule means in words, which ones are wide."""
+"""Suggested rules for a call, descriptions of rules, and wide rules."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Commands that start others: where the inner command stands, or which text a shell runs."""
+"""Commands that start others: the position of the inner command, or the script for a shell."""
 
 import shlex
 

@@ -1,4 +1,4 @@
-"""The bounds of the proxy: connections, heads, silence, descriptors; and that it carries all."""
+"""The limits of the proxy: connections, heads, idle time, descriptors; and complete transfers."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ async def nobody(host: str) -> str:
 
 
 class Seat:
-    """A proxy, and a server that it reaches by the name of localhost."""
+    """A proxy, and a server that it reaches as localhost."""
 
     def __init__(self, address: tuple[str, int], port: int) -> None:
         self.address, self.port = address, port
@@ -43,7 +43,7 @@ class Seat:
         return self.open[-1]
 
     async def say(self, words: bytes) -> bytes:
-        """What a client is told that sends this and waits for the end."""
+        """The answer to a client that sends this and waits for the end."""
         reader, writer = await self.connect()
         writer.write(words)
         with suppress(ConnectionResetError):  # what it sent was not read to its end

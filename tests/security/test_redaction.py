@@ -1,4 +1,4 @@
-"""Redaction: known values and shapes are taken out of outputs, entries and streams."""
+"""Redaction of known values and shapes in outputs, entries and streams."""
 
 import json
 from dataclasses import replace
@@ -118,7 +118,7 @@ def test_known_are_keys_of_the_environment_that_no_text_holds_by_chance() -> Non
 
 
 def test_entries_lose_what_is_known_wherever_it_stands() -> None:
-    """Thinking with another text has no signature: it is marked, so that it is not sent again."""
+    """Changed thinking has no valid signature: it is marked, so that it is not sent again."""
     thought = {"type": "thinking", "thinking": f"the key is {KEY}", "signature": "s"}
     said = {"type": "text", "text": f"It is {KEY}."}
     call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": f"echo {KEY}"}}
@@ -185,7 +185,7 @@ def test_a_summary_of_the_api_gives_way_to_one_without_its_signature() -> None:
 
 
 def test_how_long_a_known_value_is_at_least() -> None:
-    """A key is told apart from a word sooner than any other secret."""
+    """An API key may be shorter than other secrets."""
     values = {"ANTHROPIC_API_KEY": lot(8), "DEPLOY_TOKEN": lot(16)}
     assert set(redaction_for(values).known) == set(values.values())
     assert redaction_for({name: value[1:] for name, value in values.items()}).known == {}

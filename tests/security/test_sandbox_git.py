@@ -1,4 +1,4 @@
-"""The parts of a project's repository that the sandbox opens and closes."""
+"""The parts of a project's repository that are writable or read-only in the sandbox."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The shapes of secrets: which are known, and what only looks like one."""
+"""Shapes of secrets: which are found, and similar texts that are not secrets."""
 
 import time
 
@@ -46,7 +46,7 @@ HOSTILE = (
 
 
 def test_hostile_texts_take_time_in_proportion() -> None:
-    """Measured against the harmless: what backtracks would be thousands of times slower."""
+    """Compared with harmless texts: with backtracking they would take thousands of times longer."""
     size = 60_000
     taken("warm")
     for piece in HOSTILE:

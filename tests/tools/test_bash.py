@@ -163,7 +163,7 @@ def test_what_becomes_a_job_has_shown_all_it_said_before(tmp_path: Path) -> None
 
 
 async def under_way(context: Context, command: str) -> asyncio.Task[Output]:
-    """A command that has said something and runs on."""
+    """A command that has printed something and keeps running."""
     shown = asyncio.Event()
     context.progress = lambda text: shown.set()
     running = asyncio.create_task(BashTool().run(BashParams(command=command), context))

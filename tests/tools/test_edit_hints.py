@@ -1,4 +1,4 @@
-"""Why a text was not found: line numbers, whitespace, a few words, or nothing like it."""
+"""Why a text was not found: line numbers, whitespace, a few words, or no similar text."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Functions as tools: what the model is told of them, what is refused, and how they are called."""
+"""Functions as tools: the model's view, refused functions, and calls."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Wildcard patterns: which paths they match."""
+"""Wildcard patterns and the paths they match."""
 
 import warnings
 
@@ -58,7 +58,7 @@ def test_what_is_never_closed_is_refused(pattern: str, reason: str) -> None:
 
 
 def test_many_stars_over_many_like_letters() -> None:
-    """Tried at every place, they would take longer than anybody waits."""
+    """With backtracking, these would take far too long."""
     name = "a" * 255
     assert not compile_wildcard("*a" * 40 + "*b").fullmatch(name)
     assert compile_wildcard("*a" * 40 + "*a").fullmatch(name)
@@ -67,7 +67,7 @@ def test_many_stars_over_many_like_letters() -> None:
 
 @pytest.mark.parametrize("pattern", ["[--a]", "[-a]", "[+--]", "[&&a]", "[a||b]", "[~~]", "[[a]"])
 def test_a_set_of_marks_is_no_operation(pattern: str) -> None:
-    """Which some regular expressions know, and Python warns of."""
+    """Some regular expression syntaxes have set operations, and Python warns about them."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         expression = compile_wildcard(pattern)

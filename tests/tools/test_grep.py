@@ -1,4 +1,4 @@
-"""Grep: what it finds, how it says it, and how it ends."""
+"""Grep: what it finds, how it shows it, and how it ends."""
 
 import asyncio
 import os
@@ -322,7 +322,7 @@ def test_a_configuration_of_ripgrep_has_no_say(tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_child_left() -> Iterator[None]:
-    """No other than there were before, neither running nor waiting to be collected."""
+    """Check that there are no new child processes, running or zombie."""
     before = children()
     yield
     assert children() <= before
@@ -339,7 +339,7 @@ def children() -> set[str]:
 
 @pytest.fixture
 def slow_ripgrep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ripgrep that finds `a.txt` and then never ends; it makes the file `started`."""
+    """A ripgrep that finds `a.txt` and then never ends. It creates the file `started`."""
     script = tmp_path / "rg"
     script.write_text(f"#!/bin/sh\nprintf 'a.txt\\0'\ntouch {tmp_path}/started\nexec sleep 600\n")
     script.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Background jobs and the tool that looks after them."""
+"""Background jobs and the Job tool."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ ENV = {"PATH": os.environ["PATH"]}
 
 
 def play(path: Path, scene: Callable[[Context], Awaitable[None]], **fields: Any) -> None:
-    """Run a scene with a session in `path`; no job outlives it."""
+    """Run a scene with a session in `path`. No job outlives it."""
 
     async def whole() -> None:
         given = {"cwd": path, "session_dir": path / "session", "env": ENV, **fields}

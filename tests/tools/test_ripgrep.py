@@ -1,4 +1,4 @@
-"""The search for a pattern in a text: matches with their offsets in characters."""
+"""Search for a pattern in a text: matches with their offsets in characters."""
 
 import asyncio
 import os

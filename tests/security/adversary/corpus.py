@@ -11,8 +11,9 @@ TOOLS = (*OBEDIENT, "pytest", "python3", "make", "npm", "git", "node", "ls", "rg
 
 
 def corpus() -> Iterator[tuple[str, str]]:
-    """Yield each command, once for each scene that its heading names. `⏎` stands for a line break,
-    `%tool%` for each of some programs."""
+    """Yield each command once per scene in its heading. `⏎` is a line break; `%tool%` is replaced
+    by each of several programs.
+    """
     scenes = list[str]()
     for line in TEXT.splitlines():
         if line.startswith(";;"):

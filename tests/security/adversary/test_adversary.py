@@ -1,5 +1,6 @@
-"""Commands that are allowed without a question do nothing that nobody allowed: a sample of the
-written ones and of the grammar. `make soak` runs all of them and 10,000 of the grammar."""
+"""Commands that run without asking have no forbidden effects: a sample of the written and the
+generated commands. `make soak` runs all written ones and 10,000 generated ones.
+"""
 
 import json
 import subprocess

@@ -1,5 +1,6 @@
-"""Written commands by the real tool in the real sandbox, in the modes that ask about little: what
-lies outside of the project stays as it is and unread, and so do files that rules guard."""
+"""Written commands with the real tool in the real sandbox, in the modes that rarely ask: files
+outside the project stay unchanged and unread, and so do files that rules guard.
+"""
 
 import re
 import socket
@@ -28,7 +29,7 @@ EVERY, COUNT = 19, 45  # commands
 
 
 def texts(port: int) -> Iterator[str]:
-    """Yield a sample of the written commands, talking to a port of ours."""
+    """Yield a sample of the written commands, with our own port."""
     plain = (text for text, scene in corpus() if scene == "plain" and "\n" not in text)
     harmless = (text for text in plain if not _OF_THE_MACHINE.search(text))
     for text in islice(harmless, 3, None, EVERY):

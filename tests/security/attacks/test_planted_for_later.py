@@ -1,5 +1,6 @@
-"""What a command leaves in the project for other programs to run later: found when the command
-ends, told to the person and the model, and set aside."""
+"""Files that a command creates for other programs to run later are found when it ends, reported to
+the user and the model, and set aside.
+"""
 
 import os
 import shutil
@@ -30,7 +31,7 @@ git config core.fsmonitor 'touch {mark}; false' && cd .. && git add lib 2>/dev/n
 
 
 def of_a_person(cwd: Path) -> None:
-    """Run `git status` as a person would, with nothing that keeps it from what is planted."""
+    """Run `git status` as a user would, without protection from planted files."""
     env = {"PATH": os.environ["PATH"], "HOME": str(cwd)}
     subprocess.run(["git", "status"], cwd=cwd, env=env, capture_output=True, check=False)
 
@@ -88,7 +89,7 @@ def test_where_nobody_was_asked_it_is_set_aside(place: Field) -> None:  # noqa: 
 
 @needs_bwrap
 def test_what_was_there_is_closed_where_nobody_is_asked(place: Field) -> None:  # noqa: F811
-    """Anywhere below the project; and a link among it opens nothing that is hidden."""
+    """Anywhere below the project. A link among these files opens no hidden path."""
     for name in ("a/b/.vscode/tasks.json", "a/.envrc"):
         (place.cwd / name).parent.mkdir(parents=True, exist_ok=True)
         (place.cwd / name).write_text("mine\n")
@@ -124,7 +125,7 @@ def folder(path: Path) -> Path:
 
 
 def rewritten(path: Path, text: str) -> None:
-    """Change a file and put its times back as they were."""
+    """Change a file and restore its times."""
     found = path.stat()
     path.write_text(text)
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
@@ -171,7 +172,7 @@ PLANTS: dict[str, tuple[Callable[[Path], object], str | None]] = {
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_each_thing_that_is_planted(tmp_path: Path, name: str) -> None:
-    """Found by the next look, also where times were put back; and nothing else is."""
+    """The next scan finds it, even with restored times, and finds nothing else."""
     new_repository(tmp_path)
     for each in ("inner", "linked"):
         new_repository(tmp_path / each)
@@ -214,7 +215,7 @@ def test_what_a_person_makes_between_two_commands_is_theirs(tmp_path: Path) -> N
 def test_a_look_costs_no_more_than_a_stat_for_each_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of many folders, only those are read again in which something was made."""
+    """Of many folders, only changed ones are read again."""
     for number in range(300):
         (folder(tmp_path / f"a{number % 20}/b{number}") / "file.py").write_text("x")
     read: list[str] = []
@@ -238,7 +239,7 @@ def test_a_look_costs_no_more_than_a_stat_for_each_folder(
 
 
 def test_too_many_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that nothing hides behind them in silence."""
+    """So that files beyond the limit are not missed silently."""
     monkeypatch.setattr(planted, "MAX_FOLDERS", 20)
     watch = PlantedWatch(tmp_path)
     watch.begin({}, unasked=False)
@@ -271,7 +272,7 @@ def test_edits_of_such_files_are_asked_about(tmp_path: Path) -> None:
 
 
 def test_the_command_itself_tells(tmp_path: Path) -> None:
-    """The real command, headless, with or without a sandbox: on standard error, and in the log."""
+    """The real command in a headless run, with and without a sandbox: on stderr and in the log."""
     place = Place(tmp_path)  # noqa: F811
     call = ("Bash", {"command": "mkdir sub; echo 'gitdir: ../x' > sub/.git"})
     with Server([Say(tools=[call]), Say("Done.")]) as server:

@@ -1,4 +1,4 @@
-"""Programs that a project has planted under the names of programs that only look."""
+"""Programs that a project plants under the names of read-only programs."""
 
 import os
 import subprocess
@@ -53,7 +53,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def plant(project: Path, name: str, folder: str) -> str:
-    """Put a program into the project that leaves a mark, and return the PATH that finds it."""
+    """Create a program in the project that leaves a mark, and return a PATH that finds it."""
     place = project / FOLDERS[folder]
     place.mkdir(parents=True, exist_ok=True)
     program = place / name
@@ -108,7 +108,7 @@ def test_a_folder_that_comes_later_or_lacks_the_name_changes_nothing(project: Pa
 
 
 def test_accepted_edits_plant_none(project: Path) -> None:
-    """Also in a folder that is only named on the PATH so far, and in one that is relative there."""
+    """Neither in a PATH folder that does not exist yet, nor in a relative one."""
     path = f"{project}/.venv/bin:tools:{os.environ['PATH']}"
     approval = Approval(cwd=project, mode="accept-edits", path=path)
     for place, action in ((".venv/bin/rg", "ask"), ("tools/x", "ask"), ("src/rg", "allow")):
@@ -121,7 +121,7 @@ def test_accepted_edits_plant_none(project: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["ask", "bypass"])
 def test_by_the_real_command(tmp_path: Path, mode: str) -> None:
-    """Headless it does not run; in bypass it does, which shows that it would."""
+    """In a headless run it does not run. In mode bypass it does, which proves that it works."""
     place = Place(tmp_path)
     bin = place.project / ".venv" / "bin"
     bin.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Commands that are made to be slow to judge: what a judgement costs grows with their length."""
+"""Commands built to be slow to judge: the cost of judging grows linearly with their length."""
 
 from cProfile import Profile
 from pathlib import Path
@@ -25,7 +25,7 @@ PIECES = [
 
 
 def cost(project: Path, command: str) -> int:
-    """Count the calls of functions that a judgement makes."""
+    """Count the function calls of a judgement."""
     approval = Approval(cwd=project, deny=["Bash(rm -rf:*)", "Read(.env)"], ask=["Bash(git push)"])
     params = BashParams.model_validate({"command": command})
     parser.parse.cache_clear()
