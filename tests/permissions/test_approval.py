@@ -214,7 +214,7 @@ def test_bypass_allows_the_rest(approval: Approval, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", [*ALLOWED, *ASKED, *DENIED])
-def test_what_is_asked_about_is_allowed_once_remembered(project: Path, command: str) -> None:
+def test_a_remembered_rule_allows_the_call(project: Path, command: str) -> None:
     """Every suggested rule is valid, and repeated suggestions come to an end."""
     approval = Approval(cwd=project)
     for _ in range(8):
@@ -253,7 +253,7 @@ def test_the_rule_that_would_allow(tmp_path: Path, command: str, rule: str) -> N
     assert judge(Approval(cwd=tmp_path), "Bash", command).rule == rule
 
 
-def test_an_exact_rule_allows_just_that(tmp_path: Path) -> None:
+def test_an_exact_rule_allows_only_the_exact_command(tmp_path: Path) -> None:
     approval = Approval(cwd=tmp_path, allow=["Bash(X=1 make \\*)"])
     assert judge(approval, "Bash", "X=1 make *").action == "allow"
     assert judge(approval, "Bash", "X=1 make *; ls").action == "ask"
@@ -310,7 +310,7 @@ def test_modes(project: Path, mode: PermissionMode, tool: str, text: str, action
     assert judge(Approval(cwd=project, mode=mode), tool, text).action == action
 
 
-def test_plan_mode_stands_above_allow_rules_and_says_so(project: Path) -> None:
+def test_plan_mode_overrides_allow_rules(project: Path) -> None:
     approval = Approval(cwd=project, mode="plan", allow=["Edit", "Bash(make:*)"])
     for tool, text, rule in (
         ("Edit", "src/a.py", "Edit(src/a.py)"),
@@ -378,7 +378,7 @@ def test_deny_rules_win(project: Path, rule: str, tool: str, path: str) -> None:
     assert (verdict.action, verdict.rule) == ("deny", rule)
 
 
-def test_ask_rules_stand_between(project: Path) -> None:
+def test_ask_rules_come_between_deny_and_allow(project: Path) -> None:
     approval = Approval(cwd=project, allow=["Edit"], ask=["Edit(src/**)", "Read(README.md)"])
     assert judge(approval, "Edit", "a").action == "allow"
     assert judge(approval, "Edit", "src/a").rule == "Edit(src/**)"
@@ -420,7 +420,7 @@ def test_a_denied_file_is_not_read_by_another_spelling(project: Path, command: s
     assert judge(approval, "Bash", command).action != "allow"
 
 
-def test_a_pattern_that_stands_for_nothing_is_a_plain_name(project: Path) -> None:
+def test_a_pattern_without_matches_is_a_plain_name(project: Path) -> None:
     approval = Approval(cwd=project)
     (project / "l[i]nk").symlink_to("/etc/passwd")
     assert judge(approval, "Bash", "cat src/[z]x").action == "allow"
@@ -449,7 +449,7 @@ def test_a_file_named_like_an_option(project: Path) -> None:
     assert judge(approval, "Bash", "cat -- -link").action == "ask"
 
 
-def test_a_denied_name_may_be_in_a_folder_that_is_too_large_to_look_through(project: Path) -> None:
+def test_a_folder_too_large_to_scan_may_contain_a_denied_name(project: Path) -> None:
     (project / "many").mkdir()
     for number in range(4):
         (project / "many" / str(number)).touch()
@@ -615,7 +615,7 @@ def test_commands_that_need_no_question_in_the_sandbox(
     assert approval.sandboxed is unasked
 
 
-def test_what_the_sandbox_confines_is_allowed_there(project: Path) -> None:
+def test_sandboxed_commands_are_allowed(project: Path) -> None:
     approval = boxed(project, "sandboxed")
     verdict = judge(approval, "Bash", "touch new")
     assert (verdict.action, verdict.confined, verdict.rule) == ("allow", True, "Bash(touch:*)")
@@ -634,7 +634,7 @@ def test_what_the_sandbox_confines_is_allowed_there(project: Path) -> None:
 
 
 @pytest.mark.parametrize("fields", [None, {"unasked_absent": "the kernel forbids it."}])
-def test_where_nothing_confines_commands_they_are_asked_about(
+def test_commands_need_approval_without_a_sandbox(
     project: Path, fields: dict[str, object] | None
 ) -> None:
     approval = boxed(project, "sandboxed", **(fields or {}))
@@ -661,7 +661,7 @@ def test_whether_the_sandbox_would_confine_a_call(project: Path) -> None:
     assert not would("touch new", approval)
 
 
-def test_git_that_takes_ignored_files_is_asked_about_where_rules_guard_some(project: Path) -> None:
+def test_git_that_stores_guarded_ignored_files_needs_approval(project: Path) -> None:
     """Ignored files are in no index yet, so nothing else shows that git will store them."""
     settings = {"allow": ["Bash(git:*)"], "deny": ["Read(.env)"]}
     commands = ("git stash -qa; git show stash^3", "git stash push --all", "git add -f .")
@@ -901,7 +901,7 @@ def test_git_that_runs_alone_may_write_its_repository(
         ("git worktree remove x", "ask"), ("git rebase --exec ./x main", "ask"),
     ],
 )  # fmt: skip
-def test_git_that_throws_history_away_is_asked_about_in_the_sandbox(
+def test_git_that_discards_history_needs_approval_in_the_sandbox(
     project: Path, command: str, action: str
 ) -> None:
     assert judge(boxed(project, "sandboxed"), "Bash", command).action == action

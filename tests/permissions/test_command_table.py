@@ -105,7 +105,7 @@ def test_words_that_a_rule_has_itself_count_as_listed() -> None:
     assert stray_word(command, 2, "git log --output=x --ext-diff", plainly_inside) == ""
 
 
-def test_what_lies_in_the_project_is_told_by_the_caller() -> None:
+def test_the_caller_decides_which_paths_are_in_the_project() -> None:
     command = part("git add /a/b")
     assert stray_word(command, 1, "", plainly_inside) == "/a/b"
     assert stray_word(command, 1, "", lambda path: path == "/a/b") == ""
@@ -127,5 +127,5 @@ def test_what_lies_in_the_project_is_told_by_the_caller() -> None:
         ('git commit -m "$(cat <<\'E\'\nit\'s "x"\nE\n)"', True),
     ],
 )  # fmt: skip
-def test_git_that_throws_no_commit_away(text: str, keeps: bool) -> None:
+def test_git_that_keeps_all_commits(text: str, keeps: bool) -> None:
     assert keeps_history(part(text)) is keeps

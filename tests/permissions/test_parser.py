@@ -80,7 +80,7 @@ def test_every_simple_command_is_a_part(text: str, parts: list[str]) -> None:
         ("ls\n\\\nrm x", "rm x"),
     ],
 )  # fmt: skip
-def test_what_others_start_is_seen_and_in_doubt(text: str, part: str) -> None:
+def test_inner_commands_are_found_and_doubtful(text: str, part: str) -> None:
     script = parse(text)
     assert part in lines(script)
     assert not certain(script)
@@ -175,7 +175,7 @@ eval "$COMMAND"
 @settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_bash_runs_nothing_that_was_not_seen(pieces: list[str], tmp_path: Path) -> None:
+def test_bash_runs_no_command_that_the_parser_missed(pieces: list[str], tmp_path: Path) -> None:
     command = "".join(pieces)
     script = parse(command)
     if not certain(script):

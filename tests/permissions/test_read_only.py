@@ -176,7 +176,7 @@ def judged(project: Path, command: str, *, confined: bool = True, **given: Any) 
 
 
 @pytest.mark.parametrize("command", LOOKERS)
-def test_what_only_looks_needs_no_question(project: Path, command: str) -> None:
+def test_read_only_commands_need_no_approval(project: Path, command: str) -> None:
     assert judged(project, command) == "allow"
 
 
@@ -200,7 +200,7 @@ HANDED_OVER = (
 
 
 @pytest.mark.parametrize("command", HANDED_OVER)
-def test_names_that_are_handed_over_need_the_kernel(project: Path, command: str) -> None:
+def test_commands_that_receive_names_need_kernel_confinement(project: Path, command: str) -> None:
     """The files of such a command are known only at run time. It needs approval if the kernel
     cannot confine it, or if another part of the command is not read-only.
     """

@@ -169,7 +169,7 @@ def test_rules_that_are_not_wide(rule: str, tmp_path: Path) -> None:
     assert suggestions.why_wide(parse_rule(rule), tmp_path) == ""
 
 
-def test_a_place_in_the_project_counts_however_it_is_written(tmp_path: Path) -> None:
+def test_a_project_path_matches_in_any_spelling(tmp_path: Path) -> None:
     project = tmp_path / "a*b"
     (project / ".husky").mkdir(parents=True)
     assert suggestions.why_wide(parse_rule(f"Edit({tmp_path}/a\\*b/src/**)"), project) == ""
@@ -208,7 +208,7 @@ def test_a_rule_that_cannot_be_read_is_not_taken(rule: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("rule", ["Edit(~\0)", "Read(a\0)", "Edit(~\ud800)"])
-def test_what_nothing_can_be_called_is_no_rule(rule: str, tmp_path: Path) -> None:
+def test_a_rule_with_an_impossible_path_is_rejected(rule: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"the path in the rule .* is invalid"):
         suggestions.check_for_call(
             Approval(cwd=tmp_path), rule, WriteTool(), call(WriteTool(), "a"), tmp_path

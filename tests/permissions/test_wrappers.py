@@ -59,7 +59,7 @@ def test_wrappers_that_only_a_person_can_judge(text: str, inner: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["command -v ls", "command -V ls", "command -pv ls"])
-def test_a_question_about_a_command_starts_none(text: str) -> None:
+def test_judging_a_command_starts_no_process(text: str) -> None:
     found = find_inner_commands(text.split())
     assert (found.spans, found.doubt) == ((), "")
 

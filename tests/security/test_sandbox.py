@@ -293,7 +293,7 @@ def test_nothing_outlives_its_call(place: Field) -> None:
 
 @pytest.mark.slow
 @needs_bwrap
-def test_a_request_to_end_gives_a_moment(place: Field) -> None:
+def test_sigterm_leaves_time_to_exit(place: Field) -> None:
     command = "trap 'echo tidied; exit' TERM; echo on; while :; do sleep 0.1; done"
     for seconds in (1, 5, 25):  # on a busy machine the first may pass before anything is said
         (output,) = place.run(command, timeout=seconds)
@@ -402,7 +402,7 @@ def test_a_home_as_the_project(place: Field) -> None:
 
 
 @needs_bwrap
-def test_what_was_to_be_hidden_goes_in_that_very_moment(
+def test_a_hidden_path_disappears_during_the_start(
     place: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """For example another program's socket: the sandbox starts again, the command only once."""
@@ -453,7 +453,7 @@ def test_linked_work_trees_and_submodules(place: Field) -> None:
 
 @pytest.mark.slow
 @needs_bwrap
-def test_what_git_reads_cannot_be_exchanged_with_its_folder(place: Field) -> None:
+def test_a_git_folder_cannot_be_replaced_to_open_it(place: Field) -> None:
     """If a command could rename and copy a submodule's or work tree's repository, it could write
     it.
     """
@@ -547,7 +547,7 @@ def leaving(place: Field, mode: str, **fields: Any) -> Conversation:
 
 
 @needs_bwrap
-def test_outside_is_asked_about(place: Field) -> None:
+def test_running_outside_needs_approval(place: Field) -> None:
     """Even if a rule allows the command. No rule is suggested that would not cover it."""
     ask, questions = answering(Answer(True))
     talk = leaving(place, "ask", allow=["Bash"], ask=ask)
@@ -559,7 +559,7 @@ def test_outside_is_asked_about(place: Field) -> None:
 
 
 @needs_bwrap
-def test_outside_where_nobody_is_asked(place: Field) -> None:
+def test_running_outside_in_headless_mode(place: Field) -> None:
     nobody = leaving(place, "ask", allow=["Bash"])
     assert nobody.say("read it").status == "denied"
     assert "OUTSIDE the sandbox" in nobody.of(ToolResult)[0].content

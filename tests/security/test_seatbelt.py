@@ -100,7 +100,7 @@ def test_the_profile_allows_what_the_boundary_does(
 
 @pytest.mark.slow
 @given(REGIONS, PATHS)
-def test_what_must_not_appear_is_not_made(regions: dict[str, Region], path: str) -> None:
+def test_forbidden_paths_are_not_created(regions: dict[str, Region], path: str) -> None:
     rules = parse(seatbelt.profile({**regions, path: Region("write")}, [path], network=True))
     assert not decide(rules, "file-write-create", path)
     assert not decide(rules, "file-write-data", f"{path}/x")

@@ -97,7 +97,7 @@ def test_the_network_is_there_once_it_is_allowed(place: Field) -> None:  # noqa:
         ("docker ps", "a service of the system: `docker`"),
     ],
 )
-def test_what_visibly_leaves_is_asked_about(
+def test_commands_that_visibly_leave_need_approval(
     place: Field,  # noqa: F811
     command: str,
     reason: str,
@@ -137,7 +137,7 @@ def test_rules_hold_inside(place: Field) -> None:  # noqa: F811
 
 
 @needs_bwrap
-def test_one_answer_settles_the_rest(place: Field) -> None:  # noqa: F811
+def test_one_answer_allows_sandboxed_commands(place: Field) -> None:  # noqa: F811
     """In mode `ask`, the question offers the sandbox. If accepted, this and later commands run
     sandboxed; edits still need approval.
     """
@@ -202,7 +202,7 @@ def test_headless(tmp_path: Path) -> None:
     assert (home.project / "made").exists()
 
 
-def test_it_is_said_where_nothing_confines(tmp_path: Path) -> None:
+def test_a_missing_sandbox_is_reported(tmp_path: Path) -> None:
     home = Place(tmp_path)
     steps = [Say(tools=[("Bash", {"command": "python3 x.py"})]), Say("Well.")]
     with Server(steps) as server:

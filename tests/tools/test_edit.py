@@ -103,7 +103,7 @@ def test_a_file_that_changed_since_it_was_read(context: Context, tmp_path: Path)
     assert (tmp_path / "a").read_text() == "1\ntwo\n"
 
 
-def test_what_means_nothing_is_refused(context: Context, tmp_path: Path) -> None:
+def test_meaningless_rules_are_rejected(context: Context, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\r\n")
     assert "use Write" in refusal(context, "")
     assert "are the same" in refusal(context, "one", "one")
@@ -267,7 +267,7 @@ def test_everything_but_the_match_stays(form: Form, before: str, after: str, new
 @pytest.mark.slow
 @settings(deadline=None)
 @given(FORMS, st.tuples(LINES, LINES, LINES, LINES), st.sampled_from(["\n", "\r\n"]))
-def test_an_edit_can_be_taken_back(form: Form, parts: tuple[str, str, str, str], end: str) -> None:
+def test_an_edit_can_be_reversed(form: Form, parts: tuple[str, str, str, str], end: str) -> None:
     """A text over any number of lines, as Read shows it, matches; the reverse edit restores it."""
     first, before, after, last = parts
     piece = f"{before}OLD{after}"

@@ -52,7 +52,7 @@ def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
         ("a}", "a } in 'a}' was never opened"),
     ],
 )
-def test_what_is_never_closed_is_refused(pattern: str, reason: str) -> None:
+def test_unclosed_sets_and_braces_are_rejected(pattern: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         compile_wildcard(pattern)
 
@@ -66,7 +66,7 @@ def test_many_stars_over_many_like_letters() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["[--a]", "[-a]", "[+--]", "[&&a]", "[a||b]", "[~~]", "[[a]"])
-def test_a_set_of_marks_is_no_operation(pattern: str) -> None:
+def test_punctuation_in_a_set_is_literal(pattern: str) -> None:
     """Some regular expression syntaxes have set operations, and Python warns about them."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")

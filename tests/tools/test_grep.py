@@ -312,7 +312,7 @@ def test_a_path_outside_the_project_is_shown_whole(project: Path) -> None:
     ]
 
 
-def test_a_configuration_of_ripgrep_has_no_say(tmp_path: Path) -> None:
+def test_a_ripgrep_config_file_is_ignored(tmp_path: Path) -> None:
     write(tmp_path, {"a.txt": "needle\n", "rc": "--invert-match\n--glob=!*.txt\n"})
     env = {**os.environ, "RIPGREP_CONFIG_PATH": str(tmp_path / "rc")}
     params = GrepParams(pattern="needle")

@@ -154,7 +154,7 @@ def test_much_output_is_given_in_part_and_its_file_named(tmp_path: Path) -> None
     play(tmp_path, scene)
 
 
-def test_a_character_half_written_is_given_when_it_is_whole(tmp_path: Path) -> None:
+def test_an_incomplete_character_is_read_when_complete(tmp_path: Path) -> None:
     async def scene(context: Context) -> None:
         os.mkfifo(tmp_path / "go")
         job = await start_job(r"printf 'a\303'; read x < go; printf '\251b'", context)

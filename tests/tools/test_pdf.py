@@ -82,7 +82,7 @@ def test_a_broken_pdf_names_the_next_step(tmp_path: Path, data: bytes) -> None:
     assert said.endswith("Look into it with Bash (pdfinfo, pdftotext, strings).")
 
 
-def test_a_page_that_is_broken_does_not_take_the_others(tmp_path: Path) -> None:
+def test_a_broken_page_does_not_affect_other_pages(tmp_path: Path) -> None:
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids[3 0 R 4 0 R]/Count 2>>",
@@ -132,7 +132,7 @@ def test_a_page_that_is_too_large_when_unpacked_says_so(tmp_path: Path, *, in_fo
 
 
 @pytest.mark.slow
-def test_a_pdf_that_is_made_to_harm_ends_with_its_reader(
+def test_a_malicious_pdf_only_ends_its_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pdf_pages, "MAX_SECONDS", 3)

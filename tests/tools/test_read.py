@@ -295,7 +295,7 @@ def test_what_the_api_does_not_take_is_converted(tmp_path: Path, format: str) ->
     assert (image.format, output.original) == ("PNG", data)
 
 
-def test_a_photograph_stands_as_its_camera_was_held(tmp_path: Path) -> None:
+def test_a_photograph_is_rotated_by_its_exif_data(tmp_path: Path) -> None:
     turned = PIL.Image.new("RGB", (40, 20)), PIL.Image.Exif()
     turned[1][0x0112] = 6  # to be turned by 90 degrees
     turned[0].save(tmp_path / "photo.jpg", exif=turned[1])

@@ -79,7 +79,7 @@ def test_an_unseen_file_is_not_overwritten(context: Context, tmp_path: Path) -> 
     assert output.details["created"] is False
 
 
-def test_an_empty_unseen_file_holds_nothing_to_lose(context: Context, tmp_path: Path) -> None:
+def test_an_unread_empty_file_may_be_overwritten(context: Context, tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     write(context, "a", "new\n")
     assert (tmp_path / "a").read_text() == "new\n"

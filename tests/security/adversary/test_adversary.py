@@ -64,7 +64,7 @@ def test_the_same_seed_makes_the_same_commands() -> None:
 
 @needs_private_root
 @pytest.mark.slow
-def test_what_is_allowed_without_a_question_does_nothing_else() -> None:
+def test_unasked_commands_have_no_forbidden_effects() -> None:
     holes, counts = attack(["--commands=200", "--every=30"], workers=1)
     assert not holes, "\n".join(map(str, holes))
     assert counts["allowed"] > 60

@@ -54,7 +54,7 @@ def context_of(scene: Scene, state: Path) -> Context:
 @needs_bwrap
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sandboxed", "bypass"])
-def test_the_sandbox_holds_what_is_not_asked_about(tmp_path: Path, mode: PermissionMode) -> None:
+def test_the_sandbox_confines_unasked_commands(tmp_path: Path, mode: PermissionMode) -> None:
     (scene,) = (s for s in build_scenes(tmp_path, tmp_path / "marks") if s.name == "plain")
 
     async def decline(question: Question) -> Answer:

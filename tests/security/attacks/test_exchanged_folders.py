@@ -185,7 +185,7 @@ def test_each_way_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch, has_ope
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="all of it is an ordinary user's already")
-def test_all_of_it_as_an_ordinary_user() -> None:
+def test_the_sandbox_works_for_an_ordinary_user() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chown(folder, NOBODY, NOBODY)
         with exchanging(Path(folder), NOBODY):

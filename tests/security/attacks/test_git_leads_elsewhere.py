@@ -136,7 +136,7 @@ def field(tmp_path: Path) -> Field:
 
 
 @pytest.mark.parametrize("name", TRICKS)
-def test_what_leads_elsewhere_is_asked_about(field: Field, name: str) -> None:
+def test_a_repository_that_leads_elsewhere_needs_approval(field: Field, name: str) -> None:
     trick, command = TRICKS[name]
     approval = Approval(cwd=field.project, allow=["Bash(git log:*)"])
     assert judge(approval, "Bash", command).action == "allow"
@@ -153,7 +153,7 @@ def test_what_leads_elsewhere_is_asked_about(field: Field, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRICKS)
-def test_no_git_of_ours_looks(field: Field, name: str, tmp_path: Path) -> None:
+def test_the_agents_own_git_does_not_read_it(field: Field, name: str, tmp_path: Path) -> None:
     """No line of it appears in the model's first context, file lists, snapshots or `/diff`."""
     trick, _ = TRICKS[name]
     env = child_environment({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
@@ -192,7 +192,7 @@ def test_a_head_that_changes_meanwhile(field: Field, tmp_path: Path) -> None:
     assert SECRET not in current_branch(field.project)
 
 
-def test_what_repositories_have_leads_nowhere(field: Field) -> None:
+def test_ordinary_repositories_lead_nowhere(field: Field) -> None:
     """Linked work trees, submodules, linked hooks and project files in settings are allowed."""
     project = field.project
     git(project, "worktree", "add", "-q", str(project.parent / "linked"))
@@ -225,7 +225,7 @@ def test_settings_that_are_written_oddly(field: Field, text: str) -> None:
     assert not [lead for lead in leads(str(field.project)) if "ignorerevs" in lead.name.lower()]
 
 
-def test_what_is_too_much_to_look_through(field: Field) -> None:
+def test_a_repository_too_large_to_scan(field: Field) -> None:
     """A huge repository neither hides a link nor slows down the scan."""
     config = field.project / ".git/config"
     text = config.read_text()
@@ -245,7 +245,7 @@ def test_what_is_too_much_to_look_through(field: Field) -> None:
     assert "/" in {lead.target for lead in leads(str(field.project))}
 
 
-def test_names_that_differ_by_what_is_easily_stripped(field: Field) -> None:
+def test_names_that_differ_only_in_spaces(field: Field) -> None:
     """git reads a line with all its spaces."""
     repository(field.project.parent / "fine")
     shutil.rmtree(field.project / ".git")

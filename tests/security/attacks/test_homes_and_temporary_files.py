@@ -118,7 +118,7 @@ def test_toolchains_work(place: Field, who: str) -> None:  # noqa: F811
 @pytest.mark.slow
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
-def test_temporary_files_are_its_own(place: Field, who: str) -> None:  # noqa: F811
+def test_temporary_files_are_private(place: Field, who: str) -> None:  # noqa: F811
     """Other programs' temporary files are invisible, and other programs do not see those of a
     command.
     """
@@ -183,7 +183,7 @@ def test_file_tools_find_the_same_temporary_files(place: Field) -> None:  # noqa
 
 @pytest.mark.slow
 @needs_bwrap
-def test_where_the_sandbox_is_required_file_tools_keep_to_it(place: Field) -> None:  # noqa: F811
+def test_a_required_sandbox_also_limits_file_tools(place: Field) -> None:  # noqa: F811
     """Also in mode bypass, in which each call succeeds if the sandbox is not required."""
     home = place.root / "home"
     (place.root / "trust").mkdir()
@@ -217,7 +217,7 @@ def test_where_the_sandbox_is_required_file_tools_keep_to_it(place: Field) -> No
 
 @pytest.mark.slow
 @needs_bwrap
-def test_what_was_allowed_is_found(place: Field) -> None:  # noqa: F811
+def test_paths_of_an_allowed_command_are_readable(place: Field) -> None:  # noqa: F811
     """A path in an allowed command is readable, but a secret is not. A path that was otherwise
     invisible is reported.
     """

@@ -245,7 +245,7 @@ def looked_at(place: Field) -> Field:  # noqa: F811
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK])
 @pytest.mark.parametrize("who", WHO)
-def test_looking_commands_work_as_ever(looked_at: Field, who: str, kind: str) -> None:
+def test_read_only_commands_work_as_usual(looked_at: Field, who: str, kind: str) -> None:
     """Their output and exit codes are the same as without a sandbox."""
     env = {**looked_at.environ, "PATH": looked_at.path}
     plain = [
@@ -279,7 +279,7 @@ WRITE = (
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK])
 @pytest.mark.parametrize("who", WHO)
-def test_looking_commands_are_held(looked_at: Field, who: str, kind: str) -> None:
+def test_read_only_commands_are_confined(looked_at: Field, who: str, kind: str) -> None:
     """They open no file outside, by no path and no link, change nothing, and have no network."""
     (looked_at.cwd / "link").symlink_to(looked_at.root / "outside/file")
     (looked_at.cwd / "names").write_text("/etc/shadow\n../../outside/file\n")
@@ -302,7 +302,7 @@ def test_looking_commands_are_held(looked_at: Field, who: str, kind: str) -> Non
 
 
 @needs_bwrap
-def test_looking_commands_see_what_commands_before_have_made(place: Field) -> None:  # noqa: F811
+def test_read_only_commands_see_files_of_earlier_commands(place: Field) -> None:  # noqa: F811
     """They see the session's temporary files and folder, but no files of ask and deny rules."""
     place.temporary = ("/tmp",) if not str(place.root).startswith("/tmp") else ()
     (place.cwd / "guarded").write_text(SECRET)
@@ -316,7 +316,7 @@ def test_looking_commands_see_what_commands_before_have_made(place: Field) -> No
 
 @pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK, pytest.param("off", marks=needs_landlock)])
 @pytest.mark.parametrize("mode", ["ask", "plan"])
-def test_names_that_a_listing_brings(place: Field, kind: str, mode: str) -> None:  # noqa: F811
+def test_names_from_a_forged_index(place: Field, kind: str, mode: str) -> None:  # noqa: F811
     """An index with entries that lead out of the project, in each sandbox and without one."""
     (place.cwd / "f").write_text("plain\n")
     git(place.cwd, "add", "f")
@@ -351,7 +351,7 @@ def test_a_looking_command_that_asks_to_run_outside(place: Field) -> None:  # no
     assert texts(talk) == [SECRET]
 
 
-def test_where_nothing_holds_looking(place: Field, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_unconfined_read_only_commands(place: Field, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr(landlock, "works", lambda: False)
     box = place.context().sandbox
     assert box.holds_looking == (shutil.which("bwrap") is not None and not box.absent)
@@ -376,7 +376,7 @@ def test_many_files_of_a_command_hide_no_file_from_the_rule(
 
 
 @needs_bwrap
-def test_a_denied_file_takes_no_other_mode(secretive: Field) -> None:
+def test_a_denied_file_keeps_its_mode(secretive: Field) -> None:
     """A hidden file is replaced by the system's /dev/null, whose mode must not change."""
     mode = Path("/dev/null").stat().st_mode
     talk, _ = talking(secretive, [{"command": "chmod -R go-rwx ."}], deny=["Read(.env)"])

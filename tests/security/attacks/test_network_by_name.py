@@ -110,7 +110,7 @@ def run_by(
 @pytest.mark.slow
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
-def test_what_is_named_is_reached(place: Field, who: str) -> None:  # noqa: F811
+def test_named_hosts_are_reached(place: Field, who: str) -> None:  # noqa: F811
     with web() as port:
         there = {"host": "localhost", "port": port, "path": "a?b=c"}
         texts = run(
@@ -176,7 +176,7 @@ def test_nothing_else_is_reached(place: Field, who: str) -> None:  # noqa: F811
 
 @pytest.mark.slow
 @needs_bwrap
-def test_a_pattern_is_not_for_the_own_network(place: Field) -> None:  # noqa: F811
+def test_a_pattern_does_not_allow_private_addresses(place: Field) -> None:  # noqa: F811
     """Anybody can point a name below their domain to any address."""
     with web() as port:
         command = f"NO_PROXY= no_proxy= curl -sS http://localhost:{port}/x"

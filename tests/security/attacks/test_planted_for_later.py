@@ -73,7 +73,7 @@ def test_a_repository_that_the_next_status_looks_into(place: Field) -> None:  # 
 
 
 @needs_bwrap
-def test_where_nobody_was_asked_it_is_set_aside(place: Field) -> None:  # noqa: F811
+def test_files_planted_by_unasked_commands_are_set_aside(place: Field) -> None:  # noqa: F811
     mark = place.root / "mark"
     hidden = f"python3 -c \"import subprocess; subprocess.run(['sh', '-c', '''{GITLINK}'''])\""
     command = hidden.format(mark=mark).replace("'touch", '\\"touch').replace("false'", 'false\\"')
@@ -88,7 +88,7 @@ def test_where_nobody_was_asked_it_is_set_aside(place: Field) -> None:  # noqa: 
 
 
 @needs_bwrap
-def test_what_was_there_is_closed_where_nobody_is_asked(place: Field) -> None:  # noqa: F811
+def test_existing_files_are_read_only_for_unasked_commands(place: Field) -> None:  # noqa: F811
     """Anywhere below the project. A link among these files opens no hidden path."""
     for name in ("a/b/.vscode/tasks.json", "a/.envrc"):
         (place.cwd / name).parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def test_what_was_there_is_closed_where_nobody_is_asked(place: Field) -> None:  
 
 
 @needs_bwrap
-def test_a_job_plants_when_it_likes(place: Field) -> None:  # noqa: F811
+def test_files_planted_by_a_job_are_found(place: Field) -> None:  # noqa: F811
     plant = "mkdir -p deep/er; echo x > deep/er/.envrc"
     talk = talk_in(
         place, {"command": plant, "run_in_background": True}, {"action": "wait", "id": "job-1"}
@@ -202,7 +202,7 @@ def test_each_thing_that_is_planted(tmp_path: Path, name: str) -> None:
         assert watch.told == []
 
 
-def test_what_a_person_makes_between_two_commands_is_theirs(tmp_path: Path) -> None:
+def test_files_the_user_creates_between_commands_are_not_planted(tmp_path: Path) -> None:
     watch = PlantedWatch(tmp_path)
     watch.begin({}, unasked=True)
     assert watch.end() is None
@@ -212,9 +212,7 @@ def test_what_a_person_makes_between_two_commands_is_theirs(tmp_path: Path) -> N
     assert (tmp_path / "mine/.git").is_dir()
 
 
-def test_a_look_costs_no_more_than_a_stat_for_each_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_scan_costs_one_stat_per_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many folders, only changed ones are read again."""
     for number in range(300):
         (folder(tmp_path / f"a{number % 20}/b{number}") / "file.py").write_text("x")

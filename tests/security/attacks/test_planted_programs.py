@@ -100,7 +100,7 @@ def test_a_name_with_a_folder_is_no_known_program(project: Path, name: str) -> N
     assert judged(project, os.environ["PATH"], name, "plan") == "deny"
 
 
-def test_a_folder_that_comes_later_or_lacks_the_name_changes_nothing(project: Path) -> None:
+def test_later_path_folders_and_folders_without_the_program_are_ignored(project: Path) -> None:
     path = plant(project, "rg", "PROJECT/.venv/bin")
     assert judged(project, path, "ls -l") == "allow"
     first, _, rest = path.partition(":")

@@ -88,7 +88,7 @@ def test_an_error_without_end_ends(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("is_bounded", [True, False])
-def test_what_is_read_of_a_packed_body(is_bounded: bool) -> None:
+def test_a_compressed_body_is_read_up_to_the_limit(is_bounded: bool) -> None:
     """Without the limit the whole body is decompressed."""
     import httpx2
 
@@ -125,7 +125,7 @@ def test_a_reply_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json", "stream-json"])
-def test_a_key_that_is_said_back_is_nowhere(tmp_path: Path, output: str) -> None:
+def test_a_key_returned_by_the_server_is_redacted_everywhere(tmp_path: Path, output: str) -> None:
     """In text, thinking, arguments of a call, a subagent's answer and an error. The changed
     thinking is not sent again, but later thinking is.
     """

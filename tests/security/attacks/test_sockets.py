@@ -106,7 +106,7 @@ def listening(path: str, cwd: Path) -> Iterator[None]:
 @needs_bwrap
 @needs_filter
 @pytest.mark.parametrize("who", WHO)
-def test_foreign_sockets(place: Field, who: str) -> None:  # noqa: F811
+def test_foreign_sockets_are_unreachable(place: Field, who: str) -> None:  # noqa: F811
     """Bound by a relative name, hard-linked, renamed and abstract: the kernel's list does not show
     where they are.
     """
