@@ -350,7 +350,7 @@ class Approval:
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
 
     def _is_plain_git(self, script: Script, bases: Sequence[str]) -> bool:
-        """Return True for git, alone or with mkdir, touch or read-only commands, without doubt."""
+        """Return True for clear git, alone or with mkdir, touch or read-only commands."""
         if script.doubt or script.writes:
             return False
         names = [part.name for part in script.parts]
@@ -377,7 +377,7 @@ class Approval:
         return found[0], found[1]
 
     def _base_folders(self, script: Script) -> list[str]:
-        """Return the folders that relative paths may start from, with that of a leading `cd`."""
+        """Return the folders that relative paths may start from, including a leading `cd`'s."""
         first = script.parts[0] if script.parts else None
         if first and git.is_leading_cd(first, script) and len(first.words) == 2:
             return [self._cwd, *path_forms(first.words[1].text, self._cwd)[:1]]

@@ -381,8 +381,9 @@ def path_matcher(subject: str, cwd: str, *, widely: bool, added: Sequence[str] =
     """Compile a path pattern for the folder `cwd`.
 
     With `widely`, a single name matches in every folder, and links in the pattern are followed.
-    Otherwise links are followed only in patterns outside the project, which it cannot have changed.
-    `added` are further folders of the session; relative patterns apply to them only with `widely`.
+    Otherwise links are followed only in patterns outside the project, since the project may contain
+    forged links. `added` are further folders of the session; relative patterns apply to them only
+    with `widely`.
     """
     project = (cwd, os.path.realpath(cwd))
     if subject.startswith(("/", "~")):

@@ -52,10 +52,10 @@ def suggest(
 ) -> tuple[str, ...]:
     """Return rules that would allow the call, the most useful first, then from narrow to wide.
 
-    The first rule is the narrowest of those that would have allowed the most recent questions. For
-    a command it is a prefix (`pytest`), not the exact text. Only the rules for a folder and for the
-    whole tool, which comes last, may be wide. `narrow` is the rule in the call's verdict. Returns
-    () if `narrow` is empty, no rule helps, or the call has invisible characters.
+    The first rule would have allowed the largest number of recent questions; of equals, it is the
+    narrowest. For a command it is a prefix (`pytest`), not the exact text. Only the rules for a
+    folder and for the whole tool, which comes last, may be wide. `narrow` is the rule in the call's
+    verdict. Returns () if `narrow` is empty, no rule helps, or the call has invisible characters.
     """
     subject, whole, own = tool.subject(params), tool.name, ""
     if not narrow or reveal_invisible(subject) != subject:
@@ -87,8 +87,8 @@ def suggest(
 
 
 def _most_useful(approval: Approval, rules: Sequence[str]) -> str:
-    """Return the first rule that would have allowed the most recent questions. Among equals, prefer
-    a prefix without an operand (`pytest`) to one with it (`pytest tests`).
+    """Return the first rule that would have allowed the largest number of recent questions. Among
+    equals, prefer a prefix without an operand (`pytest`) to one with it (`pytest tests`).
     """
 
     def worth(rule: str) -> tuple[int, bool]:

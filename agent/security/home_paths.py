@@ -54,7 +54,7 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/srv", "/
 
 
 def hides(home: str) -> bool:
-    """Return True if a home belongs to a user and must be hidden, and is not a system folder."""
+    """Return True if a home belongs to a user and so is hidden; False for a system folder."""
     return not any(f"{folder}/".startswith(f"{home}/") for folder in _SYSTEM) and not any(
         home.startswith(f"{folder}/") for folder in ("/usr", "/bin", "/sbin", "/lib", "/etc")
     )

@@ -76,8 +76,8 @@ def works() -> bool:
 
 
 def keep_among_themselves() -> None:
-    """Restrict this thread's processes to abstract sockets and signals of each other. Unlike file
-    rules, this still allows the mounts that bubblewrap makes.
+    """Block abstract sockets of, and signals to, processes that this thread does not start. Unlike
+    file rules, this still allows the mounts that bubblewrap makes.
     """
     if version() >= _SCOPES_VERSION:
         with _ruleset(0, 0) as rules:

@@ -124,8 +124,8 @@ class Sandbox:
 
     @property
     def partial(self) -> str:
-        """Why only Landlock confines commands, with a hint; "" if that is not so. Landlock is too
-        weak if the sandbox is required or commands run without asking.
+        """Why commands run under Landlock only, with a hint; else "". A required sandbox, and
+        commands that run without asking, need more than Landlock.
         """
         without = "" if self.required or seatbelt.works() else self._bubblewrap.absent
         return without if without and landlock.works() else ""
