@@ -73,7 +73,7 @@ def approval(project: Path, monkeypatch: pytest.MonkeyPatch) -> Approval:
 
 
 ALLOWED = [
-    # commands that only look
+    # read-only commands
     "ls", "ls -la src", "cat README.md", "head -5 src/app.py | wc -l", "pwd && git status",
     "git log --oneline -5", "git diff HEAD~1 -- src/app.py", "git show HEAD:src/app.py",
     "grep -rn 'a/b' src", "rg -n '/etc/passwd' src", "find . -name '*.py' -type f", "true",
@@ -95,7 +95,7 @@ ALLOWED = [
     "pytest \\\n  -q",
 ]  # fmt: skip
 ASKED = [
-    # not known to only look, and no rule
+    # not known as read-only, and without a rule
     "python x.py", "node -e 1", "mkdir a", "touch a", "git add .", "git checkout .",
     "git branch x",
     "curl http://a", "tee a", "sort -o a b", "sed -i s/a/b/ x", "awk -f x", "./ls",
@@ -134,7 +134,7 @@ ASKED = [
     "pytest > log", "ls &> a", "ls >| a", "ls >& a", "> README.md", "echo x > $f",
     "echo x > out/*",
     "echo x > out/../a", "echo x > link/a", "cat </dev/tcp/a/1", "pytest > out/a > b",
-    # options that bring a file, wherever they stand
+    # options with a file, in any position
     "grep /etc/passwd -e root", "rg /etc -e root", "grep ../outside/data -e .", 
     "grep -e x -- /etc/x",
     "grep --exclude-from ../x . README.md", "rg --ignore-file /etc/passwd x src",
@@ -143,7 +143,7 @@ ASKED = [
     "diff -Xsrc/../../x a b", "git grep -fsrc/../../x", "git blame -Ssrc/../../x README.md",
     "git ls-files -Xsrc/../../x", "grep -R x src", "rg -L x src", "diff -r src out",
     "sort --files0-from=x",
-    # what the shell makes of ~ and of patterns
+    # expansions of ~ and patterns
     "cat ~+/../outside/data", "cat ~-/x", "cat ~1/x", "cd ~+/.. && pytest", "echo x > ~+/../out",
     "cat [l]ink/data", "cat lin[k-k]/data", "uniq s*", "find . -d*", "test -[v] 'a[$(x)]'",
     "sort README.md -*", "git diff --o*", "ls -*", "[ * ]", "for x in a; do [ $x ]; done",

@@ -262,7 +262,7 @@ def test_a_repository_that_is_not_whole(repository: Path, tmp_path: Path) -> Non
     (repository / ".git" / "objects").rmdir()
     assert git.program_git_runs(str(repository)) == unreadable
     head.unlink()
-    assert git.program_git_runs(str(repository)) == ""  # git goes on upward
+    assert git.program_git_runs(str(repository)) == ""  # git continues upward
 
 
 def test_a_file_that_names_the_repository(repository: Path, tmp_path: Path) -> None:

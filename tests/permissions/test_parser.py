@@ -161,7 +161,7 @@ PIECES = [
     "]]", "$'", "{a,b}", "time ", "\\ ", "\\#", "x=1 ", "~", "-", '""', "<(", "function g ",
 ]  # fmt: skip
 # Reports each command that bash cannot find, words between \x1f, commands between \0.
-# Bash writes line by line, and what runs side by side would write in between.
+# Bash writes line by line, and parallel commands would write in between.
 REPORT = """command_not_found_handle() {
     local IFS=$'\\x1f'; local words="$*"; printf '%s\\0' "${words//$'\\n'/$'\\x1e'}" >> "$REPORT"
 }

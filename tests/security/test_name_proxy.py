@@ -46,7 +46,7 @@ class Seat:
         """The answer to a client that sends this and waits for the end."""
         reader, writer = await self.connect()
         writer.write(words)
-        with suppress(ConnectionResetError):  # what it sent was not read to its end
+        with suppress(ConnectionResetError):  # its data was not read to the end
             return await reader.read()
         return b""
 

@@ -295,7 +295,7 @@ def test_nothing_outlives_its_call(place: Field) -> None:
 @needs_bwrap
 def test_sigterm_leaves_time_to_exit(place: Field) -> None:
     command = "trap 'echo tidied; exit' TERM; echo on; while :; do sleep 0.1; done"
-    for seconds in (1, 5, 25):  # on a busy machine the first may pass before anything is said
+    for seconds in (1, 5, 25):  # on a busy machine the first may pass before any output
         (output,) = place.run(command, timeout=seconds)
         if output.text.startswith("on\n"):
             break
@@ -396,7 +396,7 @@ def test_a_home_as_the_project(place: Field) -> None:
     attempts = "echo x > .bashrc; echo x > .zshenv; echo x > notes/new; cat .ssh/id; ls notes"
     assert place.run(attempts)[0].text.endswith("new\nplain")
     assert not (place.cwd / ".zshenv").exists()
-    place.cwd = place.root  # what holds the home
+    place.cwd = place.root  # the parent of the home
     assert "Read-only" in place.run("echo x > new; echo x > home/notes/newer")[0].text
     assert not (place.root / "home/notes/newer").exists()
 
@@ -498,7 +498,7 @@ def test_what_the_agent_would_run_is_set_aside(place: Field) -> None:
         (told,) = asyncio.run(planted_by_a_job(place, action))
         assert ("set aside as" in told) == (action == "wait")
         assert not (place.cwd / ".git/commondir").exists()
-    shutil.copy("/bin/true", bin / "git")  # by the person, between two commands
+    shutil.copy("/bin/true", bin / "git")  # by the user, between two commands
     shutil.copy("/bin/true", bin / "rg")
     outputs = place.run("true", "cp /bin/false .venv/bin/git || echo closed")
     assert "closed" in outputs[1].text

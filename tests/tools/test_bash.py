@@ -90,7 +90,7 @@ def test_sh_where_there_is_no_bash(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_timeout_kills_the_tree_and_keeps_the_output(tmp_path: Path) -> None:
     command = "(setsid sh -c 'echo $$; exec sleep 1000' &); sleep 1000"
-    for seconds in (1, 5, 25):  # on a busy machine the first may pass before anything is said
+    for seconds in (1, 5, 25):  # on a busy machine the first may pass before any output
         output = bash(tmp_path, command, timeout=seconds)
         pid, _, note = output.text.partition("\n")
         if pid.isdecimal():

@@ -162,7 +162,7 @@ def test_multiline_spans_lines(tmp_path: Path) -> None:
     counted = grep(tmp_path, r"begin \{\n.*?\}", multiline=True, output_mode="count")
     assert counted.details["matches"] == 2
     letters = grep(tmp_path, "[ybg]", multiline=True, output_mode="count")
-    assert letters.details["matches"] == 7  # matches, where without multiline it is lines
+    assert letters.details["matches"] == 7  # matches; without multiline it would be lines
     assert files(tmp_path, "}\ny", multiline=True, literal=True) == ["a.txt"]
 
 
@@ -356,7 +356,7 @@ def test_what_was_found_in_time_is_kept(slow_ripgrep: Path) -> None:
             return asyncio.run(run)
         return None
 
-    # On a busy machine the first second may pass before anything is looked at.
+    # On a busy machine the first second may pass before the search starts.
     seconds, out = next((n, out) for n in (1, 5, 25) if (out := found_in(n)))
     assert out.text.splitlines()[0] == "a.txt"
     assert f"stopped after {seconds} s" in out.text

@@ -6,7 +6,7 @@ from pathlib import Path
 from .scenes import OBEDIENT
 
 TEXT = Path(__file__).with_name("corpus.txt").read_text()
-# Programs that may read code or configuration of the project whatever their options say.
+# Programs that may read the project's code or configuration with any options.
 TOOLS = (*OBEDIENT, "pytest", "python3", "make", "npm", "git", "node", "ls", "rg", "jq", "sed")
 
 

@@ -13,7 +13,7 @@ from .run import MODULE, attack
 
 needs_private_root = pytest.mark.skipif(bool(absent()), reason=absent())
 
-# What the observer must see of a command, as `kind:what`; nothing for a command that only looks.
+# The effects that the observer must see, as `kind:path`; none for a read-only command.
 SEEN = {
     "cat f": "",
     "git status": "",

@@ -41,7 +41,7 @@ def texts(port: int) -> Iterator[str]:
 def context_of(scene: Scene, state: Path) -> Context:
     own = state / "own"
     own.mkdir(parents=True)
-    # What lies beside the project is in the home, which commands may not read.
+    # Files next to the project are in the home, which commands may not read.
     environ = {**scene.environ, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(scene.root)}
     box = Sandbox(
         cwd=scene.project, environ=environ, own_temporary=own / "temporary",
@@ -77,7 +77,7 @@ def test_the_sandbox_confines_unasked_commands(tmp_path: Path, mode: PermissionM
     results = talk.of(ToolResult)
     assert len(results) == len(commands)
     for command, result in zip(commands, results, strict=True):
-        # What a command visibly names is found in bypass mode.
+        # Paths that a command visibly names are readable in bypass mode.
         assert mode == "bypass" or OUTSIDE_SECRET not in str(result.content), command
         assert GUARDED_SECRET not in str(result.content), command
     kept = ("project/.git/hooks", "project/.git/config", "project/.envrc", "project/.env")

@@ -91,7 +91,7 @@ def inside(project: Path, secret: Path, other: Path) -> None:
     link("packed-refs")(project / "inner", secret, other)
 
 
-# What is done to the repository, and the command of git that shows what it should not.
+# The change to the repository, and the git command that shows the secret.
 TRICKS: dict[str, tuple[Trick, str]] = {
     "alternates": (link("objects/info/alternates"), "git log"),
     "packed-refs": (link("packed-refs"), "git log"),

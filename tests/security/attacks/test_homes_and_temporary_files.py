@@ -80,7 +80,7 @@ def test_what_a_shell_or_a_package_manager_would_run_later(place: Field, who: st
         f"cat {planted} ~/.npm/_npx/x {module}",
         "echo bad > ~/.profile; git config --global core.pager evil",
         f"echo bad > {module}",
-        # The folders of its own are mounted: no link takes their place for the next command.
+        # The private folders are mounted: no link can replace them for the next command.
         "rm -rf ~/.cache ~/.npm; mv ~/.cache ~/.cache2; ln -sfT ~/.ssh ~/.cache",
     )
     assert texts[1] == "bad\nbad\ngood"

@@ -32,7 +32,7 @@ from .test_landlock import needs_landlock
 BUBBLEWRAP = pytest.param("bubblewrap", marks=needs_bwrap)
 LANDLOCK = pytest.param("Landlock", marks=needs_landlock)
 DENIED = "what-the-rule-denies"
-# Each shows `.env` or `config/.env` where no sandbox hides it; the rules see it in few of them.
+# Each shows `.env` or `config/.env` unless a sandbox hides it; rules detect only a few of them.
 SPELLINGS = (
     "cat .{{env,x}}", "date -f.env", "tar -cT.env", "grep -r {part} config", "grep -rn {part} .",
     "rg -uu {part}", "cp -r config c2; cat c2/.env", "mv config c3; cat c3/.env", "awk -f.env",
@@ -155,7 +155,7 @@ def test_rules_that_name_too_many_files(secretive: Field, monkeypatch: pytest.Mo
     assert "more files than the sandbox can hide" in questions[0].reason
 
 
-# Each destroys the history where nothing keeps it.
+# Each destroys the history unless it is protected.
 DESTROY = (
     "find . -delete", "find .git -delete", "rm -rf .git/objects", "rsync -a --delete /var/empty/ .",
     "perl -MFile::Path -e 'rmtree q(.git/objects)'", "truncate -s0 .git/HEAD", "mv .git gone",

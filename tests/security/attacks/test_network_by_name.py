@@ -28,7 +28,7 @@ from ...support.sessions.conversation import Conversation, answering
 from ..test_sandbox import WHO, Field, as_user, needs_bwrap, place  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed here")
-PLAIN_PYTHON = "/usr/bin/python3"  # ours may be where a plain user does not come
+PLAIN_PYTHON = "/usr/bin/python3"  # ours may be in a folder that an ordinary user cannot access
 FETCH = "curl -sS -m 20 http://{host}:{port}/{path}"
 TUNNEL = "curl -sS -m 20 -p http://{host}:{port}/{path}"  # by CONNECT, as for https
 

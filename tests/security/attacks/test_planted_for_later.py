@@ -25,7 +25,7 @@ from ...support.server.loopback import Say, Server
 from ...support.sessions.conversation import Conversation
 from ..test_sandbox import SECRET, Field, git, needs_bwrap, place  # noqa: F401
 
-# A repository in the repository, which the next `git status` looks into.
+# An inner repository, which the next `git status` reads.
 GITLINK = """mkdir lib && cd lib && git init -q && git commit -q --allow-empty -m one &&
 git config core.fsmonitor 'touch {mark}; false' && cd .. && git add lib 2>/dev/null; echo done"""
 
@@ -252,7 +252,7 @@ def test_too_many_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     folder(tmp_path / ".vscode")
     found = watch.end()
     assert found
-    assert found.paths == ".vscode"  # the outermost are looked into all the same
+    assert found.paths == ".vscode"  # the outermost are still scanned
     for number in range(3):
         folder(tmp_path / f"b{number}")
         watch.begin({}, unasked=False)

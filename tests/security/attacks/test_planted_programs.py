@@ -14,7 +14,7 @@ from ctxagent.tools.write import WriteParams, WriteTool
 from ...support.command import Place
 from ...support.server.loopback import Say, Server
 
-# How the folder with the program stands on the PATH, and where it is in the project.
+# The PATH entry of the program's folder, and the folder in the project.
 FOLDERS = {
     ".": "",
     "": "",
@@ -71,7 +71,7 @@ def judged(project: Path, path: str, command: str, mode: PermissionMode = "ask")
     approval = Approval(cwd=project, mode=mode, path=path)
     approval.looks_confined = lambda: True
     action = approval.judge(BashTool(), params).action
-    # A subagent that only looks may do no more.
+    # A read-only subagent may do no more.
     assert action == "allow" or approval.read_only_view().judge(BashTool(), params).action == "deny"
     return action
 
@@ -81,12 +81,12 @@ def judged(project: Path, path: str, command: str, mode: PermissionMode = "ask")
 def test_it_is_asked_about(project: Path, name: str, command: str, folder: str) -> None:
     path = plant(project, name, folder)
     safe = os.environ["PATH"]
-    # Without it on the PATH the command only looks.
+    # Without it on the PATH the command is read-only.
     assert judged(project, safe, command) == "allow"
     assert judged(project, path, command) == "ask"
     assert judged(project, path, command, "accept-edits") == "ask"
     assert judged(project, path, command, "plan") == "deny"
-    # What would happen otherwise: bash runs it.
+    # Without the check, bash runs it.
     subprocess.run(
         ["bash", "-c", command], cwd=project, env={**os.environ, "PATH": path}, check=False,
         stdin=subprocess.DEVNULL, capture_output=True,

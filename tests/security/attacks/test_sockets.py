@@ -27,7 +27,7 @@ CALLS = {name: str(number) for name, number in _KNOWN.calls.items()} if _KNOWN e
 CONNECT = "perl -MIO::Socket::UNIX -e 'exit !IO::Socket::UNIX->new(Peer => shift)' "
 NEW_USER = 0x1000_0000
 
-# Programs for perl, which end well if they got what they tried for.
+# Perl programs that exit with 0 if their attempt succeeded.
 SYSCALLS = {
     "a key is left for others": (
         "($t, $d, $p) = qw(user box x); syscall {add_key}, $t, $d, $p, 1, -3"

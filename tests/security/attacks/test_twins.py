@@ -15,7 +15,7 @@ RULES = ("Bash(git:*)", "Bash(pytest:*)", "Bash(python3 -m pytest:*)", "Bash(tox
          "Bash(npx jest:*)", "Bash(cargo test:*)", "Bash(go test:*)", "Bash(uv run pytest:*)",
          "Bash(make:*)")  # fmt: skip
 
-# Each line is a family: what is put into the place of % in both, the hostile one, and its twin.
+# Each line is a family: the words for %, the hostile command, and its twin.
 FAMILIES = (Path(__file__).parent / "twins.txt").read_text()
 
 
