@@ -69,7 +69,7 @@ def _most_similar(lines: list[str], old: str) -> int | None:
     """Return the line number of the text most similar to `old`; None if nothing is similar."""
     wanted = old.strip("\n").split("\n")
     whole = _stripped(wanted)
-    for search in (_aligned, _alike):
+    for search in (_aligned, _near_longest_line):
         best, likeness = None, MIN_LIKENESS
         for start in search(lines, wanted):
             there = _stripped(lines[start : start + len(wanted)])
@@ -99,7 +99,7 @@ def _aligned(lines: list[str], wanted: list[str]) -> list[int]:
     return [start for start, _ in votes.most_common(MAX_PLACES)]
 
 
-def _alike(lines: list[str], wanted: list[str]) -> list[int]:
+def _near_longest_line(lines: list[str], wanted: list[str]) -> list[int]:
     """Return possible start lines of `wanted`, from the lines most similar to its longest line."""
     row = max(range(len(wanted)), key=lambda n: len(wanted[n].strip()))
     model = wanted[row].strip()[:500]

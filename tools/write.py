@@ -50,7 +50,7 @@ def _plan(params: WriteParams, context: Context) -> Change:
     _check_seen(place, data, context)
     if refusal := lost(place.name, params.content, before):
         raise ToolError(refusal)
-    return draft(place, before, _like(params.content, before, form), form)
+    return draft(place, before, _with_form_of(params.content, before, form), form)
 
 
 def _check_seen(place: Place, data: bytes, context: Context) -> None:
@@ -65,7 +65,7 @@ def _check_seen(place: Place, data: bytes, context: Context) -> None:
         )
 
 
-def _like(content: str, before: str, form: Form) -> str:
+def _with_form_of(content: str, before: str, form: Form) -> str:
     """Return the content with the line ends of the replaced file, and without a second BOM."""
     if form.bom:
         content = content.removeprefix("\ufeff")

@@ -389,10 +389,10 @@ class Approval:
             return verdict_by_rule("deny", shown, rule)
         plain, bases = self._at_its_folder(part, bases)
         known = self._is_known(part, script, bases)
-        hands_over = known and hands_names_over(part) and self._confines_looking()
+        hands_over = known and hands_names_over(part) and self._confines_read_only()
         starts_only = hands_over or (part.wrapper and known)
         without = replace(plain, words=tuple(word for word in plain.words if not word.command))
-        if without != plain and takes_any_words(without) and self._confines_looking():
+        if without != plain and takes_any_words(without) and self._confines_read_only():
             plain, hands_over = without, True
         looks = known and is_read_only(plain) and git.has_known_folder(part, script)
         looks = looks or starts_only
@@ -451,7 +451,7 @@ class Approval:
         program = self._programs.find(part, script, bases) or ""
         return not any(is_within(form, home_folders()) for form in path_forms(program, "/"))
 
-    def _confines_looking(self) -> bool:
+    def _confines_read_only(self) -> bool:
         """Return True if the kernel keeps read-only commands from opening guarded files."""
         return self.looks_confined() and self.guarded_files() is not None
 

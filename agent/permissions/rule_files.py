@@ -112,7 +112,7 @@ class RuleFiles:
             return "this session"
         sources = self._loaded.origins[f"permissions.{kind}"].split(", ")
         given = [source for source in sources if "/" not in source]
-        return ", ".join(given).replace("-c", "the command line") or "as the session began"
+        return ", ".join(given).replace("-c", "the command line") or "the start of the session"
 
     def describe_file(self, where: RulesFile) -> str:
         """Return the short path of a file, followed by its target if it is a link."""

@@ -94,13 +94,13 @@ def _try(path: str, network: bool) -> Bubblewrap:
     ):
         command = (path, *_ARGUMENTS, *users, *own_network)
         with ThreadPoolExecutor(1) as thread:
-            said = thread.submit(_complaint, command, give_up).result()
+            said = thread.submit(_test_error, command, give_up).result()
         if not said:
             return Bubblewrap(command, give_up)
     return Bubblewrap(absent=f"bwrap does not work here ({said}). {NAMESPACE_HINT}.")
 
 
-def _complaint(command: Sequence[str], give_up: Callable[[], None] | None) -> str:
+def _test_error(command: Sequence[str], give_up: Callable[[], None] | None) -> str:
     """Run a test command and return the error message, "" if it works. `give_up` restricts the
     thread permanently.
     """

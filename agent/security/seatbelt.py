@@ -75,7 +75,9 @@ def profile(regions: Mapping[str, Region], never_made: Sequence[str], *, network
     rules += [f"(allow file-write* (subpath {_quoted(path)}))" for path in _DEVICES]
     for path in sorted(regions, key=lambda path: path.count("/")):
         rules += _of_region(_quoted(path), regions[path])
-    rules += (f"(allow file-read-metadata (literal {_quoted(p)}))" for p in _ways(regions))
+    rules += (
+        f"(allow file-read-metadata (literal {_quoted(p)}))" for p in _hidden_parents(regions)
+    )
     rules += (f"(deny file-write* (subpath {_quoted(path)}))" for path in never_made)
     if network:
         rules += [
@@ -98,7 +100,7 @@ def _of_region(path: str, region: Region) -> Iterator[str]:
     yield f"({allowed} file-read* (subpath {path}))"
 
 
-def _ways(regions: Mapping[str, Region]) -> Iterator[str]:
+def _hidden_parents(regions: Mapping[str, Region]) -> Iterator[str]:
     """Yield the hidden folders above readable paths, whose metadata programs need to reach these
     paths.
     """

@@ -29,7 +29,7 @@ class KeptText:
             held = b""
             while data := file.read(PIECE_BYTES):
                 held += data
-                end = len(held) - _torn(held)
+                end = len(held) - _incomplete_bytes(held)
                 yield _decoded(held[:end])
                 held = held[end:]
             if held:
@@ -64,7 +64,7 @@ def _decoded(data: bytes) -> str:
         return data.decode("utf-8", "replace")
 
 
-def _torn(data: bytes) -> int:
+def _incomplete_bytes(data: bytes) -> int:
     """Return the number of bytes at the end that belong to an incomplete character."""
     for back in range(1, min(4, len(data) + 1)):
         byte = data[-back]

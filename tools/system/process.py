@@ -63,7 +63,7 @@ class Process:
         self._serving = asyncio.ensure_future(beside.serve()) if beside else None
         self._report = report
         if report is not None:
-            self._loop.add_reader(report, self._heed)
+            self._loop.add_reader(report, self._read_report)
 
     @classmethod
     async def start(
@@ -201,7 +201,7 @@ class Process:
 
     def left(self) -> bool:
         """Return True if an ended command had left processes running, which the sandbox ended."""
-        self._heed()
+        self._read_report()
         return self._left
 
     def survivors(self) -> list[int]:
@@ -223,7 +223,7 @@ class Process:
             self._kill()
             self._drain()
             self._close()
-            self._ignore()
+            self._close_report()
         await self.exited(5)  # a longer exit hangs in the kernel and cannot be helped
 
     def _kill(self) -> None:
@@ -261,7 +261,7 @@ class Process:
             if self._closed.is_set() or not self._read():
                 return
 
-    def _heed(self) -> None:
+    def _read_report(self) -> None:
         """Read the sandbox's report: processes were left running, or no more reports."""
         if self._report is None:
             return
@@ -269,9 +269,9 @@ class Process:
             told = os.read(self._report, 64)
             self._left = self._left or bool(told)
             if not told:
-                self._ignore()
+                self._close_report()
 
-    def _ignore(self) -> None:
+    def _close_report(self) -> None:
         if self._report is not None:
             self._loop.remove_reader(self._report)
             os.close(self._report)

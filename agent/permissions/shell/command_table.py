@@ -327,7 +327,7 @@ def stray_word(part: SimpleCommand, start: int, spelled: str, inside: Callable[[
     if own.unlisted or not all(inside(word.text) for word in own.files()):
         return own.unlisted or own.files()[0].text
     words = [*found.operands, *found.values_of_files()] if table.is_bounded else []
-    strays = (word.text for word in words if not _stays(word, table, inside))
+    strays = (word.text for word in words if not _is_inside(word, table, inside))
     return next((text for text in strays if text not in granted), "")
 
 
@@ -351,7 +351,7 @@ def _by_last_name(part: SimpleCommand) -> SimpleCommand:
     return replace(part, words=(replace(first, text=name), *part.words[1:]))
 
 
-def _stays(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bool:
+def _is_inside(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bool:
     """Return True if an operand names nothing outside the project and nothing to run."""
     text = word.text
     if not word.fixed:

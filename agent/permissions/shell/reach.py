@@ -91,7 +91,7 @@ def need_beyond_sandbox(
         if use != "read" and (name := protected(path)):
             return f"a protected file: {name}"
         kept_out = not sandbox.can_write(path) or (use == "read" and not sandbox.can_read(path))
-        if kept_out and (use != "read" or _is_kept_elsewhere(path)):
+        if kept_out and (use != "read" or _exists_outside_system(path)):
             return f"a path outside of the project: {path}"
     return ""
 
@@ -101,7 +101,7 @@ def paths_read(script: Script, bases: Sequence[str]) -> list[str]:
     system files are left out.
     """
     found = (path for path, use in _uses(script, bases) if use == "read")
-    return [path for path in dict.fromkeys(found) if _is_kept_elsewhere(path)]
+    return [path for path in dict.fromkeys(found) if _exists_outside_system(path)]
 
 
 def shows_repository(script: Script, cwd: str) -> bool:
@@ -183,6 +183,6 @@ def _paths(word: Word, bases: Sequence[str]) -> Iterator[str]:
             yield from path_forms(text, base)[-1:]
 
 
-def _is_kept_elsewhere(path: str) -> bool:
+def _exists_outside_system(path: str) -> bool:
     """Return True if a path exists and is not in the system's own folders."""
     return os.path.lexists(path) and path != "/" and not is_within(path, _SYSTEM_FOLDERS)
