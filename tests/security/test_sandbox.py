@@ -609,7 +609,7 @@ def test_the_command_where_it_is_absent(tmp_path: Path) -> None:
     assert place.logs() == []
     with Server([Say("Hello.")]) as server:
         said = run("-p", "hi", env=place.server(server.url)).stderr
-    what = "are confined by Landlock alone" if landlock.works() else "run without a sandbox"
+    what = "are confined by Landlock only" if landlock.works() else "run without a sandbox"
     assert f"Commands {what}" in said
 
 

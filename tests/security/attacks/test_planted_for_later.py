@@ -276,7 +276,7 @@ def test_the_command_itself_tells(tmp_path: Path) -> None:
     with Server([Say(tools=[call]), Say("Done.")]) as server:
         env = place.server(server.url)
         done = place.run("-p", "go", "--permission-mode", "bypass", env=env)
-    assert "a command made or changed sub/.git" in done.stderr, done.stderr
+    assert "a command created or changed sub/.git" in done.stderr, done.stderr
     results = [e for e in place.entries() if e["kind"] == "tool_result"]
     assert "sub/.git; the user is told" in str(results[0]["content"])
 
