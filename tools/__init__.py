@@ -1,1 +1,1 @@
-"""The tools a model may call. Of `agent` they import its errors alone."""
+"""The tools that a model may call. From `agent` they import only its errors and lazy helpers."""

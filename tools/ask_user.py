@@ -1,4 +1,4 @@
-"""AskUser: puts one to four questions to the user, each with choices and room for other words."""
+"""AskUser: ask the user one to four questions, with choices or free text as answers."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -46,7 +46,7 @@ class AskUserTool(Tool[AskUserParams]):
     def __init__(
         self, ask: Callable[[Sequence[QuestionParams]], Awaitable[Sequence[str]]] = no_answers
     ) -> None:
-        """`ask` returns the user's answers. It raises ToolError where nobody answers."""
+        """`ask` returns the user's answers. It raises ToolError if nobody can answer."""
         self._ask = ask
 
     def title(self, params: AskUserParams) -> str:

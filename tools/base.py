@@ -1,12 +1,12 @@
-"""The base of all tools, and the context that a tool is handed.
+"""The base class of all tools, and the context that a tool receives.
 
-A tool is a class with a name, a description for the model, pydantic `Params` (which give its JSON
-schema) and a coroutine `run`. It knows nothing of the agent: everything it needs comes in a
-`Context`. It never asks for permission: the tool runner has done that. It returns an `Output`, or
-raises `ToolError` with a message the model can act on: what is wrong, and the next move.
+A tool is a class with a name, a description for the model, pydantic `Params` (the source of its
+JSON schema) and a coroutine `run`. It does not depend on the agent: a `Context` provides everything
+it needs. The tool runner checks permissions, not the tool. `run` returns an `Output`, or raises
+`ToolError` with a message for the model: the problem and the next step.
 
-Cancellation is asyncio's: `run` is cancelled when the user interrupts. A tool that had something
-by then raises `Interrupted` with it (instead of CancelledError), and leaves no child behind.
+When the user interrupts, asyncio cancels `run`. A tool with a partial result raises `Interrupted`
+with it in place of CancelledError. It leaves no child process running.
 """
 
 import hashlib
@@ -29,14 +29,16 @@ Effect = Literal["none", "read", "edit", "run"]
 
 
 class Params(BaseModel):
-    """Base of every tool's parameters: unknown names are refused, so typing errors surface."""
+    """Base class of all tool parameters. Unknown names are rejected, so that typos are reported."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """What a small model is told about a tool. The tool takes its other parameters all the same."""
+    """The short description of a tool for a small model. The tool still accepts its other
+    parameters.
+    """
 
     description: str
     parameters: tuple[str, ...]
@@ -46,28 +48,28 @@ class Brief:
 class Output:
     """The result of a call."""
 
-    text: str  # goes to the model
-    # for people and programs: diff, exit code, paths
+    text: str  # for the model
+    # for the user and programs: diff, exit code, paths
     details: dict[str, Any] = field(default_factory=dict)
     is_error: bool = False
-    blocks: list[dict[str, Any]] | None = None  # sent instead of `text` where a result has images
-    whole: str = ""  # that `text` is a part of; kept in a file of the session
-    filed: "FiledOutput | None" = None  # `text`, or what it is a part of, in a file already
-    original: bytes = b""  # of the image that `blocks` show; kept in a file of the session
+    blocks: list[dict[str, Any]] | None = None  # sent in place of `text` if a result has images
+    whole: str = ""  # the full text of which `text` is a part; stored in a session file
+    filed: "FiledOutput | None" = None  # the file that already has the full text
+    original: bytes = b""  # the original image of `blocks`; stored in a session file
 
 
 @dataclass(frozen=True, slots=True)
 class FiledOutput:
-    """A file of the session that took an output while it came."""
+    """A session file that received an output while it was produced."""
 
     file: OutputFile
     lines: int
     characters: int
-    is_needed: bool  # the output's text lacks a part of it
+    is_needed: bool  # the output's text is incomplete
 
 
 class Interrupted(Exception):
-    """The call was cancelled; `output` is what it had by then."""
+    """The call was cancelled; `output` is the partial result."""
 
     def __init__(self, output: Output) -> None:
         super().__init__(output.text)
@@ -76,18 +78,18 @@ class Interrupted(Exception):
 
 @dataclass(slots=True)
 class Seen:
-    """Which bytes of each file the model has seen: path to sha256 when read or written."""
+    """The bytes of each file that the model has seen, as a map from path to SHA-256."""
 
     digests: dict[str, str] = field(default_factory=dict)
 
     def note(self, path: Path, data: bytes) -> dict[str, str]:
-        """Remember the bytes; return what goes into `details["seen"]`, for resumed sessions."""
+        """Record the bytes of a file. Return `details["seen"]`, which resumed sessions read."""
         digest = hashlib.sha256(data).hexdigest()
         self.digests[str(path)] = digest
         return {"path": str(path), "sha256": digest}
 
     def changed(self, path: Path, data: bytes) -> bool:
-        """Return True if the model saw this file with other bytes than these."""
+        """Return True if the model saw this file with different bytes."""
         known = self.digests.get(str(path))
         return known is not None and known != hashlib.sha256(data).hexdigest()
 
@@ -97,21 +99,21 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A place in what was recorded."""
+    """A search hit in the records of sessions."""
 
-    ref: str  # what Recall takes
-    what: str  # what stands there
+    ref: str  # the reference for Recall
+    what: str  # the kind of text
     at: str
     excerpt: str
-    offset: int = 0  # where the excerpt begins in its text, in characters
+    offset: int = 0  # the start of the excerpt in its text, in characters
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a search of the records found."""
+    """The result of a search of the records."""
 
     passages: Sequence[Passage] = ()
-    # where it was looked, and how much of it
+    # the searched scope and its size
     searched: str = "nothing: this session is not recorded"
 
 
@@ -121,40 +123,40 @@ class SubagentTask:
 
     description: str  # a few words
     prompt: str  # the work in full
-    type: str | None = None  # which kind of subagent
-    model: str | None = None  # where it is not that of the type
-    resume: str | None = None  # id of an earlier subagent that goes on, or of one at work
-    background: bool = False  # whether the call answers at once
+    type: str | None = None  # the subagent type
+    model: str | None = None  # overrides the type's model
+    resume: str | None = None  # ID of a finished subagent to continue, or of a running one
+    background: bool = False  # return at once
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLimits:
-    """What one command may do in the sandbox. Paths are absolute."""
+    """The limits of one command in the sandbox. Paths are absolute."""
 
-    unasked: bool = False  # nobody was asked: without the network, except by name
-    # It only looks: it writes nothing, has no network, and reads only the project, its repository,
-    # the session's readable folders and the system's.
+    unasked: bool = False  # not approved by the user: no network, except by name
+    # Read-only: it writes nothing, has no network, and reads only the project, its repository, the
+    # session's readable folders and the system's.
     looks: bool = False
-    offline: bool = False  # it reaches no host, not even by name
-    writes_repository: bool = True  # else the project's repository (.git) is read-only
-    hide: Sequence[str] = ()  # not seen
-    keep: Sequence[str] = ()  # read-only
-    opens: Sequence[str] = ()  # read in addition to what the sandbox shows
+    offline: bool = False  # no host can be reached, not even by name
+    writes_repository: bool = True  # if False, the project's repository (.git) is read-only
+    hide: Sequence[str] = ()  # hidden paths
+    keep: Sequence[str] = ()  # read-only paths
+    opens: Sequence[str] = ()  # further readable paths
 
 
 class Confinement(Protocol):
-    """A sandbox that keeps commands from what is not theirs.
+    """A sandbox for commands.
 
-    `absent` says why there is none, "" where it works, `partial` why it holds less than it should;
-    with `required` no command may run outside of it. Where the network is there `by_name`, commands
-    reach some hosts, and others once the user allows it. `for_command` gives the sandbox of a
-    single command. `moved` tells where that lies which commands find at a path, `named` is the
-    other way round.
+    `absent` is the reason why there is no sandbox, "" if it works; `partial` is the reason why it
+    is weaker than it should be. With `required` no command may run outside it. With `by_name`,
+    commands reach some hosts through a proxy, and others after the user's approval. `for_command`
+    returns the sandbox of one command. `moved` maps a path that commands see to its real location,
+    `named` does the reverse.
     """
 
     required: bool
     network: bool
-    network_if_asked: bool  # whether the network that is off is there once the person allows it
+    network_if_asked: bool  # `network` is off, but the user can allow it
     limits: CommandLimits
 
     @property
@@ -202,59 +204,58 @@ class Confinement(Protocol):
 
 @dataclass(slots=True)
 class Context:
-    """What a tool is handed."""
+    """The state and services that a tool receives for a call."""
 
     cwd: Path  # the project directory
     session_dir: Path | None = None  # None when nothing is recorded
-    env: Mapping[str, str] = field(default_factory=dict)  # for children; without keys and tokens
+    env: Mapping[str, str] = field(default_factory=dict)  # for child processes; without secrets
     seen: Seen = field(default_factory=Seen)
     todos: list[dict[str, str]] = field(default_factory=list)
     jobs: dict[str, Any] = field(default_factory=dict)
-    # commands and subagents that are waited for, each with a way to let it go on in the
-    # background; raises ToolError when that cannot be done
+    # For each command and subagent in the foreground, a function that moves it to the background.
+    # Raises ToolError if that is impossible.
     foreground: set[Callable[[], None]] = field(default_factory=set)
-    # takes text for people while a tool runs; set for each call
+    # Shows text to the user while a tool runs; set for each call.
     progress: Callable[[str], None] = lambda text: None
-    max_output_bytes: int = MAX_OUTPUT_BYTES  # of one command that are kept
-    # makes the file for the output of a call; raises OSError. None where nothing is recorded; set
-    # for each call
+    max_output_bytes: int = MAX_OUTPUT_BYTES  # output limit per command
+    # Creates the file for the output of a call. Raises OSError. None if nothing is recorded. Set
+    # for each call.
     open_file: Callable[[], OutputFile] | None = None
-    # The whole text of a ref (42, "#42", "SESSION#42", or a file of the session's folder), or
-    # None.
+    # Returns the full text of a ref (42, "#42", "SESSION#42", or a session file), or None.
     recall: Callable[[int | str], KeptText | None] = lambda ref: None
-    # The bytes of the images that a ref names, as they were before anything was made of them.
+    # Returns the original bytes of the images of a ref.
     recall_images: Callable[[int | str], Sequence[bytes]] = lambda ref: ()
-    # Finds words in what a scope recorded: "session", "project" or a session's id.
+    # Searches the records of a scope: "session", "project" or a session's ID.
     search: Callable[[str, str], Findings] = lambda query, scope: Findings()
-    # Tells whether a rule names a host, so that a tool may reach it where it is not public.
+    # Returns True if a rule names the host. Then the tool may connect to it even if it is private.
     reaches_private: Callable[[str, str], bool] = lambda tool, host: False
-    # subagents by id that work or wait for a place; `stop` interrupts one, `work` is its task
+    # Running and queued subagents by ID; `stop` interrupts one, `work` is its task.
     agents: dict[str, Any] = field(default_factory=dict)
     sandbox: Confinement | None = None
-    # for commands that only look; None where nothing confines them
+    # The sandbox for read-only commands; None if there is none.
     looking: Confinement | None = None
-    # puts a filter for secrets before a sink of output
+    # Wraps an output sink in a filter for secrets.
     sieve: Callable[[Any], Any] = lambda sink: sink
-    # takes out of an output what must not be kept
+    # Redacts an output.
     redact: Callable[[Output], Output] = lambda output: output
-    # Returns what a thread gives up before it starts a search, so that this reads nothing but what
-    # lies in a folder, wherever links in it lead; None where the system cannot hold it.
+    # Returns a function that a thread calls before it starts a search. It limits reading to a
+    # folder, despite links out of it. None if the system does not support that.
     search_bounds: Callable[[Path], Callable[[], None] | None] = lambda folder: None
-    judged: str = ""  # where the path of this call led when it was judged; "" where it was not
-    # Tells of an absolute path whether a rule keeps it from being read: searches leave it out.
+    judged: str = ""  # the resolved path at the permission check; "" without a check
+    # Returns True if a rule forbids reading an absolute path. Searches leave out such paths.
     is_denied: Callable[[str], bool] = lambda path: False
 
     def resolve(self, path: str) -> Path:
-        """Return an absolute path for what the model wrote: `~` and relative paths are allowed.
+        """Return an absolute path for a path from the model, which may be relative or start with
+        `~`.
 
-        Symlinks and `..` are left as they stand.
+        Links and `..` are not resolved.
         """
         expanded = Path(path).expanduser()
         return expanded if expanded.is_absolute() else self.cwd / expanded
 
     def shown(self, path: Path) -> str:
-        """Return a path as a person would write it here: relative inside `cwd`, else absolute, and
-        by the name that commands know it by."""
+        """Return a path for display: relative inside `cwd`, else absolute, as commands see it."""
         try:
             return str(path.relative_to(self.cwd)) or "."
         except ValueError:
@@ -265,52 +266,53 @@ P = TypeVar("P", bound=Params)
 
 
 class Tool(ABC, Generic[P]):
-    """One tool. Subclasses set the class variables and write `run`."""
+    """One tool. Subclasses set the class variables and implement `run`."""
 
     name: ClassVar[str]
     description: ClassVar[str]
-    # none: only the agent's own state; calls with none or read may run side by side
+    # none: changes only the agent's own state. Calls with none or read may run in parallel.
     effect: ClassVar[Effect]
-    # tokens of a result that the model gets at most; None for the usual
+    # The token limit of a result; None for the default.
     max_result_tokens: ClassVar[int | None] = None
     Params: ClassVar[type[Params]]
-    brief: ClassVar[Brief | None] = None  # None for a tool that small models do not get
-    is_brief = False  # whether the model is told `brief`
+    brief: ClassVar[Brief | None] = None  # None if small models do not get the tool
+    is_brief = False  # the model gets `brief`
 
     @property
     def wire_name(self) -> str:
-        """The name by which the model calls the tool."""
+        """The tool's name in requests to the model."""
         return self.name
 
     @abstractmethod
     async def run(self, params: P, context: Context) -> Output: ...
 
     def resolve(self, params: P) -> "tuple[Tool[Any], Any]":
-        """Return the tool that a call is judged, shown and run as, with its parameters. Raises
-        ToolError for a call that is none."""
+        """Return the tool and parameters under which a call is judged, shown and run. Raises
+        ToolError for an invalid call.
+        """
         return self, params
 
     def subject(self, params: P) -> str:
-        """Return what a permission rule's parentheses match: a path, a shell command, or ""."""
+        """Return the text that a rule's parentheses match: a path, a shell command, or ""."""
         return ""
 
     def title(self, params: P) -> str:
-        """Return one line for people: what this call is about."""
+        """Return a one-line summary of the call for the user."""
         return self.subject(params)
 
     async def preview(self, params: P, context: Context) -> dict[str, Any]:
-        """Return what the call would change, for the permission prompt: `{"diff": …}` or nothing.
+        """Return the change that the call would make, for the approval prompt: `{"diff": …}` or {}.
 
         Changes nothing. Raises ToolError, as `run` would, for a call that must fail.
         """
         return {}
 
     def why_ask_anyway(self, params: P, context: Context) -> str:
-        """Return why the call is asked about although the rules allow it; "" for no reason."""
+        """Return the reason to ask even though a rule allows the call; "" for no reason."""
         return ""
 
     def schema(self) -> dict[str, Any]:
-        """Return the tool as the Messages API takes it: name, description, input_schema."""
+        """Return the tool for the Messages API: name, description, input_schema."""
         schema, description = deepcopy(input_schema(self.Params)), self.description
         if self.is_brief and self.brief:
             description, known = self.brief.description, schema["properties"]
@@ -320,22 +322,24 @@ class Tool(ABC, Generic[P]):
 
 @lru_cache
 def input_schema(params: type[Params]) -> dict[str, Any]:
-    """Return the schema of a tool's parameters, which pydantic takes a millisecond to make."""
+    """Return the schema of a tool's parameters, cached since pydantic takes a millisecond to build
+    it.
+    """
     given = untitled(params.model_json_schema())
     schema: dict[str, Any] = _brief(given, given.pop("$defs", {}))
     schema.pop("description", None)
     return schema
 
 
-# What is held against a call all the same and that no model needs to be told before: its names are
-# those that are listed, and of these bounds none is one that a call comes near.
+# Schema keys that models do not need to see. They are still enforced, but a call rarely comes near
+# these bounds.
 _UNTOLD = (
     "additionalProperties", "minLength", "maxLength", "minItems", "minimum", "properties",
 )  # fmt: skip
 
 
 def untitled(node: Any) -> Any:
-    """Return pydantic's schema without its titles, which cost tokens and say nothing."""
+    """Return pydantic's schema without its titles, which cost tokens and carry no information."""
     if isinstance(node, dict):
         named = node.get("properties")
         out = {k: untitled(v) for k, v in node.items() if k != "title" and k != "properties"}
@@ -348,8 +352,9 @@ def untitled(node: Any) -> Any:
 
 
 def _brief(node: Any, defined: Mapping[str, Any]) -> Any:
-    """Return a part of a schema without what each request would pay for and a model can do without:
-    what is `_UNTOLD`, null for what may be left out, and the names of `defined` parts."""
+    """Shorten a part of a schema to save tokens: drop the `_UNTOLD` keys, null types and false
+    defaults, and inline the `defined` parts.
+    """
     if isinstance(node, list):
         return [_brief(value, defined) for value in node]
     if not isinstance(node, dict):

@@ -1,9 +1,9 @@
-"""Bash: run one shell command until its end, its timeout or the user's interruption, or until the
-person lets it go on in the background.
+"""Bash: run one shell command until it ends, times out, is interrupted, or is sent to the
+background.
 
-On timeout and interruption the whole process tree is killed. In the sandbox, what a finished
-command leaves running ends with it. Outside, it becomes a job when its output is still open; what
-was detached on purpose, output redirected, is left alone.
+On a timeout or interruption the whole process tree is killed. In the sandbox, processes that a
+finished command leaves running are killed. Outside, the command becomes a job if its output is
+still open. Processes detached on purpose, with redirected output, keep running.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from .system.capture import Capture
 from .system.process import Process, ending
 
 MAX_TIMEOUT_S = 600  # seconds
-# What programs say of what the sandbox forbids.
+# Error messages of programs that the sandbox blocks.
 SANDBOX_ERRORS = (
     "Read-only file system",
     "EROFS",
@@ -35,13 +35,13 @@ SANDBOX_ERRORS = (
     "EAFNOSUPPORT",
 )
 READ_ONLY_ERRORS = ("Read-only file system", "EROFS")
-PARTIAL_SANDBOX_ERRORS = ("Permission denied", "EACCES")  # what Landlock alone forbids
+PARTIAL_SANDBOX_ERRORS = ("Permission denied", "EACCES")  # errors under Landlock alone
 NETWORK_ERRORS = (
     "Network is unreachable", "Could not resolve", "name resolution", "Name or service not known",
     "ENETUNREACH", "ENOTFOUND", "EAI_AGAIN", "Failed to connect", "Connection refused",
     "Address family not supported", "EAFNOSUPPORT",
 )  # fmt: skip
-# Of what a command that failed says, where paths are looked for that it could not see.
+# Limits of the search for hidden paths in the output of a failed command.
 MAX_COMPLAINT_CHARS, MAX_COMPLAINT_PATHS = 4_000, 20
 _PATH = regex(r"""/[^\s:'"`,;()<>\[\]]+""")
 OUTPUT_GRACE_S = 0.3  # seconds that output may stay open after the shell has ended
@@ -137,7 +137,7 @@ class BashTool(Tool[BashParams]):
 
 @dataclass(slots=True)
 class _Outcome:
-    """How a command in the foreground ended, or was let go on in the background."""
+    """The end of a foreground command, or its move to the background."""
 
     params: BashParams
     process: Process
@@ -147,12 +147,13 @@ class _Outcome:
     began: float = field(default_factory=time.monotonic)
     timed_out: bool = False
     interrupted: bool = False
-    backgrounded: bool = False  # by the person, before its end
+    backgrounded: bool = False  # by the user, before its end
     job: BackgroundJob | None = None
 
     async def waited(self, context: Context) -> bool:
-        """Wait for the shell's end, False when that takes too long. The user may end the waiting:
-        then the command is a job."""
+        """Wait for the shell to end. Return False on a timeout. If the user ends the wait, make the
+        command a job.
+        """
 
         def to_background() -> None:
             if not limit.expired():
@@ -171,7 +172,7 @@ class _Outcome:
         return self.process.exit_code is not None
 
     def become_job(self, context: Context) -> None:
-        """Make a job of what runs. Raises ToolError."""
+        """Turn the running command into a job. Raises ToolError."""
         self.job = adopt(
             self.process, self.params.command, context, self.capture.output, self.began
         )
@@ -196,7 +197,7 @@ class _Outcome:
         return Output(whole, details, is_error=failed, filed=filed)
 
     def text(self) -> str:
-        """Return the output, or its beginning and end with a line that says where the rest is."""
+        """Return the output, or both its ends with a line that names the place of the rest."""
         advice = ADVICE
         if self.job:
             advice = f"all of it is in {self.job.spool.path}"
@@ -205,7 +206,7 @@ class _Outcome:
         return self.capture.output.text(advice).strip("\n").rstrip()
 
     def filed(self, notes: str) -> FiledOutput | None:
-        """Return the file that has the output, with the notes at its end."""
+        """Return the file with the output, with the notes at its end."""
         kept = self.capture.output
         if kept.file is None or self.job:
             return None
@@ -213,8 +214,9 @@ class _Outcome:
         return FiledOutput(kept.file, kept.lines, kept.characters, kept.dropped > 0)
 
     def about_sandbox(self, complaint: str) -> Iterator[str]:
-        """Yield what the model must know of the sandbox: that it may be why the command failed, and
-        what it ended or undid."""
+        """Yield notes for the model about the sandbox: that it may be the cause of the failure, and
+        what it ended or undid.
+        """
         if self.sandbox is None:
             return
         if self.process.left():
@@ -235,8 +237,9 @@ class _Outcome:
             yield f"[{where}{move}]"
 
     def blocked(self, complaint: str) -> str:
-        """Return what the sandbox seems to have kept from a command that complains so: "network",
-        "repository", "files" or "" for nothing."""
+        """Return what the sandbox seems to have blocked, judging by the command's errors:
+        "network", "repository", "files" or "" for nothing.
+        """
         if self.sandbox is None:
             return ""
         if not self.sandbox.network and any(sign in complaint for sign in NETWORK_ERRORS):
@@ -251,7 +254,7 @@ class _Outcome:
         return "files" if unseen or any(sign in complaint for sign in signs) else ""
 
     def note(self) -> str:
-        """Return what the model must know beyond the output; "" after a plain success."""
+        """Return a note for the model about the end of the command; "" after a plain success."""
         if self.interrupted:
             return "[interrupted by the user]"
         if self.timed_out:
@@ -266,7 +269,7 @@ class _Outcome:
         return "\n".join(notes)
 
     def note_of_job(self, job: BackgroundJob, text: str) -> str:
-        """Return what the model must know of a command that the user sent to the background."""
+        """Return a note for the model about a command that the user sent to the background."""
         seconds = time.monotonic() - self.began
         so_far = "above is its output so far" if text else "no output so far"
         return (
@@ -296,9 +299,9 @@ class _Outcome:
 
 
 def confined(params: BashParams, context: Context) -> Confinement | None:
-    """Return the sandbox a command runs in, None for none.
+    """Return the sandbox of a command, None for none.
 
-    Raises ToolError when the command may not run so.
+    Raises ToolError if the parameters do not fit the sandbox settings.
     """
     sandbox, unsandboxed = context.sandbox, params.unsandboxed
     if sandbox is None:

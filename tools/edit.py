@@ -1,9 +1,9 @@
-"""Edit: one piece of text in a file is replaced by another.
+"""Edit: replace a text in a file.
 
-The piece must be found exactly once (or `replace_all` is set); that match is proof enough that the
-model knows the file. Line ends are matched as if all were LF, and come out as the file has them;
-everything outside the match stays as it was, byte for byte. When nothing matches, the error says
-where the text is nearly so (`nearmiss`).
+The text must occur exactly once, unless `replace_all` is set. The exact match proves that the model
+knows the file. Matching ignores the kind of line end; the result keeps the file's line ends. All
+bytes outside the match stay unchanged. If nothing matches, the error shows the most similar text
+(`edit_hints`).
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class EditParams(Params):
 
 @dataclass(frozen=True, slots=True)
 class _Edited:
-    """A change, how many places it is made of, and the bounds of the first in the new text."""
+    """A change, its number of replacements, and the bounds of the first one in the new text."""
 
     change: Change
     count: int
@@ -106,9 +106,9 @@ def _checked(params: EditParams) -> tuple[str, str]:
 
 
 def _find(text: str, old: str, *, every: bool) -> list[int]:
-    """Return where `old` begins.
+    """Return the offsets of `old`.
 
-    Occurrences that overlap count for uniqueness, but can't all be replaced.
+    Without `every`, overlapping occurrences count separately; they cannot all be replaced.
     """
     found = []
     place = text.find(old)
@@ -119,9 +119,9 @@ def _find(text: str, old: str, *, every: bool) -> list[int]:
 
 
 def _substitute(before: str, found: list[int], length: int, new: str) -> tuple[str, int, int]:
-    """Return the text with `new` at each place, and the bounds of the first replacement.
+    """Return the text with `new` at each offset, and the bounds of the first replacement.
 
-    `found` and `length` count in the text with LF line ends; `before` may have CRLF.
+    `found` and `length` are offsets in the text with LF line ends; `before` may have CRLF.
     """
     pairs = _crlf_places(before)
     usual = texts.line_end(before)
@@ -137,7 +137,7 @@ def _substitute(before: str, found: list[int], length: int, new: str) -> tuple[s
 
 
 def _crlf_places(text: str) -> list[int]:
-    """Return the places, in the text with LF line ends, of the CRLFs of this one."""
+    """Return the offsets of the CRLFs of a text, counted in the text with LF line ends."""
     places: list[int] = []
     place = text.find("\r\n")
     while place >= 0:
@@ -147,7 +147,7 @@ def _crlf_places(text: str) -> list[int]:
 
 
 def _ends(replaced: str, usual: str) -> str:
-    """Return the line end for a replacement: that of what it replaces, or the file's usual one."""
+    """Return the line end for a replacement: that of the replaced text, or the file's usual one."""
     return texts.line_end(replaced) if "\n" in replaced else usual
 
 
@@ -172,8 +172,7 @@ def _report(edited: _Edited) -> str:
 
 
 def _snippet(lines: list[str], first: int, last: int) -> str:
-    """Return the lines `first` to `last` and those around them, numbered; a long middle is left
-    out."""
+    """Return the numbered lines `first` to `last` with their context, without a long middle."""
     start, end = max(1, first - texts.CONTEXT_LINES), min(len(lines), last + texts.CONTEXT_LINES)
     left_out = end - start + 1 - 2 * SNIPPET_HALF_LINES
     if left_out <= 0:

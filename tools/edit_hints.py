@@ -1,7 +1,7 @@
-"""Why a text was not found in a file: what Edit tells the model, so that its next try fits.
+"""Explain why a text was not found in a file, so that the model's next Edit succeeds.
 
-Three causes are told apart: the line numbers of Read were copied along, only whitespace differs,
-or a few words do. Cost is bounded whatever the file.
+There are three causes: the text contains Read's line numbers, differs only in whitespace, or
+differs in a few words. The cost is bounded for any file.
 """
 
 from collections import Counter
@@ -12,15 +12,15 @@ from . import text as texts
 
 MAX_PLACES = 3
 MAX_LINES_SHOWN = 20  # lines of the file in one message
-MAX_COMPARED_LINES = 4_000  # of the file that difflib is given
-MAX_COMPARED_CHARS = 2_000  # of one text that difflib is given
+MAX_COMPARED_LINES = 4_000  # lines of the file passed to difflib
+MAX_COMPARED_CHARS = 2_000  # characters of one text passed to difflib
 MIN_LIKENESS = 0.6
 
 _NUMBERED = regex(r"^ *\d+\t")
 
 
 def explain(name: str, text: str, old: str) -> str:
-    """Return a message for the model that says why `old` is not in `text`.
+    """Return a message for the model that explains why `old` is not in `text`.
 
     Both texts have LF line ends.
     """
@@ -48,7 +48,7 @@ def _numbered(old: str) -> bool:
 
 
 def _same_words(lines: list[str], old: str) -> list[int]:
-    """Return the lines where `old` begins when every run of whitespace counts as one blank."""
+    """Return the line numbers where `old` begins if each run of whitespace counts as one blank."""
     wanted = "\n".join(map(_folded, old.strip("\n").split("\n")))
     if not wanted.strip():
         return []
@@ -66,10 +66,10 @@ def _folded(line: str) -> str:
 
 
 def _most_similar(lines: list[str], old: str) -> int | None:
-    """Return the line where the text most like `old` begins; None when nothing is like it."""
+    """Return the line number of the text most similar to `old`; None if nothing is similar."""
     wanted = old.strip("\n").split("\n")
     whole = _stripped(wanted)
-    for search in (_aligned, _alike):
+    for search in (_aligned, _near_longest_line):
         best, likeness = None, MIN_LIKENESS
         for start in search(lines, wanted):
             there = _stripped(lines[start : start + len(wanted)])
@@ -86,7 +86,9 @@ def _stripped(lines: list[str]) -> str:
 
 
 def _aligned(lines: list[str], wanted: list[str]) -> list[int]:
-    """Return where most lines of `wanted` stand in the right order, blank ones aside."""
+    """Return the start lines at which most lines of `wanted` match in order; blank lines are
+    ignored.
+    """
     rows: dict[str, list[int]] = {}
     for row, line in enumerate(map(str.strip, wanted)):
         if line and len(rows.setdefault(line, [])) < MAX_PLACES:
@@ -97,8 +99,8 @@ def _aligned(lines: list[str], wanted: list[str]) -> list[int]:
     return [start for start, _ in votes.most_common(MAX_PLACES)]
 
 
-def _alike(lines: list[str], wanted: list[str]) -> list[int]:
-    """Return where `wanted` would begin by the line most like its longest one."""
+def _near_longest_line(lines: list[str], wanted: list[str]) -> list[int]:
+    """Return possible start lines of `wanted`, from the lines most similar to its longest line."""
     row = max(range(len(wanted)), key=lambda n: len(wanted[n].strip()))
     model = wanted[row].strip()[:500]
     matcher = SequenceMatcher(None, "", model)
@@ -111,7 +113,7 @@ def _alike(lines: list[str], wanted: list[str]) -> list[int]:
 
 
 def _quote(lines: list[str], places: list[int], old: str) -> str:
-    """Return the lines at each place as the file has them, and the next move."""
+    """Return the file's lines at each place, and advice on the next step."""
     count = min(old.strip("\n").count("\n") + 1, max(1, MAX_LINES_SHOWN // len(places)))
     named = ", ".join(str(place) for place in places)
     shown = "\n".join(texts.number(lines[p - 1 : p - 1 + count], p) for p in places)

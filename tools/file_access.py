@@ -1,8 +1,8 @@
 """Find, open, read and replace files for Read, Write and Edit.
 
-Only regular files are opened, so that no call can hang on a FIFO or a device. A change is worked
-out first, as a `Change`, and then made in one step: until the new file stands in its place, whole
-and on disk, the old one is untouched. Whatever goes wrong is a `ToolError` that names the file.
+Only regular files are opened, so that no call hangs on a FIFO or a device. A change is first
+computed as a `Change` and then written in one step: the old file stays untouched until the new one
+is complete on disk. Every failure is a `ToolError` that names the file.
 """
 
 import difflib
@@ -24,9 +24,9 @@ from .system.process import MISSING_CWD
 from .system.safe_open import entered, open_regular
 from .text import Diff, Form, NotText
 
-MAX_FILE_BYTES = 16 * 1024 * 1024  # bytes of a file that is taken in whole
+MAX_FILE_BYTES = 16 * 1024 * 1024  # bytes of the largest file that can be edited
 ELSEWHERE = "{name} leads elsewhere since it was looked at. Nothing was done. Call it again."
-MAX_NEIGHBOURS = 5_000  # names that a missing one is compared with
+MAX_NEIGHBOURS = 5_000  # names that a missing name is compared with
 
 _SPECIAL = (
     (stat.S_ISFIFO, "a FIFO"),
@@ -40,13 +40,13 @@ _SPECIAL = (
 class Place:
     """A file that a call names."""
 
-    name: str  # for people and the model
-    path: Path  # with links resolved, as it was judged
-    is_moved: bool = False  # it is a session's own file, which only its commands find by this name
+    name: str  # for the user and the model
+    path: Path  # links resolved, as at the permission check
+    is_moved: bool = False  # in the private temporary folder; `name` is valid only in the sandbox
 
     @contextmanager
     def reporting(self, doing: str) -> Iterator[None]:
-        """Turn an OSError into a ToolError that names the file and the reason."""
+        """Convert an OSError to a ToolError that names the file and the reason."""
         try:
             yield
         except OSError as error:
@@ -61,10 +61,10 @@ class Place:
 
 
 def locate(context: Context, path: str) -> Place:
-    """Return where a path leads: where it led when the call was judged.
+    """Return the file of a path: the target at the time of the permission check.
 
-    The file need not exist, but the project must: a file in a project that was moved away would be
-    a new project in its old place. Raises ToolError.
+    The file need not exist, but the project must: otherwise a write would recreate a project that
+    was moved away. Raises ToolError.
     """
     try:
         named = context.resolve(path)
@@ -73,7 +73,7 @@ def locate(context: Context, path: str) -> Place:
         path = context.judged or os.path.realpath(named)
         moved = context.sandbox.moved(os.path.realpath(named)) if context.sandbox else ""
         return Place(context.shown(named), Path(path), path == moved != os.path.realpath(named))
-    except OSError as error:  # a link that is exchanged for a file just then cannot be followed
+    except OSError as error:  # a link was replaced by a file during the lookup
         why = error.strerror or str(error)
         raise ToolError(
             f"{path} cannot be found: {why}. Something may have exchanged it for another file just "
@@ -86,7 +86,7 @@ def locate(context: Context, path: str) -> Place:
 
 @contextmanager
 def opened(place: Place) -> Iterator[BinaryIO]:
-    """Open the regular file at a place for reading. Raises ToolError."""
+    """Open a regular file for reading. Raises ToolError."""
     with place.reporting("read"):
         try:
             descriptor = open_regular(place.path)
@@ -102,8 +102,9 @@ def opened(place: Place) -> Iterator[BinaryIO]:
 
 @contextmanager
 def listed(place: Place) -> Iterator[Path]:
-    """Yield a path of the directory at a place, in whose place no other can be put as long as the
-    block lasts. Raises ToolError for what is no directory, or not there."""
+    """Open a directory and yield a path to it that stays valid even if the directory is replaced
+    during the block. Raises ToolError if it is missing or not a directory.
+    """
     with ExitStack() as stack:
         with place.reporting("search"):
             try:
@@ -114,7 +115,7 @@ def listed(place: Place) -> Iterator[Path]:
 
 
 def _in_a_circle(path: Path) -> bool:
-    """Return True if links lead from one to the other without an end."""
+    """Return True if the path contains a loop of links."""
     try:
         os.path.realpath(path, strict=True)
     except OSError as error:
@@ -131,7 +132,7 @@ def check_regular(place: Place, mode: int) -> None:
 
 
 def contents(place: Place) -> bytes:
-    """Return all bytes of a file. Raises ToolError for one of more than MAX_FILE_BYTES."""
+    """Return all bytes of a file. Raises ToolError if it has more than MAX_FILE_BYTES."""
     with opened(place) as file:
         data = file.read(MAX_FILE_BYTES + 1)
         if len(data) > MAX_FILE_BYTES:
@@ -155,7 +156,7 @@ def binary(place: Place, start: bytes, size: int) -> str:
 
 
 def encoded(place: Place, text: str, form: Form) -> bytes:
-    """Return the bytes of a text in a file's own encoding. Raises ToolError."""
+    """Encode a text in the file's own encoding. Raises ToolError."""
     try:
         return texts.encode(text, form)
     except UnicodeEncodeError as error:
@@ -169,7 +170,7 @@ def encoded(place: Place, text: str, form: Form) -> bytes:
 
 
 def check_text(name: str, text: str) -> None:
-    """Refuse half characters, which JSON can carry and no file can. Raises ToolError."""
+    """Reject lone surrogates, which JSON can contain but files cannot. Raises ToolError."""
     found = texts.lone_surrogate(text)
     if found:
         code, line = ord(found.group()), texts.line_at(text, found.start())
@@ -181,7 +182,7 @@ def check_text(name: str, text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a call makes of one file, worked out and not yet written."""
+    """A computed change of one file that is not written yet."""
 
     place: Place
     before: str | None  # None for a file that does not exist yet
@@ -192,7 +193,7 @@ class Change:
 
 
 def draft(place: Place, before: str | None, after: str, form: Form) -> Change:
-    """Work a change out; nothing is written. Raises ToolError."""
+    """Compute a change without writing it. Raises ToolError."""
     data = encoded(place, after, form)
     return Change(place, before, after, form, data, texts.compare(before, after, place.name))
 
@@ -214,7 +215,7 @@ def apply(change: Change, context: Context) -> dict[str, Any]:
 
 
 def _missing(place: Place) -> str:
-    """Say that a file does not exist, with the nearest names there are."""
+    """Return a message that a file does not exist, with similar names."""
     parent, wanted = place.path.parent, place.path.name
     while not parent.is_dir() and parent != parent.parent:
         parent, wanted = parent.parent, parent.name

@@ -1,5 +1,4 @@
-"""Functions of a program as tools: the name, the docstring and the type hints say what the model
-is told."""
+"""Turn functions into tools. The model gets the name, the docstring and the type hints."""
 
 import asyncio
 import inspect
@@ -20,14 +19,15 @@ from .system.shorten import shorten
 
 MAX_TITLE_CHARS = 200
 
-_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]{0,63}")  # as the Messages API takes it
+_NAME = regex(r"[A-Za-z_][A-Za-z0-9_]{0,63}")  # the Messages API's rule
 
 
 def function_tools(
     functions: Sequence[Callable[..., Any]], taken: Collection[str]
 ) -> list[Tool[Any]]:
-    """Return the functions as tools; none may have a name that is `taken`, as those of our own
-    tools are. Raises UsageError for a function that cannot be one."""
+    """Return the functions as tools. Names in `taken`, such as those of built-in tools, are not
+    allowed. Raises UsageError for a function that cannot be a tool.
+    """
     tools = [function_tool(each) for each in functions]
     names = [*taken, *(tool.name for tool in tools)]
     if twice := [tool.name for tool in tools if names.count(tool.name) > 1]:
@@ -36,12 +36,12 @@ def function_tools(
 
 
 def function_tool(function: Callable[..., Any], effect: Effect = "run") -> Tool[Any]:
-    """Return a function or a method, which may be a coroutine, as a tool.
+    """Return a function, method or coroutine function as a tool.
 
-    It needs a docstring and a type hint for each parameter; `Annotated[str, Field(description=…)]`
-    says more of one. What it returns goes to the model: text as it is, all else as JSON. An
-    exception goes to the model as a failed call. A function that is no coroutine runs in a thread
-    of its own; when the call is interrupted its end is not waited for.
+    It needs a docstring and a type hint for each parameter. `Annotated[str, Field(description=…)]`
+    describes a parameter. The model gets a returned text as it is, and other values as JSON. An
+    exception becomes a failed call. A plain function runs in its own thread; an interrupted call
+    does not wait for the thread to end.
     """
     shown = getattr(function, "__name__", "")
     if not _NAME.fullmatch(shown):
@@ -72,7 +72,7 @@ def function_tool(function: Callable[..., Any], effect: Effect = "run") -> Tool[
         Params = made
 
         def schema(self) -> dict[str, Any]:
-            """Return it with all that the program says of its parameters."""
+            """Return the tool with its complete, unshortened parameter schema."""
             given = base.untitled(made.model_json_schema())
             given.pop("description", None)
             return {"name": shown, "description": described, "input_schema": given}
@@ -88,7 +88,7 @@ def function_tool(function: Callable[..., Any], effect: Effect = "run") -> Tool[
 
 
 def _fields(function: Callable[..., Any], shown: str) -> dict[str, tuple[Any, Any]]:
-    """Return type and default of each parameter, by its name; a default of `...` is none."""
+    """Return the type and default of each parameter by name. `...` means no default."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except (NameError, TypeError) as error:
@@ -109,7 +109,7 @@ def _fields(function: Callable[..., Any], shown: str) -> dict[str, tuple[Any, An
 
 
 async def _called(function: Callable[..., Any], arguments: dict[str, Any]) -> Output:
-    """Return the output of a call. Raises ToolError for an exception of the function's."""
+    """Return the output of a call. Raises ToolError for an exception of the function."""
     is_coroutine = inspect.iscoroutinefunction(function)
     with foreign_code(ToolError) as problems:
         value: Any = await (

@@ -1,4 +1,4 @@
-"""Glob: files by name, newest first. Only files that match are looked at on disk."""
+"""Glob: find files by name, newest first. Only matching files are checked on disk."""
 
 import asyncio
 import os
@@ -72,7 +72,7 @@ class GlobTool(Tool[GlobParams]):
 def _split(params: GlobParams) -> tuple[str, str]:
     """Return the directory to search and the pattern in it.
 
-    The plain beginning of a pattern that leads out of `path` names the directory.
+    A pattern that starts outside `path` moves its leading plain folders to the directory.
     """
     if not params.pattern.startswith(("/", "~/", "../")):
         return params.path, params.pattern
@@ -94,12 +94,12 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _check_directory(place: Place) -> None:
     if not place.path.is_dir():
-        with opened(place):  # says what is there instead, or which names are near
+        with opened(place):  # reports another kind of file, or similar names
             raise ToolError(f"{place.name} is a file. Give its directory as path, or Read it.")
 
 
 def _newest_first(root: Path, paths: Iterable[str]) -> list[str]:
-    """Return the paths that are there, each in a folder that no link leads to."""
+    """Return the existing paths, newest first. Paths through linked folders are left out."""
     times, folders = dict[str, int](), dict[str, list[str]]()
     for path in paths:
         folder, _, name = path.rpartition("/")
@@ -108,7 +108,7 @@ def _newest_first(root: Path, paths: Iterable[str]) -> list[str]:
         for folder, names in folders.items():
             with suppress(OSError), opened_folder(folder or ".", top) as at:
                 for name in names:
-                    with suppress(OSError):  # tracked by git and gone from disk
+                    with suppress(OSError):  # tracked by git but deleted
                         found = os.stat(name, dir_fd=at, follow_symlinks=False)
                         times[f"{folder}/{name}" if folder else name] = found.st_mtime_ns
     return sorted(times, key=lambda path: (-times[path], path))

@@ -1,10 +1,10 @@
-r"""Turn wildcard patterns for paths, as ripgrep and ignore files read them, into regular
+r"""Convert wildcard patterns for paths, with the syntax of ripgrep and ignore files, to regular
 expressions.
 
-`*` and `?` stay inside one path component, `**` as a component spans any number of them, `[a-z]`
-and `[!a-z]` are sets, `{a,b}` are alternatives and may nest, `\` takes the next character as it is.
-A pattern without a slash matches a file name at any depth; one with a slash is anchored at the root
-of the search, and one that ends in a slash means everything below.
+`*` and `?` stay within one path component, `**` as a component spans any number of them, `[a-z]`
+and `[!a-z]` are sets, `{a,b}` are alternatives and may nest, `\` escapes the next character. A
+pattern without a slash matches a file name at any depth. A pattern with a slash is anchored at the
+root of the search; one that ends in a slash matches everything below.
 """
 
 import re
@@ -12,7 +12,7 @@ import re
 from ..agent.lazy import regex
 
 _TOKEN = regex(
-    r"(?<![^/{,])\*\*(?:(?P<deep>/)|(?P<rest>(?=[,}]|$)))"  # a component of its own
+    r"(?<![^/{,])\*\*(?:(?P<deep>/)|(?P<rest>(?=[,}]|$)))"  # a whole component
     r"|(?P<stars>\*+)"
     r"|(?P<one>\?)"
     r"|\[(?P<set>[!^]?\]?[^\]]*)\]"
@@ -22,13 +22,12 @@ _TOKEN = regex(
     re.DOTALL,
 )
 
-_FIXED = ("one", "set", "escaped", "plain")  # stand for one character each
+_FIXED = ("one", "set", "escaped", "plain")  # match one character each
 _MEMBER = regex(r"(.)(?:-(.))?", re.DOTALL)
 
 
 def tidy(pattern: str) -> str:
-    """Return the pattern as people mean it: without a leading `./`, `dir/` as `dir/**`, and `**.py`
-    as `**/*.py`."""
+    """Drop a leading `./` of a pattern, and change `dir/` to `dir/**` and `**.py` to `**/*.py`."""
     pattern = pattern.removeprefix("./")
     if pattern.endswith("/"):
         pattern += "**"
@@ -36,9 +35,9 @@ def tidy(pattern: str) -> str:
 
 
 def compile_wildcard(pattern: str) -> re.Pattern[str]:
-    """Return a regular expression to `fullmatch` relative paths with.
+    """Return a regular expression for `fullmatch` on relative paths.
 
-    Raises ValueError, with the reason, for a set or a brace that is never closed.
+    Raises ValueError, with the reason, for an unclosed set or brace.
     """
     body = pattern.removeprefix("/")
     anchored = "/" in pattern
@@ -68,16 +67,15 @@ def _brace(text: str, depth: int) -> str:
 
 
 def _member(found: re.Match[str]) -> str:
-    """Return a character of a set, or a range, for a regular expression."""
+    """Return a character or a range of a set for a regular expression."""
     return "-".join(f"\\{c}" if c in r"\[]&~|^-" else c for c in found.groups() if c)
 
 
 def _joined(parts: list[tuple[str | None, str]]) -> str:
     """Join the expressions to one.
 
-    What stands between two stars is looked for once: the first place where it fits is as good as
-    any. Trying others would keep a pattern of many stars busy for hours on a name of many like
-    letters.
+    The text between two stars uses the first position where it matches, without backtracking.
+    Without this, a pattern with many stars could take hours on a name with many equal letters.
     """
     out: list[str] = []
     following, before_it = "", 0

@@ -1,8 +1,7 @@
 """Grep: find the files, lines or counts that match a regular expression.
 
-The tool checks the arguments, runs ripgrep, and makes a page of its hits. The search is stopped as
-soon as the page is full, so an answer is bounded and quick whatever there is to find; what is cut
-says how to go on.
+The tool checks the arguments, runs ripgrep, and collects a page of hits. The search stops as soon
+as the page is full, which limits time and output. A cut page tells the model how to continue.
 """
 
 import asyncio
@@ -24,10 +23,10 @@ from .system.programs import ripgrep
 from .system.project_files import tell_left_out
 
 SEARCH_TIMEOUT_S = 30.0
-MAX_ANSWER_CHARS = 30_000  # of one answer
-MAX_LINE_CHARS = 500  # characters; a longer one is shown around its match
-CHARS_BEFORE_MATCH = 150  # of them before the match
-SNIFFED_BYTES = 1 << 16  # a NUL in so many first bytes: a binary file
+MAX_ANSWER_CHARS = 30_000  # per answer
+MAX_LINE_CHARS = 500  # longer lines are cut around their match
+CHARS_BEFORE_MATCH = 150  # part of MAX_LINE_CHARS before the match
+SNIFFED_BYTES = 1 << 16  # a NUL in the first bytes means a binary file
 
 _LINE_END = regex(r"\n|(?<!\\)(?:\\\\)*\\n")
 _META = regex(r"[\\.+*?()|\[\]{}^$#&\-~]")
@@ -119,16 +118,16 @@ class GrepTool(Tool[GrepParams]):
 
 @dataclass(slots=True)
 class _Page:
-    """The lines from `offset` on, `limit` at most, as the model is to read them."""
+    """The output lines for the model: at most `limit`, starting at `offset`."""
 
     search: Search
-    name: str  # of the root, or of the one file
+    name: str  # the name of the root, or of the single file
     offset: int
     limit: int
     is_denied: Callable[[str], bool]
-    left_out: set[str] = field(default_factory=set)  # files that a rule keeps; never told of
-    note: str = ""  # on what was not searched
-    seen: int = 0  # hits, with those before the offset
+    left_out: set[str] = field(default_factory=set)  # files that a rule hides; never mentioned
+    note: str = ""  # about unreadable files
+    seen: int = 0  # hits, including those before the offset
     shown: int = 0
     matches: int = 0
     files: set[str] = field(default_factory=set)
@@ -136,10 +135,10 @@ class _Page:
     size: int = 0  # characters
     last: GrepHit | None = None
     cut_lines: bool = False
-    end: str = ""  # why there is no more on this page than there is
+    end: str = ""  # why the page is cut
 
     def take(self, hit: GrepHit) -> bool:
-        """Add a hit; return False when there is no room for it."""
+        """Add a hit. Return False if the page has no room for it."""
         if not self.search.only and self._is_kept(hit.path):
             return True
         self.seen += 1
@@ -184,7 +183,7 @@ class _Page:
         return hit.path if self.name == "." else f"{self.name.rstrip('/')}/{hit.path}"
 
     def _gap(self, hit: GrepHit) -> bool:
-        """Return True if lines are left out before this one, where context is shown."""
+        """Return True if context is shown and lines are left out before this one."""
         if not self.last or not (self.search.before or self.search.after):
             return False
         return (self.last.path, self.last.number + 1) != (hit.path, hit.number)
@@ -213,7 +212,7 @@ class _Page:
         return "\n".join([*self.lines, *(f"[{note}]" for note in notes if note)])
 
     def details(self) -> dict[str, Any]:
-        """Return the counts; `matches` is None where only files were asked for."""
+        """Return the counts; `matches` is None in the mode `files`."""
         return {
             "matches": None if self.search.mode == "files" else self.matches,
             "files": len(self.files),
@@ -222,14 +221,14 @@ class _Page:
 
 
 def _program(context: Context) -> str:
-    """Return ripgrep. Raises ToolError where there is none."""
+    """Return the path of ripgrep. Raises ToolError if there is none."""
     if found := ripgrep(context.env.get("PATH")):
         return found
     raise ToolError(_NO_RIPGREP)
 
 
 def _plan(params: GrepParams, context: Context, place: Place) -> Search:
-    """Return the search that is asked for. Raises ToolError for one that cannot be done."""
+    """Return the search for the parameters. Raises ToolError for invalid parameters."""
     for name in ("pattern", "glob", "type"):
         _check_text(name, getattr(params, name) or "")
     if not params.multiline and _LINE_END.search(params.pattern):
@@ -279,7 +278,7 @@ def _glob(given: str) -> str:
 
 
 async def _nothing(params: GrepParams, place: Place, search: Search) -> str:
-    """Say that there is no match, where it was looked for, and what was not looked at."""
+    """Return a message without matches: the searched place, the filters and the files left out."""
     filters = [f"{k} {v}" for k, v in (("glob", params.glob), ("type", params.type)) if v]
     among = f" ({', '.join(filters)})" if filters else ""
     where = "the project directory" if place.name == "." else place.name

@@ -1,6 +1,7 @@
-"""Images as the Messages API takes them. Another process decodes each, since an image that the API
-would refuse would make every later request of the session fail; it is made smaller or converted
-there where it has to be."""
+"""Convert images for the Messages API. Each image is decoded in another process, since an invalid
+image would make every later request of the session fail. That process also shrinks and converts it
+as needed.
+"""
 
 import json
 import os
@@ -14,9 +15,9 @@ from ..agent.lazy import dataclass
 from . import scale_image
 
 MAX_IMAGE_BYTES = 5 * 1024 * 1024 * 3 // 4  # the API takes 5 MB of base64
-MAX_SIDE_PIXELS = 2_000  # of width or height, where a request has more than 20 images
+MAX_SIDE_PIXELS = 2_000  # limit of width and height for a request with more than 20 images
 
-_DECODERS = threading.BoundedSemaphore(4)  # each may take gigabytes for a moment
+_DECODERS = threading.BoundedSemaphore(4)  # each may use gigabytes for a moment
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "PNG"), (b"\xff\xd8\xff", "JPEG"), (b"GIF87a", "GIF"),
     (b"GIF89a", "GIF"), (b"II*\0", "TIFF"), (b"MM\0*", "TIFF"),
@@ -25,7 +26,7 @@ _MAGIC = (
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image as it is sent; sizes are width and height in pixels."""
+    """An image as it is sent. Sizes are width and height in pixels."""
 
     data: bytes
     media_type: str
@@ -34,8 +35,9 @@ class Image:
 
 
 def format_of(data: bytes) -> str:
-    """Return the format of an image that can be shown, as Pillow names it; "" for any other data.
-    Those that the API does not take are converted."""
+    """Return Pillow's name for the format of an image, "" for other data. Formats that the API does
+    not accept are converted later.
+    """
     if data.startswith(b"RIFF"):
         return "WEBP" if data[8:12] == b"WEBP" else ""
     if data[:2] == b"BM" and data[6:10] == b"\0\0\0\0":
@@ -48,9 +50,9 @@ def format_of(data: bytes) -> str:
 
 
 def shown(data: bytes, format: str) -> Image:
-    """Return an image as the API takes it: as it is where it can be decoded and fits, else made
-    smaller, turned as its camera says, or converted; blocking. Raises ValueError, saying why it
-    cannot be."""
+    """Return an image for the API: unchanged if it decodes and fits, else shrunk, rotated by its
+    EXIF data or converted. Blocks. Raises ValueError with the reason.
+    """
     bounds = (str(MAX_SIDE_PIXELS), str(MAX_IMAGE_BYTES))
     command = [sys.executable, "-I", scale_image.__file__, format, *bounds]
     try:
@@ -74,7 +76,7 @@ def shown(data: bytes, format: str) -> Image:
 
 
 def image_size(details: Mapping[str, Any]) -> str:
-    """Return the size of an image for people, from the details of a result with it."""
+    """Return the size of an image for the user, from the details of a result."""
     shown = details.get("shown")
     size = f"{details.get('width')} x {details.get('height')} pixels"
     return f"{size}, shown at {shown}" if shown else size

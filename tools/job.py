@@ -1,6 +1,7 @@
-"""Commands in the background: a process whose output goes to a file, and the tool that reads it,
-waits for it and ends it. A job stays in `Context.jobs` after it has ended, so that what it said
-can still be read; `end_all` is for the moment the agent itself ends."""
+"""Background commands: a process that writes its output to a file, and the Job tool that reads it,
+waits for it and ends it. An ended job stays in `Context.jobs`, so that its output remains readable.
+`end_all` ends all jobs when the agent exits.
+"""
 
 import asyncio
 import os
@@ -26,13 +27,13 @@ from .system.shorten import cut_after
 from .system.spawn import Enclosed
 from .system.text_bytes import whole
 
-MAX_JOB_DESCRIPTORS = 8  # that a job takes of the agent while it starts
-REPORT_PART_BYTES = 16_384  # bytes of new output given from its beginning, and as many from its end
+MAX_JOB_DESCRIPTORS = 8  # used by the agent while a job starts
+REPORT_PART_BYTES = 16_384  # shown of new output, at its beginning and its end each
 
 
 @dataclass(slots=True)
 class BackgroundJob:
-    """A command that runs, or ran, in the background. `read_to` is how far its file was read."""
+    """A running or ended background command. `read_to` is the read offset in its file, in bytes."""
 
     id: str
     command: str
@@ -40,13 +41,13 @@ class BackgroundJob:
     spool: OutputFile
     began: float = field(default_factory=time.monotonic)
     read_to: int = 0
-    interrupted: bool = False  # it was ended on purpose, which says nothing of the command
+    interrupted: bool = False  # ended on purpose, so the exit code says nothing about the command
     ended_by_user: bool = False
-    end_is_known: bool = False  # whether the model has been told how it ended
+    end_is_known: bool = False  # the model knows how it ended
 
     @property
     def seconds(self) -> float:
-        """Seconds since it began, until its end."""
+        """Seconds from the start to the end, or to now while it runs."""
         ended = None if self.process.running else self.spool.closed_at
         return (ended or time.monotonic()) - self.began
 
@@ -62,9 +63,9 @@ class BackgroundJob:
         return f"{ending(code)}, ended by the user" if self.ended_by_user else ending(code)
 
     def unread(self) -> str:
-        """Return the output since the last time, cleaned; of much, its beginning and its end.
+        """Return the cleaned output since the last read. A long output is cut in the middle.
 
-        Raises OSError when the file cannot be read.
+        Raises OSError if the file cannot be read.
         """
         with self.spool.path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -74,12 +75,12 @@ class BackgroundJob:
             file.seek(dropped, os.SEEK_CUR)
             tail = file.read(size - file.tell())
         if self.process.running:
-            tail = tail[: whole(tail)]  # the rest of the last character is still to come
+            tail = tail[: whole(tail)]  # the last character may be incomplete
         self.read_to += len(head) + dropped + len(tail)
         return excerpt(head, tail, dropped, f"all of it is in {self.spool.path}").strip("\n")
 
     async def stop(self) -> None:
-        """End it, if it runs, on purpose."""
+        """End the job on purpose if it runs."""
         if self.process.running:
             self.interrupted = True
             await self.process.end()
@@ -111,7 +112,7 @@ class BackgroundJob:
 
 
 def tail_of(path: Path, count: int) -> list[str]:
-    """Return the last lines of a job's output that are not blank. Raises OSError."""
+    """Return the last `count` non-blank lines of a job's output. Raises OSError."""
     with path.open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - REPORT_PART_BYTES))
         text = clean(file.read().decode(errors="replace"))
@@ -121,7 +122,7 @@ def tail_of(path: Path, count: int) -> list[str]:
 async def start_job(
     command: str, context: Context, sandbox: Confinement | None = None
 ) -> BackgroundJob:
-    """Start `command` in the background. Raises ToolError when that cannot be done."""
+    """Start `command` in the background. Raises ToolError if that fails."""
     if not has_spare_descriptors(MAX_JOB_DESCRIPTORS):
         running = sum(job.process.running for job in context.jobs.values())
         raise ToolError(f"{running} jobs run, and no files can be opened for another. End one.")
@@ -147,9 +148,9 @@ async def run_command(
     sink: Sink,
     lasting: bool = False,
 ) -> Process:
-    """Start `command`, in the sandbox if there is one, where it sees the sockets of the jobs.
+    """Start `command`. In the sandbox, if there is one, it can reach the sockets of the jobs.
 
-    A `lasting` command goes on as long as anything it started. Raises ToolError.
+    A `lasting` command runs until all its processes end. Raises ToolError.
     """
     sink = context.sieve(sink)
     if sandbox is None:
@@ -167,11 +168,11 @@ async def run_command(
 def adopt(
     process: Process, command: str, context: Context, kept: KeptOutput, began: float
 ) -> BackgroundJob:
-    """Make a job of a command, or of what it has left running: from now on its output goes to the
-    job's file, behind what is `kept` of it, which counts as read. `began` is when it was
-    started.
+    """Turn a command, or the processes it left running, into a job. Further output goes to the
+    job's file after the `kept` output, which counts as read. `began` is the start time (monotonic,
+    s).
 
-    Raises ToolError when there can be no file.
+    Raises ToolError if no file can be created.
     """
     id, path = _new_path(context)
     try:
@@ -193,7 +194,7 @@ def adopt(
 
 
 async def end_all(jobs: Mapping[str, Any], sandbox: Confinement | None = None) -> None:
-    """End the process trees of all running jobs, and undo what the sandbox forbids."""
+    """End the process trees of all running jobs, and set aside files that the sandbox forbids."""
     running = [job.process.end() for job in jobs.values() if job.process.running]
     await asyncio.gather(*running)
     if jobs:
@@ -201,7 +202,7 @@ async def end_all(jobs: Mapping[str, Any], sandbox: Confinement | None = None) -
 
 
 def undone(sandbox: Confinement | None) -> str:
-    """Set aside what a command made that git or the agent would run; return a line that says so."""
+    """Set aside files of a command that git or the agent would run. Return a line for the model."""
     renamed = sandbox.set_aside() if sandbox and not sandbox.absent else []
     if not renamed:
         return ""
@@ -209,8 +210,9 @@ def undone(sandbox: Confinement | None) -> str:
 
 
 def _new_path(context: Context) -> tuple[str, Path]:
-    """Return the next free job id and the path of its file; ids of earlier runs are not given
-    again. Raises ToolError."""
+    """Return the next free job ID and its file path. IDs of earlier runs are not used again. Raises
+    ToolError.
+    """
     try:
         if context.session_dir is None:
             folder = Path(tempfile.mkdtemp(prefix="ctxagent-job-"))
@@ -265,7 +267,7 @@ class JobTool(Tool[JobParams]):
 
 
 def listing(jobs: Mapping[str, Any]) -> str:
-    """Return a line for each job: its id, its status, its command."""
+    """Return a line for each job with its ID, status and command."""
     now = time.monotonic()
     return "\n".join(
         f"{job.id}: {job.status}; started {now - job.began:.0f} s ago; {_line(job.command)}"

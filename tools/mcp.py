@@ -1,8 +1,8 @@
-"""Mcp: the way to the tools of MCP servers, which search, describe and call go through.
+"""Mcp: search, describe and call the tools of MCP servers.
 
-The schemas of those tools stand in results, never in the list of tools: that list begins every
-request, and a change to it would cost the whole prompt cache. A call is judged, shown and recorded
-as one of `mcp__SERVER__TOOL`.
+The schemas of these tools appear only in results, never in the list of tools. That list begins
+every request, and a change to it would invalidate the whole prompt cache. A call is judged, shown
+and recorded as a call of `mcp__SERVER__TOOL`.
 """
 
 import asyncio
@@ -24,15 +24,15 @@ from .text import printable
 
 PREFIX = "mcp__"
 MAX_QUERY_CHARS = 500
-MAX_TEXT_CHARS = 16 * 1024 * 1024  # of one result
-MAX_FILES = 100  # of one result
+MAX_TEXT_CHARS = 16 * 1024 * 1024  # per result
+MAX_FILES = 100  # per result
 MAX_TITLE_CHARS = 200
 _NAME = regex(r"mcp__[A-Za-z0-9_-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A piece of what a server answered: a text, or bytes that go to a file."""
+    """A part of a server's answer: a text, or bytes for a file."""
 
     text: str = ""
     data: bytes | None = None
@@ -41,14 +41,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class McpAnswer:
-    """What a server answered to one call."""
+    """A server's answer to one call."""
 
     parts: Sequence[Part]
     is_error: bool = False
 
 
 class Servers(Protocol):
-    """The servers, as the tool needs them. Each method raises ToolError."""
+    """The interface to the servers that the tool uses. Each method raises ToolError."""
 
     async def overview(self) -> str: ...
 
@@ -117,13 +117,13 @@ class _Look(McpTool):
 
 
 class CallParams(Params):
-    """The arguments of a server's tool; the server itself checks them."""
+    """The arguments of a server's tool. The server itself checks them."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class McpCall(Tool[CallParams]):
-    """One tool of a server: by way of Mcp, or in the list of tools itself with its `schema`."""
+    """One tool of a server, called through Mcp, or listed as a separate tool with its `schema`."""
 
     name = ""  # mcp__SERVER__TOOL
     description = ""
@@ -133,7 +133,7 @@ class McpCall(Tool[CallParams]):
     def __init__(
         self, servers: Servers, name: str, schema: Mapping[str, Any] | None = None
     ) -> None:
-        self.name = name  # type: ignore[misc]  # each has its own
+        self.name = name  # type: ignore[misc]  # per instance
         self._servers, self._schema = servers, schema
 
     def schema(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class McpCall(Tool[CallParams]):
 
 
 def shown_text(text: str) -> str:
-    """Return a server's text without characters that act or hide."""
+    """Return a server's text without control characters and with invisible characters revealed."""
     return reveal_invisible(clean(printable(text)))
 
 
@@ -165,8 +165,7 @@ def _json(value: object) -> str:
 
 
 def _kept(parts: Sequence[Part], folder: Path | None) -> tuple[str, list[str]]:
-    """Return what the model is told about an answer, and the files that hold the rest of it;
-    blocking."""
+    """Return an answer as text for the model, and the files with its binary parts. Blocks."""
     lines, files, room = list[str](), list[str](), MAX_TEXT_CHARS
     for part in parts:
         if part.data is None:
@@ -214,4 +213,4 @@ def _write(folder: Path, part: Part) -> Path:
     return path
 
 
-MAX_FOLDER_BYTES = 1 << 30  # of the folder that holds what leaves the context
+MAX_FOLDER_BYTES = 1 << 30  # of the folder for text that left the context

@@ -1,7 +1,7 @@
-"""Memory: reads facts about the project that outlast a session, and proposes changes to them.
+"""Memory: read facts about the project that outlast a session, and propose changes to them.
 
-A reading changes nothing. A change is judged like any call that may change something, and is shown
-to the user as a diff.
+Reading changes nothing. A change needs permission like any other change, and the user sees it as a
+diff.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ from .base import Context, Effect, Output, Params, Tool
 
 
 class MemoryDraft(Protocol):
-    """A change of a fact that has not been made yet."""
+    """A proposed change of a fact."""
 
     @property
     def diff(self) -> str: ...
 
 
 class Facts(Protocol):
-    """The facts, as the tool needs them. Each method raises ToolError."""
+    """The interface to the facts that the tool uses. Each method raises ToolError."""
 
     def read(self, name: str | None) -> Output: ...
 
@@ -79,7 +79,7 @@ class _Reading(MemoryTool):
 
 
 class _Change(MemoryTool):
-    """A change; what the user was shown is what is made."""
+    """A change of a fact. It writes exactly the draft that the user saw."""
 
     def __init__(self, facts: Facts | None = None) -> None:
         super().__init__(facts)

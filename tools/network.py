@@ -1,5 +1,5 @@
-"""The question whether a command in the sandbox may reach a host. It is judged and asked about like
-a call of a tool, but no model can make it: the sandbox does, when a command wants to connect.
+"""Network: the question whether a sandboxed command may reach a host. It is judged and asked like a
+tool call, but the sandbox makes it, not the model, when a command wants to connect.
 """
 
 from pydantic import Field

@@ -1,7 +1,7 @@
-"""Jupyter notebooks as people read them: cells with their number, source and outputs.
+"""Jupyter notebooks as readable text: cells with their number, source and outputs.
 
-Pure functions over the text of an .ipynb file (nbformat 4). Whatever is not of the format is left
-out, so a garbled notebook shows what can be told about it.
+Pure functions over the text of an .ipynb file (nbformat 4). Invalid parts are left out, so a
+damaged notebook still shows its valid parts.
 """
 
 import json
@@ -16,9 +16,9 @@ from .system.plural import count_of
 from .text import printable
 
 SUFFIX = ".ipynb"
-MAX_CHARS = 40_000  # of one answer
-MAX_OUTPUT_CHARS = 4_000  # of one output, where other cells are shown too
-MAX_IMAGES = 8  # of one answer
+MAX_CHARS = 40_000  # per answer
+MAX_OUTPUT_CHARS = 4_000  # per output, if several cells are shown
+MAX_IMAGES = 8  # per answer
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 TEXT_TYPES = ("text/markdown", "text/plain", "text/latex", "text/html")
 
@@ -30,7 +30,7 @@ class CellPage:
     total: int  # cells of the notebook
     first: int
     language: str
-    single: bool  # whether one cell was asked for, of which more is shown
+    single: bool  # only one cell was requested, so more of it is shown
     cells: list[str] = field(default_factory=list)
     images: list[bytes] = field(default_factory=list)
 
@@ -48,8 +48,9 @@ class CellPage:
 
 
 def read_cells(text: str, first: int, count: int) -> CellPage:
-    """Return `count` cells of a notebook, or fewer if these have MAX_CHARS characters. Raises
-    ValueError for a text that is no notebook."""
+    """Return `count` cells of a notebook, or fewer if they exceed MAX_CHARS. Raises ValueError for
+    a text that is not a notebook.
+    """
     try:
         found = json.loads(text)
     except RecursionError:
@@ -89,7 +90,7 @@ def _cell(number: int, cell: object, page: CellPage) -> str:
 
 
 def _output(output: object, page: CellPage, number: int) -> tuple[str, str]:
-    """Return what an output is, and its text; images go to the page."""
+    """Return the kind and the text of an output. Images are added to the page."""
     if _at(output, "output_type") == "stream":
         return _text(_at(output, "name")) or "output", _text(_at(output, "text"))
     if _at(output, "output_type") == "error":
@@ -102,7 +103,7 @@ def _output(output: object, page: CellPage, number: int) -> tuple[str, str]:
 
 
 def _rich(data: Mapping[str, Any], page: CellPage, number: int) -> Iterator[str]:
-    """Yield the best text of an output that has several forms, or the mark of its image."""
+    """Yield the best text of an output with several formats, or the mark of its image."""
     if kind := next((kind for kind in IMAGE_TYPES if kind in data), ""):
         yield _image(kind, _text(data[kind]), page, number)
     elif kind := next((kind for kind in TEXT_TYPES if kind in data), ""):
@@ -124,7 +125,7 @@ def _image(kind: str, encoded: str, page: CellPage, number: int) -> str:
 
 
 def _cut(text: str, most: int, number: int, page: CellPage) -> str:
-    """Return a text, of a long one both ends and how to see the rest."""
+    """Return a text. A long one is cut in the middle, with advice on how to see the rest."""
     if len(text) <= most:
         return text
     how = f"Read with offset={number} and limit=1 shows more"
@@ -136,14 +137,14 @@ def _cut(text: str, most: int, number: int, page: CellPage) -> str:
 
 
 def _text(value: object) -> str:
-    """Return a text of the format, which may be a list of lines, as a terminal would show it."""
+    """Return a notebook text, a string or a list of lines, as a terminal would show it."""
     if isinstance(value, list):
         value = "".join(each for each in value if isinstance(each, str))
     return printable(clean(value)).rstrip("\n") if isinstance(value, str) else ""
 
 
 def _at(value: object, *names: str) -> Any:
-    """Return what stands in nested objects at these names, None for nothing."""
+    """Return the value at a path of names in nested objects; None if there is none."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -1,5 +1,6 @@
-"""The text of PDFs. Another process takes it out, since a PDF can be made to take for ever, or all
-memory."""
+"""Extract the text of PDFs in another process, since a malicious PDF can use endless time or
+memory.
+"""
 
 import json
 import os
@@ -18,7 +19,7 @@ from .text import printable
 MAGIC = b"%PDF-"
 MAX_WHY_CHARS = 200
 
-_READERS = threading.BoundedSemaphore(2)  # each may take gigabytes for a moment
+_READERS = threading.BoundedSemaphore(2)  # each may use gigabytes for a moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,8 @@ class PdfText:
     total: int  # pages of the document
     first: int
     pages: list[str]
-    cut: int  # characters of the last page, 0 where it is whole
-    stopped: str  # why the next page is missing, "" where it was not asked for
+    cut: int  # characters of the last page if it is cut, else 0
+    stopped: str  # why the next page is missing, "" if it was not requested
 
     @property
     def last(self) -> int:
@@ -43,8 +44,9 @@ class PdfText:
 
 
 def read_pdf(source: BinaryIO | bytes, first: int, count: int, chars: int) -> PdfText:
-    """Return `count` pages of a PDF, or fewer if these have `chars` characters; blocking. Raises
-    ValueError, saying why it cannot be read."""
+    """Return `count` pages of a PDF, or fewer if they exceed `chars` characters. Blocks. Raises
+    ValueError with the reason.
+    """
     command = [sys.executable, "-I", pdf_pages.__file__, str(first), str(count), str(chars)]
     given: dict[str, Any] = {"input": source} if isinstance(source, bytes) else {"stdin": source}
     env = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
@@ -78,7 +80,7 @@ def _page(row: dict[str, Any]) -> str:
 
 
 def shown(name: str, found: PdfText) -> str:
-    """Return the pages as Read shows them, with what is missing and the next step."""
+    """Return the pages as Read shows them, with a note on missing parts and the next step."""
     title = f"; title: {found.title}" if found.title else ""
     lines = [f"[{name}: PDF, {count_of(found.total, 'page')}{title}]", found.marked()]
     if found.pages and not any(found.pages):

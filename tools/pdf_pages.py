@@ -1,9 +1,9 @@
-"""Print the text of a PDF: a script of its own, so that a file that is made to take for ever, or
-all memory, ends with it.
+"""Print the text of a PDF. This is a separate script, so that a malicious PDF that uses endless
+time or memory only ends this process.
 
 `python pdf_pages.py FIRST COUNT CHARS` reads a PDF on stdin. It writes a line of JSON about the
 document, then one for each page from FIRST on: at most COUNT pages, and at most CHARS characters.
-It imports nothing of the program.
+It imports no module of ctxagent.
 """
 
 import io
@@ -14,13 +14,13 @@ import sys
 import zlib
 from typing import Any
 
-MAX_SECONDS = 20  # after which its starter ends it
+MAX_SECONDS = 20  # timeout in the parent process
 MAX_MEMORY_BYTES = 2 << 30
 TOO_LARGE = "it is too large when it is unpacked; try Bash pdftotext"
 
 
 def main(first: int, count: int, chars: int) -> None:
-    """Write the lines. Raises what pypdf raises, and ValueError for a PDF with a password."""
+    """Write the lines. Raises pypdf's exceptions, and ValueError for a PDF with a password."""
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
 
@@ -29,7 +29,7 @@ def main(first: int, count: int, chars: int) -> None:
         OSError, RuntimeError, TypeError, ValueError, zlib.error,
     )  # fmt: skip
     stdin = sys.stdin.buffer
-    if stdin.seekable():  # a file, which need not be held in memory
+    if stdin.seekable():  # a file need not be read into memory
         stdin.seek(0)
     reader = PdfReader(stdin if stdin.seekable() else io.BytesIO(stdin.read()))
     if reader.is_encrypted and not reader.decrypt(""):
@@ -60,7 +60,7 @@ def main(first: int, count: int, chars: int) -> None:
 
 
 class SkippedParts(logging.Handler):
-    """Keeps the errors of parts of a page that pypdf skips, of which it only writes a warning."""
+    """A log handler that collects the errors of page parts that pypdf skips with a warning."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,12 +81,12 @@ def problem_of(error: Exception) -> str:
 
 
 def write(row: dict[str, Any]) -> None:
-    """Write a line that the starter gets even if the next page ends this process."""
+    """Write a line at once, so that the parent gets it even if the next page ends this process."""
     print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":
-    limit = MAX_SECONDS + 1  # without a starter it ends as well
+    limit = MAX_SECONDS + 1  # a limit in case the parent is gone
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     if sys.platform.startswith("linux"):  # macOS refuses this limit
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))

@@ -1,4 +1,4 @@
-"""Plan: proposes a plan to the user, who may edit it, agree to it or say why not."""
+"""Plan: propose a plan to the user, who can edit it, accept it or decline it."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -54,14 +54,15 @@ class PlanTool(Tool[PlanParams]):
 
 
 def plan_text(plan: str, steps: Sequence[str]) -> str:
-    """Return a plan with its steps at the end, as Markdown from which `steps_of` reads them."""
+    """Return a plan with its steps at the end, in Markdown that `steps_of` can read."""
     lines = [f"{n}. {one_line(step, MAX_STEP_CHARS)}" for n, step in enumerate(steps, 1)]
     return "\n".join([plan.strip(), "", "## Steps", "", *lines])
 
 
 def steps_of(text: str) -> list[str]:
-    """Return the steps of a plan: the items below its last heading "Steps", without what is
-    indented below them; none without such a heading."""
+    """Return the steps of a plan: the top-level items below its last heading "Steps"; [] without
+    such a heading.
+    """
     steps, within, fence = list[str](), False, ""
     for line in text.split("\n"):
         if found := _FENCE.match(line):
@@ -78,6 +79,6 @@ def steps_of(text: str) -> list[str]:
 
 
 def title_of(text: str) -> str:
-    """Return the first words of a plan, in one line."""
+    """Return the first line of a plan, shortened."""
     first = next((line for line in text.split("\n") if line.strip(" #\t")), "")
     return one_line(first.strip(" #\t"), MAX_STEP_CHARS // 3)

@@ -1,8 +1,7 @@
-"""Read: show a file as numbered lines, as an image, or by the pages or cells that it has.
+"""Read: show a file as numbered lines, as an image, or by its pages or cells.
 
-A file of any size is read in bounded memory: up to `file_access.MAX_FILE_BYTES` whole, a larger one
-as a stream, and then only as far as the page that was asked for. What is cut says how to see the
-rest.
+Memory is bounded for files of any size. Up to `file_access.MAX_FILE_BYTES` are read whole. A larger
+file is streamed up to the end of the wanted page. A cut page tells the model how to see the rest.
 """
 
 import asyncio
@@ -30,9 +29,9 @@ from .system.unicode import clean
 from .text import Form, NotText
 
 MAX_LINES = 2_000
-MAX_WHY_CHARS = 200  # of why an image cannot be shown
-MAX_PAGE_CHARS = 100_000  # of one answer
-MAX_LINE_CHARS = 2_000  # characters; a longer one is shown around its middle
+MAX_WHY_CHARS = 200  # of the reason why an image cannot be shown
+MAX_PAGE_CHARS = 100_000  # per answer
+MAX_LINE_CHARS = 2_000  # longer lines are cut in the middle
 LONG_LINE_START_CHARS = 1_500
 LONG_LINE_END_CHARS = 400
 CHUNK_BYTES = 64 * 1024
@@ -61,7 +60,7 @@ class ReadTool(Tool[ReadParams]):
         return params.path if params.offset <= 1 else f"{params.path}:{params.offset}"
 
     async def run(self, params: ReadParams, context: Context) -> Output:
-        stop = threading.Event()  # a cancelled call must not scan on through a huge file
+        stop = threading.Event()  # stops the scan of a huge file if the call is cancelled
         try:
             return await asyncio.to_thread(_read, params, context, stop)
         finally:
@@ -72,7 +71,7 @@ def _read(params: ReadParams, context: Context, stop: threading.Event) -> Output
     place = locate(context, params.path)
     with opened(place) as file:
         data = file.read(MAX_FILE_BYTES + 1)
-        if data is None:  # a file of the kernel's that would block
+        if data is None:  # a kernel file that would block
             raise ToolError(f"{place.name} has no data now. Read it with timeout in Bash.")
         size = len(data) if len(data) <= MAX_FILE_BYTES else os.fstat(file.fileno()).st_size
         if output := image_output(place.name, data, size):
@@ -120,8 +119,9 @@ def _pdf(place: Place, file: BinaryIO, params: ReadParams) -> Output:
 
 
 def _notebook(place: Place, text: str, params: ReadParams, seen: dict[str, str]) -> Output:
-    """Return the cells of a notebook, with the images behind the text. Raises ValueError for a text
-    that is no notebook."""
+    """Return the cells of a notebook, with the images after the text. Raises ValueError for a text
+    that is not a notebook.
+    """
     first = max(1, params.offset)
     page = notebook.read_cells(text, first, params.limit)
     if first > max(1, page.total):
@@ -159,7 +159,7 @@ def _text(place: Place, text: str, form: Form, params: ReadParams, seen: dict[st
 def _stream(
     place: Place, file: BinaryIO, form: Form, params: ReadParams, stop: threading.Event
 ) -> Output:
-    """Return a page of a file too large to hold; its lines are not counted."""
+    """Return a page of a file that is too large for memory. Its lines are not counted."""
     file.seek(len(form.bom))
     page = _page(place, _decoded(file, form, stop), params)
     return _output(place, page, form, " of a file too large to count", {})
@@ -222,7 +222,7 @@ def _output(place: Place, page: _Page, form: Form, of: str, details: dict[str, A
 
 
 def _skip(chunks: Iterator[str], count: int) -> tuple[Iterator[str], int]:
-    """Return what follows `count` lines, and how many lines there were to skip."""
+    """Skip `count` lines. Return the rest and the number of skipped lines."""
     passed, ended = 0, True
     for chunk in chunks:
         here = chunk.count("\n")
@@ -235,7 +235,7 @@ def _skip(chunks: Iterator[str], count: int) -> tuple[Iterator[str], int]:
 
 @dataclass(slots=True)
 class _Line:
-    """A line of any length, of which only both ends are held."""
+    """A line of any length; only its start and end are stored."""
 
     start: str = ""
     end: str = ""
@@ -271,9 +271,9 @@ def _lines(chunks: Iterator[str]) -> Iterator[_Line]:
 
 
 def image_output(name: str, data: bytes, size: int) -> Output | None:
-    """Return an image as it is sent, made smaller or converted where it has to be, with its
-    original; None for data that is no image; blocking. Raises ToolError for one that cannot be
-    shown."""
+    """Return an image with its original, shrunk or converted as needed; None if the data is not an
+    image. Blocks. Raises ToolError if the image cannot be shown.
+    """
     format = images.format_of(data)
     if not format:
         return None

@@ -1,4 +1,4 @@
-"""Recall: the way back to what left the context, by words or by ref."""
+"""Recall: get back text that left the context, by a query or by ref."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from .base import Brief, Context, Findings, Output, Params, Passage, Tool
 from .read import image_output
 from .system.kept_text import KeptText
 
-MAX_CHARS = 30_000  # characters given at once
-MAX_QUERY_CHARS_SHOWN = 200  # characters of a query that are said again
-# Of an entry that is an image alone, with what stands for the image itself.
+MAX_CHARS = 30_000  # characters per answer
+MAX_QUERY_CHARS_SHOWN = 200  # characters of a query quoted in a message
+# A text with fewer lines is only the caption of its images.
 MAX_CAPTION_LINES, MAX_CAPTION_CHARS = 3, 1_000
-CHARS_BEFORE_EXCERPT = 500  # characters before an excerpt that reading on begins with
+CHARS_BEFORE_EXCERPT = 500  # characters shown before an excerpt when reading on
 
 
 class RecallParams(Params):
@@ -80,7 +80,7 @@ def _ref(params: RecallParams) -> str:
 
 
 def full_ref(ref: str, session: str | None) -> str:
-    """Return a ref with the session that it belongs to, if it names an entry of none."""
+    """Prefix a ref of an entry with its session, unless the ref names a session or no entry."""
     ref = ref.strip()
     ref = f"#{ref}" if ref.isdecimal() else ref
     return f"{session}{ref}" if session and ref.startswith("#") else ref
@@ -89,8 +89,9 @@ def full_ref(ref: str, session: str | None) -> str:
 def images_of_entry(
     ref: str, images: Sequence[bytes], text: KeptText | None, offset: int, limit: int
 ) -> Output | None:
-    """Return the images that a ref names, behind the beginning of a text that they illustrate; None
-    for images that cannot be shown, and for the rest of such a text; blocking."""
+    """Return the images of a ref, after the beginning of the text that they illustrate. Return None
+    if no image can be shown or `offset` skips the beginning. Blocks.
+    """
     said = text.part(0, MAX_CAPTION_CHARS)[0] if images and text else ""
     is_illustrated = said.count("\n") >= MAX_CAPTION_LINES
     if is_illustrated and offset:
@@ -109,8 +110,9 @@ def images_of_entry(
 
 
 def part_of_text(ref: str, text: KeptText, offset: int, limit: int) -> Output:
-    """Return `limit` characters of a text from `offset` on, and how to go on. Raises ToolError for
-    an offset behind the end."""
+    """Return `limit` characters of a text from `offset` on, and how to continue. Raises ToolError
+    for an offset beyond the end.
+    """
     part, total = text.part(offset, limit)
     if offset >= total > 0:
         raise ToolError(f"{ref} has {total:,} characters; the offset is past them.")
@@ -134,7 +136,7 @@ def nothing_found(query: str, findings: Findings) -> str:
 
 
 def passages_text(findings: Findings) -> str:
-    """Return what a search found, each passage with its ref, in at most MAX_CHARS."""
+    """Return the passages of a search with their refs, in at most MAX_CHARS."""
     head = f"The best of what was found, in order. Searched: {findings.searched}."
     return "\n\n".join([head, *map(_shown, findings.passages)])[:MAX_CHARS]
 
@@ -147,7 +149,7 @@ def _shown(passage: Passage) -> str:
 
 
 def _archive(context: Context) -> str:
-    """Return the file to Grep: the log where conversation.md could not be written."""
+    """Return the file to Grep: conversation.md, or the log if conversation.md does not exist."""
     folder = context.session_dir
     if folder is None:
         return "conversation.md"

@@ -1,6 +1,7 @@
-"""The marks that stand for secrets in what the model was shown.
+"""Marks that replace secrets in the text for the model.
 
-A file that gets a mark in the place of a secret has lost it, so the tools that write look for them.
+If a mark were written to a file, it would overwrite the secret. The tools that write check for
+marks.
 """
 
 from ..agent.lazy import regex
@@ -10,12 +11,12 @@ _STANDS_FOR = "stands for a secret that was taken out of what you were shown"
 
 
 def mark(kind: str) -> str:
-    """Return the mark that stands in the place of a secret."""
+    """Return the mark that replaces a secret of this kind."""
     return f"[redacted: {kind}]"
 
 
 def not_found(name: str, old: str) -> str:
-    """Say why a text that holds a mark is not in a file; "" for one that holds none."""
+    """Return why a text with a mark is not in a file; "" for a text without a mark."""
     found = _MARK.search(old)
     if not found:
         return ""
@@ -26,9 +27,9 @@ def not_found(name: str, old: str) -> str:
 
 
 def lost(name: str, text: str, before: str) -> str:
-    """Say why a new text may not replace an old one: it has a mark that the old one has not.
+    """Return why a new text may not replace an old one: it has a mark that the old text lacks.
 
-    Returns "" where it may.
+    Returns "" if it may.
     """
     new = next((m[0] for m in _MARK.finditer(text) if m[0] not in before), "")
     if not new:

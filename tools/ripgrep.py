@@ -1,8 +1,8 @@
-"""Search files for a regular expression with ripgrep, which comes with this program.
+"""Search files for a regular expression with the bundled ripgrep.
 
 A search runs in its root, respects ignore files, reads hidden files but not `.git`, skips binary
-files and links, and hands over `GrepHit`s sorted by path. A glob narrows a search and brings
-nothing back that is ignored. Patterns are Rust's, and those of PCRE2 where Rust's do not suffice.
+files and links, and passes on `GrepHit`s sorted by path. A glob narrows the search; it does not
+include ignored files. Patterns use Rust's syntax, or PCRE2 if Rust's does not support them.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from .system.project_files import is_ignored
 
 Mode = Literal["files", "content", "count"]
 
-MAX_LINE_BYTES = 16 << 20  # bytes that are kept of one line; more of it is never looked at
-BLOCK_CHARS = 8 << 20  # of a text that is searched at once
-MAX_OFFSET_BYTES = 32  # of a line that begins with the offset of a match
+MAX_LINE_BYTES = 16 << 20  # bytes of one line; the rest is ignored
+BLOCK_CHARS = 8 << 20  # characters searched at once
+MAX_OFFSET_BYTES = 32  # of an output line, which begins with the offset of a match
 MAX_EXCERPT_CHARS = 300  # around a match in a text
-CHARS_BEFORE_MATCH = 100  # of them before the match
+CHARS_BEFORE_MATCH = 100  # part of MAX_EXCERPT_CHARS before the match
 
 _PLACE = regex(rb"(\d+)(?::(\d+):|-)")  # a match has a column, a line of context has none
 _UNREADABLE = "(os error "
@@ -32,7 +32,7 @@ _UNREADABLE = "(os error "
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What to look for in which files."""
+    """The pattern, files and options of a search."""
 
     root: Path
     pattern: str
@@ -45,19 +45,20 @@ class Search:
     before: int = 0
     after: int = 0
     env: Mapping[str, str] | None = None
-    inside: Path = Path()  # the root, as it was entered
-    bounds: Callable[[], None] | None = None  # what is given up before ripgrep is started
+    inside: Path = Path()  # an unchangeable path of the root (see `listed`)
+    bounds: Callable[[], None] | None = None  # restricts the thread before it starts ripgrep
 
     @property
     def unwanted(self) -> bool:
-        """Whether the glob says which files are left out."""
+        """Whether the glob excludes files."""
         return self.glob is not None and self.glob.startswith("!")
 
 
 @dataclass(frozen=True, slots=True)
 class GrepHit:
-    """A line, or a file. `path` is relative to the root. `number` is the line's, or the count of
-    matches in the file. `start` is where a match starts in `text`, None for a line of context."""
+    """A line or a file. `path` is relative to the root. `number` is the line number, or the number
+    of matches in the file. `start` is the offset of a match in `text`, None for a context line.
+    """
 
     path: str
     number: int = 0
@@ -66,7 +67,7 @@ class GrepHit:
 
 
 class Refused(Exception):
-    """ripgrep does not take the pattern or the type; the message says why."""
+    """ripgrep rejects the pattern or the type. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +79,14 @@ class TextMatch:
     excerpt_end: int  # characters of the text before the end of the excerpt
 
 
-Take = Callable[[GrepHit], bool]  # whether to go on
+Take = Callable[[GrepHit], bool]  # returns True to continue
 
 
 async def search_files(program: str, search: Search, take: Take) -> int:
-    """Run ripgrep, and hand over hits until there are no more, or no more are wanted.
+    """Run ripgrep and pass hits to `take` until there are no more or `take` returns False.
 
-    Returns how many files and directories could not be read. Raises Refused, and OSError if
-    ripgrep cannot run.
+    Returns the number of unreadable files and directories. Raises Refused, and OSError if ripgrep
+    cannot run.
     """
     argv = [
         program,
@@ -113,14 +114,15 @@ async def search_files(program: str, search: Search, take: Take) -> int:
 async def search_text(
     program: str, pattern: str, text: KeptText
 ) -> AsyncGenerator[TextMatch, None]:
-    """Yield the matches in a text, in order. No match goes over the end of a line. Raises Refused,
-    and OSError if ripgrep cannot run."""
+    """Yield the matches in a text, in order. A match never spans lines. Raises Refused, and OSError
+    if ripgrep cannot run.
+    """
     options = ("--no-config", "--crlf", "--color=never", "--text", "--engine=auto")
     shown = ("--only-matching", "--byte-offset", "--no-line-number", "--no-filename")
     argv = (program, *options, *shown, f"--regexp={pattern}", "-")
-    blocks, before = _blocks(text), 0  # characters of the blocks that are done
+    blocks, before = _blocks(text), 0  # characters in finished blocks
     while block := await asyncio.to_thread(next, blocks, ""):
-        data = block.encode("utf-8", "replace")  # one byte for half a surrogate pair
+        data = block.encode("utf-8", "replace")  # a lone surrogate becomes one byte
         async with child(argv, cwd=Path("/"), given=data) as engine:
             at = start = 0  # the same place, in bytes and in characters of the block
             async with contextlib.aclosing(pieces(engine.out, b"\n", MAX_OFFSET_BYTES)) as found:
@@ -136,7 +138,7 @@ async def search_text(
 
 
 def _blocks(text: KeptText) -> Iterator[str]:
-    """Yield a text in blocks of whole lines; a line that is longer than a block is cut."""
+    """Yield a text in blocks of whole lines. A line longer than a block is split."""
     held = ""
     for piece in text.pieces():
         held += piece
@@ -168,7 +170,7 @@ def _options(search: Search) -> Iterator[str]:
         yield from (f"--before-context={search.before}", f"--after-context={search.after}")
     if search.multiline:
         yield from ("--multiline", "--multiline-dotall")
-    # A wanted `--glob` would outrank ignore files and types: only an unwanted one is given.
+    # An including `--glob` would override ignore files and types: pass only an excluding one.
     if search.unwanted:
         yield f"--glob={search.glob}"
     yield "--glob=!.git"
@@ -179,7 +181,7 @@ def _options(search: Search) -> Iterator[str]:
 
 
 def _name_of(search: Search) -> str:
-    """Return a wildcard that the names of all wanted files match, where the glob's end is one."""
+    """Return a wildcard for the file names that the glob matches; "" if the glob gives none."""
     directory, _, name = (search.glob or "").rpartition("/")
     if search.unwanted or ":" in name or any(c in directory for c in "{[\\"):
         return ""
@@ -187,11 +189,11 @@ def _name_of(search: Search) -> str:
 
 
 def _chooser(search: Search) -> Callable[[str], bool]:
-    """Return a function that shows whether a path is to be searched, by the glob."""
+    """Return a function that tests whether the glob includes a path."""
     regex = compile_wildcard((search.glob or "**").removeprefix("!"))
 
     def chosen(path: str) -> bool:
-        if search.unwanted:  # a directory that is left out takes along all that is in it
+        if search.unwanted:  # excluding a directory excludes everything in it
             return not any(regex.fullmatch(path[:end]) for end in _ends(path))
         return regex.fullmatch(path) is not None
 

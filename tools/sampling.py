@@ -1,5 +1,5 @@
-"""The question whether an MCP server may ask the model. It is judged and asked about like a call of
-a tool, but no model can make it: a server does, in the middle of a call.
+"""Sampling: the question whether an MCP server may use the model. It is judged and asked like a
+tool call, but a server makes it during a call, not the model.
 """
 
 from .base import Context, Output, Params, Tool

@@ -1,10 +1,10 @@
-"""Check an image, and make it smaller: a script of its own, so that a picture which is made to harm
-its decoder, or to take all memory, ends with it.
+"""Check an image and shrink it. This is a separate script, so that a malicious image that attacks
+the decoder or uses all memory only ends this process.
 
 `python scale_image.py FORMAT SIDE BYTES` reads an image of that format on stdin. It writes a line
-of JSON with the sizes and the format of what is shown. Unless that is the image as it is, the image
-follows with at most so many pixels a side and so many bytes: as PNG, or as JPEG where that is too
-large. It imports nothing of the program.
+of JSON with the sizes and the format of the result. If the image has to change, the new image
+follows, with at most SIDE pixels per side and BYTES bytes: a PNG, or a JPEG if the PNG is too
+large. It imports no module of ctxagent.
 """
 
 import io
@@ -12,19 +12,20 @@ import json
 import resource
 import sys
 
-MAX_SECONDS = 30  # after which its starter ends it
+MAX_SECONDS = 30  # timeout in the parent process
 MAX_MEMORY_BYTES = 2 << 30
-MAX_PIXELS = 200_000_000  # that are decoded
-PLAIN_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")  # that the API takes
+MAX_PIXELS = 200_000_000  # limit of decoded pixels
+PLAIN_FORMATS = ("PNG", "JPEG", "GIF", "WEBP")  # accepted by the API
 PLAIN_MODES = ("1", "L", "LA", "P", "PA", "RGB", "RGBA")
-ORIENTATION, UPRIGHT = 0x0112, 1  # a tag of EXIF, and its value for a picture as it lies
-ENDS = {"PNG": b"IEND", "GIF": b";", "JPEG": b"\xff\xd9"}  # which Pillow can do without
-QUALITIES = (90, 75, 50, 25)  # of JPEG, the first that is small enough
+ORIENTATION, UPRIGHT = 0x0112, 1  # an EXIF tag, and its value for an upright image
+ENDS = {"PNG": b"IEND", "GIF": b";", "JPEG": b"\xff\xd9"}  # Pillow does not require them
+QUALITIES = (90, 75, 50, 25)  # JPEG qualities; the first that is small enough is used
 
 
 def scaled(data: bytes, format: str, side: int, most: int) -> bytes:
-    """Return the line about the image and the image within these bounds, or nothing behind the line
-    for as it is. Raises ValueError, and what Pillow raises."""
+    """Return the JSON line, followed by the new image within these bounds unless the original fits.
+    Raises ValueError and Pillow's exceptions.
+    """
     from PIL import Image, ImageOps
 
     Image.MAX_IMAGE_PIXELS = MAX_PIXELS
@@ -37,7 +38,7 @@ def scaled(data: bytes, format: str, side: int, most: int) -> bytes:
         if fits and upright and opened.mode in PLAIN_MODES:
             opened.load()
             return _line(format, size, size)
-        opened.draft("RGB", (side, side))  # a JPEG is decoded at about that size
+        opened.draft("RGB", (side, side))  # decodes a JPEG at about that size
         picture = ImageOps.exif_transpose(opened)
     if picture.mode not in ("L", "RGB", "RGBA"):
         picture = picture.convert("RGBA" if "transparency" in picture.info else "RGB")
@@ -68,7 +69,7 @@ def _saved(picture: object, format: str, **options: int) -> bytes:
 
 
 if __name__ == "__main__":
-    limit = MAX_SECONDS + 1  # without a starter it ends as well
+    limit = MAX_SECONDS + 1  # a limit in case the parent is gone
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     if sys.platform.startswith("linux"):  # macOS refuses this limit
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))

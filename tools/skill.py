@@ -1,4 +1,4 @@
-"""Skill: loads the instructions of a skill, which stand in the context from then on."""
+"""Skill: load the instructions of a skill into the context, where they stay."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ class SkillTool(Tool[SkillParams]):
         return params.name or "all"
 
     def subject(self, params: SkillParams) -> str:
-        """Return the skill without the plugin it is from."""
+        """Return the skill's name without its plugin."""
         return (params.name or "").strip().removeprefix("/").rpartition(":")[2]
 
     async def run(self, params: SkillParams, context: Context) -> Output:

@@ -1,6 +1,6 @@
-"""Task: a piece of work for a subagent, which has a context of its own and gives back one answer.
+"""Task: give work to a subagent, which has its own context and returns one answer.
 
-The tool knows nothing of subagents: it is given their types and a function that runs one.
+The tool does not depend on subagents: it receives their types and a function that runs one.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,7 +11,7 @@ from pydantic import Field
 from ..agent.errors import ToolError
 from .base import Context, Output, Params, SubagentTask, Tool
 
-MAX_ANSWER_TOKENS = 2_000  # tokens of an answer that come at once
+MAX_ANSWER_TOKENS = 2_000  # limit of an answer in the context
 
 
 class TaskParams(Params):
@@ -39,7 +39,7 @@ class TaskTool(Tool[TaskParams]):
         "files). It knows nothing of this conversation and cannot ask: put all that it needs into "
         "the prompt. The user does not see its answer. Not for what a few calls of your own do."
     )
-    effect = "none"  # what it does is judged and recorded call by call, where it happens
+    effect = "none"  # each call of the subagent is judged and recorded separately
     max_result_tokens = MAX_ANSWER_TOKENS
     Params = TaskParams
 
@@ -52,8 +52,7 @@ class TaskTool(Tool[TaskParams]):
         self._types, self._spawn = types, spawn
 
     def subject(self, params: TaskParams) -> str:
-        """Return the type without the plugin it is from; a resumed subagent has it in its id, and
-        nothing else counts."""
+        """Return the type without its plugin. For a resumed subagent, its ID contains the type."""
         if params.resume:
             return params.resume.rpartition("-")[0]
         return (params.type or "").rpartition(":")[2]

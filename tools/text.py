@@ -1,7 +1,7 @@
-"""Text as it lies in files: its encoding, its line ends, what differs, how lines are shown.
+"""Text in files: encodings, line ends, diffs, and numbered lines.
 
-Pure functions over bytes and strings. `decode` and `encode` are inverse to each other for every
-file that `decode` takes, so what an edit does not touch stays as it was, byte for byte.
+Pure functions over bytes and strings. `encode` reverses `decode` exactly for every file that
+`decode` accepts, so that an edit leaves all other bytes unchanged.
 """
 
 import codecs
@@ -21,7 +21,7 @@ MAX_EQUAL_PAIRS = 4_000_000  # pairs of equal lines; with more, difflib may take
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, since it begins with UTF-16's BOM
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -56,20 +56,20 @@ _C1 = regex(rb"[\x80-\x9f]")
 
 
 class NotText(ValueError):
-    """The bytes are no text in any encoding that is known here."""
+    """The bytes are not text in a known encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How text lies in bytes."""
+    """The byte form of a text: encoding, BOM and error handling."""
 
     encoding: str = "utf-8"
     bom: bytes = b""
-    errors: str = "strict"  # surrogateescape keeps invalid bytes of UTF-8 through an edit
+    errors: str = "strict"  # surrogateescape preserves invalid UTF-8 bytes through an edit
 
 
 def recognise(data: bytes, *, whole: bool = True) -> Form:
-    """Return the form of a file's bytes, or of its first bytes when not `whole`. Raises NotText."""
+    """Return the form of a file's bytes, or of its first bytes if not `whole`. Raises NotText."""
     bom, encoding = next(((b, e) for b, e in _BOMS if data.startswith(b)), (b"", "utf-8"))
     body = data[len(bom) :]
     if encoding == "utf-8" and b"\0" in body:
@@ -89,23 +89,25 @@ def recognise(data: bytes, *, whole: bool = True) -> Form:
 
 
 def decode(data: bytes) -> tuple[str, Form]:
-    """Return the text, with its line ends and without the BOM, and its form. Raises NotText."""
+    """Return the text without the BOM, line ends unchanged, and its form. Raises NotText."""
     form = recognise(data)
     return data[len(form.bom) :].decode(form.encoding, form.errors), form
 
 
 def encode(text: str, form: Form) -> bytes:
-    """Return the bytes of a text. Raises UnicodeEncodeError for a character the encoding lacks."""
+    """Return the bytes of a text. Raises UnicodeEncodeError for a character that the encoding
+    lacks.
+    """
     return form.bom + text.encode(form.encoding, form.errors)
 
 
 def kind(data: bytes) -> str:
-    """Return what binary data is, by its first bytes; "" when they do not tell."""
+    """Return the kind of binary data by its first bytes; "" if unknown."""
     return next((name for magic, name in _MAGIC if data.startswith(magic)), "")
 
 
 def line_end(text: str) -> str:
-    r"""Return what most lines end with: `\r\n` or `\n`."""
+    r"""Return the line end of most lines: `\r\n` or `\n`."""
     return "\r\n" if 2 * text.count("\r\n") > text.count("\n") else "\n"
 
 
@@ -114,17 +116,17 @@ def unix(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with a replacement character for each byte that was not valid."""
+    """Replace each byte that was not valid by a replacement character."""
     return _SURROGATE.sub("\ufffd", text)
 
 
 def lone_surrogate(text: str) -> re.Match[str] | None:
-    """Find the first lone surrogate, which JSON can carry and a file cannot."""
+    """Find the first lone surrogate, which JSON can contain but a file cannot."""
     return _SURROGATE.search(text)
 
 
 def line_at(text: str, offset: int) -> int:
-    """Return the number of the line, from 1, that holds a character."""
+    """Return the line number of an offset, counted from 1."""
     return text.count("\n", 0, offset) + 1
 
 
@@ -142,7 +144,7 @@ def split(text: str) -> list[str]:
 
 
 def cut_long_line(line: str, limit: int) -> str:
-    """Return one line for show, cut after `limit` characters."""
+    """Return a line for display, cut after `limit` characters."""
     line = printable(line)
     return line if len(line) <= limit else f"{line[:limit]}… [{len(line):,} characters]"
 
@@ -156,17 +158,17 @@ def number(lines: list[str], first: int, limit: int = 300) -> str:
 class Diff:
     """A unified diff."""
 
-    text: str  # bounded, for a record
-    whole: str  # for a person who is asked
+    text: str  # limited, for the log
+    whole: str  # unlimited, for the approval prompt
     added: int
     removed: int
 
 
 def compare(before: str | None, after: str, name: str) -> Diff:
-    """Return what makes `after` of `before`; None is a file that does not exist.
+    """Return the diff from `before` to `after`; None is a file that does not exist.
 
-    Line ends do not count. Bounded to MAX_DIFF_LINES lines and about MAX_DIFF_CHARS characters,
-    with a note of what was left out.
+    Line ends do not count. `Diff.text` is limited to MAX_DIFF_LINES lines and about MAX_DIFF_CHARS
+    characters, with a note about the rest.
     """
     lines = list(_hunks(_ended(before or ""), _ended(after)))
     if not lines:
@@ -195,7 +197,7 @@ def _hunks(before: list[str], after: list[str]) -> Iterator[str]:
 
 def _groups(a: list[str], b: list[str]) -> Iterator[list[tuple[str, int, int, int, int]]]:
     times = Counter(b)
-    popular = len(b) // 100 + 1 if len(b) >= 200 else len(b)  # difflib leaves out more popular ones
+    popular = len(b) // 100 + 1 if len(b) >= 200 else len(b)  # difflib ignores more frequent lines
     if sum(times[line] for line in a if times[line] <= popular) <= MAX_EQUAL_PAIRS:
         yield from SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT_LINES)
     else:
@@ -203,7 +205,7 @@ def _groups(a: list[str], b: list[str]) -> Iterator[list[tuple[str, int, int, in
 
 
 def _shared(a: list[str], b: list[str]) -> tuple[int, int]:
-    """Return how many lines at the start and at the end need no comparing, context excepted."""
+    """Return the number of equal lines at the start and at the end, minus the context lines."""
     most = min(len(a), len(b))
     start = next((i for i in range(most) if a[i] != b[i]), most)
     end = next((i for i in range(most - start) if a[-1 - i] != b[-1 - i]), most - start)
@@ -242,7 +244,7 @@ def _decodes(data: bytes, encoding: str, whole: bool) -> bool:
 
 
 def _wide(data: bytes) -> str:
-    """Return which UTF-16 a text without a mark is, by its zero bytes; "" when it is none."""
+    """Return the UTF-16 variant of a text without a BOM, judged by its zero bytes; "" for none."""
     sample = data[:8192]
     half = len(sample) // 2
     even, odd = sample[0::2].count(0), sample[1::2].count(0)
@@ -258,7 +260,7 @@ def _mostly_utf8(data: bytes) -> bool:
 
 
 def strings_in(given: Any) -> Iterator[str]:
-    """Yield the strings in arguments, also those in lists and objects."""
+    """Yield the strings in a call's arguments, including nested ones."""
     if isinstance(given, str):
         yield given
     elif isinstance(given, dict | list):

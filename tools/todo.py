@@ -1,4 +1,4 @@
-"""Todo: the model's own list of steps. Each call gives the whole list again."""
+"""Todo: the model's own list of steps. Each call replaces the whole list."""
 
 from typing import Literal
 

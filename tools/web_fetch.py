@@ -1,7 +1,7 @@
-"""WebFetch: a page of the web as Markdown, of which the model gets the part that it asked for.
+"""WebFetch: get a web page as Markdown, and show the model the part it requested.
 
-All of a page goes to a file of the session; the context gets at most MAX_SHOWN_TOKENS of it. What a
-page says is data: it stands under a line that says so, and what cannot be seen is written out.
+The whole page goes to a session file; the context gets at most MAX_SHOWN_CHARS of it. A page is
+data: a line before it says so, and invisible characters are revealed.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from .web.addresses import parse_url
 if TYPE_CHECKING:
     from .web.download import Download
 
-MAX_SHOWN_CHARS = 7_000  # of a page in the context: about 2,000 tokens
+MAX_SHOWN_CHARS = 7_000  # of a page in the context, about 2,000 tokens
 MAX_HEADINGS_SHOWN = 40
 MAX_HEADING_CHARS = 100
 MAX_FIND_CHARS = 500
@@ -62,7 +62,7 @@ class Page:
     title: str
     text: str
     at: datetime
-    note: str = ""  # what is missing of it
+    note: str = ""  # a note on missing parts
 
 
 class WebFetchTool(Tool[WebFetchParams]):
@@ -81,11 +81,11 @@ class WebFetchTool(Tool[WebFetchParams]):
         return f"{params.url} · {params.find}" if params.find else params.url
 
     def subject(self, params: WebFetchParams) -> str:
-        """The host, whatever its port."""
+        """Return the host without its port."""
         return parse_url(params.url).hostname or ""
 
     def resolve(self, params: WebFetchParams) -> tuple[Tool[Any], Any]:
-        parse_url(params.url)  # before anybody is asked about it
+        parse_url(params.url)  # fail before the user is asked
         return self, params
 
     async def run(self, params: WebFetchParams, context: Context) -> Output:
@@ -106,7 +106,7 @@ class WebFetchTool(Tool[WebFetchParams]):
         return page if page and time.monotonic() - at < CACHE_SECONDS else None
 
     async def _fetched(self, url: str, context: Context) -> Page | Output:
-        from .web.download import Downloader  # HTTP and TLS, which most sessions do without
+        from .web.download import Downloader  # HTTP and TLS, which most sessions do not need
 
         host = urlsplit(url).hostname or ""
         downloader = Downloader(private=context.reaches_private(self.name, host))
@@ -127,7 +127,7 @@ class WebFetchTool(Tool[WebFetchParams]):
 
 
 def _page(found: "Download") -> Page:
-    """Return what came as text; blocking. Raises ToolError for what is no text."""
+    """Convert a download to text. Blocks. Raises ToolError if it is not text."""
     from .web.download import MAX_BYTES, decoded
 
     kind, title, note = found.media_type, "", ""
@@ -156,8 +156,7 @@ def _page(found: "Download") -> Page:
 
 
 def _converted(url: str, data: bytes) -> tuple[str, str]:
-    """Let another process convert a page; return its title and its text; blocking. Raises
-    ToolError."""
+    """Convert a page in another process. Return its title and text. Blocks. Raises ToolError."""
     command = [sys.executable, "-I", convert.__file__, url]
     path = {"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"}
     try:
@@ -175,8 +174,9 @@ def _converted(url: str, data: bytes) -> tuple[str, str]:
 
 
 def _of_pdf(url: str, data: bytes) -> tuple[str, str, str]:
-    """Return the title and the text of a PDF, and what is missing of it; blocking. Raises
-    ToolError."""
+    """Return the title and the text of a PDF, and a note on missing pages. Blocks. Raises
+    ToolError.
+    """
     try:
         found = read_pdf(data, 1, MAX_PDF_PAGES, MAX_PDF_CHARS)
     except ValueError as error:
@@ -191,7 +191,7 @@ def _no_text(url: str, why: str) -> ToolError:
 
 
 def _shown(page: Page, find: str | None) -> Output:
-    """Return the part of a page that is shown, and the whole page."""
+    """Return the shown part of a page, and the whole page."""
     head = f"[{page.url} · {page.status} · {page.media_type} · {page.at:%H:%M}"
     head += f" · {page.title}" if page.title else ""
     whole = f"{head}]\n{DATA_NOTE}\n\n{page.text}"
@@ -213,9 +213,9 @@ def _shown(page: Page, find: str | None) -> Output:
 
 
 def _found(text: str, find: str) -> tuple[str, str]:
-    """Return the sections that fit the words best, in their order on the page, and what that is.
+    """Return the sections that fit the words best, in page order, and a description of them.
 
-    A word counts the more the fewer sections have it, and three times in a heading.
+    A word counts more if fewer sections have it, and three times in a heading.
     """
     wanted = set(re.findall(r"\w+", find.lower()))
     sections = list(_sections(text))
@@ -241,7 +241,7 @@ def _found(text: str, find: str) -> tuple[str, str]:
 
 
 def _sections(text: str, most: int = MAX_SHOWN_CHARS // 3) -> Iterator[str]:
-    """Yield a text in pieces: from heading to heading, longer ones in paragraphs."""
+    """Yield a text in pieces from heading to heading; long sections are split at paragraphs."""
     starts = [found.start() for found in _HEADING.finditer(text)]
     ends = [*starts, len(text)]
     for start, end in zip([0, *starts], ends, strict=True):

@@ -1,9 +1,8 @@
-"""WebSearch: a search of the web that the model's server makes by itself, while it answers.
+"""WebSearch: a web search that the model's server runs while it answers.
 
-https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool. Nothing runs here:
-the tool stands in the list of tools as the API has it, in the version that is there for every model
-and runs no code, and what was found comes in the reply. A call that comes all the same is of a
-server that does not know the tool.
+https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool. Nothing runs here.
+The list of tools has it in the API's form, in the version that every model supports and that runs
+no code; results come in the reply. A server that calls the tool here does not support it.
 """
 
 from typing import Any
@@ -27,7 +26,7 @@ class WebSearchTool(Tool[WebSearchParams]):
 
     @property
     def wire_name(self) -> str:
-        """The name by which the model calls the tool."""
+        """The tool's name in requests to the model."""
         return "web_search"
 
     def schema(self) -> dict[str, Any]:

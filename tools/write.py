@@ -1,4 +1,4 @@
-"""Write: a whole new file, or a whole new content for a file that the model has seen."""
+"""Write: create a file, or replace the whole content of a file that the model has read."""
 
 import asyncio
 import os
@@ -50,7 +50,7 @@ def _plan(params: WriteParams, context: Context) -> Change:
     _check_seen(place, data, context)
     if refusal := lost(place.name, params.content, before):
         raise ToolError(refusal)
-    return draft(place, before, _like(params.content, before, form), form)
+    return draft(place, before, _with_form_of(params.content, before, form), form)
 
 
 def _check_seen(place: Place, data: bytes, context: Context) -> None:
@@ -65,8 +65,8 @@ def _check_seen(place: Place, data: bytes, context: Context) -> None:
         )
 
 
-def _like(content: str, before: str, form: Form) -> str:
-    """Return the content with the line ends of the file it replaces, and its BOM given once."""
+def _with_form_of(content: str, before: str, form: Form) -> str:
+    """Return the content with the line ends of the replaced file, and without a second BOM."""
     if form.bom:
         content = content.removeprefix("\ufeff")
     if "\r\n" not in content and texts.line_end(before) == "\r\n":

@@ -1,1 +1,1 @@
-"""Permissions: which tool calls may run, and the reading of shell commands that decides it."""
+"""Permissions: decide which tool calls may run, by parsing paths and shell commands."""

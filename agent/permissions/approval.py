@@ -1,11 +1,10 @@
-"""Permissions: every tool call is judged before it runs; a judgement never raises.
+"""Permissions: judge every tool call before it runs. Judging never raises.
 
-Deny rules count first, then ask rules, then allow rules, and last the mode: `ask` lets the agent
-look at the project and asks about the rest. `accept-edits` also lets it edit files in the project,
-`sandboxed` also lets commands run that the sandbox confines. `plan` lets it change nothing whatever
-the allow rules say, `bypass` lets it do all that no deny rule forbids. A path counts as it is
-written and as it is with links followed: both must be allowed, either may be denied. A shell
-command is judged by its parts: each must be allowed or only look, any may be denied.
+Deny rules come first, then ask rules, allow rules, and last the mode. `ask` allows reading the
+project; `accept-edits` also allows edits in it; `sandboxed` also allows sandboxed commands. `plan`
+denies every change, despite allow rules; `bypass` allows everything that no deny rule matches. Both
+a path as written and its resolved form must be allowed; either can be denied. Every part of a shell
+command must be allowed or read-only; any can be denied.
 """
 
 import os
@@ -68,17 +67,17 @@ if TYPE_CHECKING:
     from ...tools.base import Confinement, Params, Tool
 
 MAX_COMMAND_BYTES = 131_071  # Linux starts no program with a longer argument
-MAX_GUARDED = 500  # files that a sandbox hides or keeps: each takes a third of a millisecond
-MAX_ASKED = 50  # calls that are kept to suggest rules by
+MAX_GUARDED = 500  # guarded files in a sandbox; each costs a third of a millisecond
+MAX_ASKED = 50  # calls kept for rule suggestions
 
 
 class Approval:
-    """The rules and the mode of a session. Malformed rules raise UsageError. `readable` are folders
-    outside the project that are read without a question; `own` are the agent's own files and
-    folders, which no mode allows to edit. `given` are the names of tools that whatever starts the
-    session gave it to be used: none but plan mode denies them. With `sandboxed`, commands that the
-    sandbox confines need no question in the modes that ask. `path` is the PATH of commands, None
-    for that of this process."""
+    """The rules and the mode of a session. Malformed rules raise UsageError. `readable` folders
+    outside the project are read without asking. `own` are the agent's own files and folders, which
+    no mode allows to edit. `given` names the host's tools, which run unasked except in plan mode.
+    `sandboxed` lets sandboxed commands run unasked in the modes that ask. `path` is the PATH (None:
+    the process's).
+    """
 
     def __init__(
         self,
@@ -94,13 +93,13 @@ class Approval:
         given: Sequence[str] = (),
         path: str | None = None,
     ) -> None:
-        self.first_mode = mode  # that the program was started with
+        self.first_mode = mode  # at program start
         self._mode: list[PermissionMode] = [mode]  # a list, so that views share it
         self._sandboxed = [sandboxed]
         self.sandbox: Confinement | None = None  # of the session's commands
-        # Whether the kernel keeps commands that only look to the project and the system's folders.
+        # Whether the kernel confines read-only commands to the project and the system folders.
         self.looks_confined: Callable[[], bool] = lambda: False
-        # The newest calls that a person was asked about.
+        # The newest calls that the user was asked about.
         self.asked: deque[tuple[Tool[Any], Params]] = deque(maxlen=MAX_ASKED)
         self._read_only = False
         self.folders = WorkFolders(cwd)
@@ -122,7 +121,7 @@ class Approval:
 
     @property
     def sandboxed(self) -> bool:
-        """Whether commands that the sandbox confines need no question, in this mode too."""
+        """Whether sandboxed commands run without asking in the current mode."""
         asks = self._sandboxed[0] and self.mode in ("ask", "accept-edits")
         return asks or self.mode == "sandboxed"
 
@@ -132,11 +131,11 @@ class Approval:
 
     @property
     def unconfined(self) -> str:
-        """Why no command can be confined that nobody is asked about; "" if it can."""
+        """Why no command can run unasked in the sandbox; "" if commands can."""
         return self.sandbox.unasked_absent if self.sandbox else "the sandbox is off."
 
     def would_confine(self, tool: "Tool[Any]", params: "Params") -> bool:
-        """Return True if a call that is asked about would need no question with `sandboxed`."""
+        """Return True if the `sandboxed` setting would let this call run without asking."""
         view = copy(self)
         view._sandboxed = [True]
         return not self.sandboxed and view.judge(tool, params).confined
@@ -148,39 +147,39 @@ class Approval:
         return view
 
     def read_only_view(self) -> "Approval":
-        """Return a view with the same rules and mode that denies all but plain looking."""
+        """Return a view with the same rules and mode that denies everything but plain reading."""
         view = copy(self)
         view._read_only = True
         return view
 
     def allow_for_session(self, rule: str) -> None:
-        """Allow what `rule` matches for the rest of the session."""
+        """Allow the calls that `rule` matches for the rest of the session."""
         if rule not in self.rules()["session"]:
             self._rules.add("session", rule)
 
     def revoke(self, rule: str) -> bool:
-        """Remove a rule that allows; show whether there was one."""
+        """Remove an allow rule. Return True if it existed."""
         before = self.rules()
         self._rules.remove_allowing(rule)
         return before != self.rules()
 
     def with_rule(self, rule: str) -> "Approval":
-        """Return a copy with the same mode and one more rule that allows. Raises UsageError."""
+        """Return a copy with the same mode and one more allow rule. Raises UsageError."""
         copied = copy(self)
         copied._rules = self._rules.with_rule(rule)
         return copied
 
     def names_host(self, tool: str, host: str) -> bool:
-        """Return True if a rule allows a tool this host by name."""
+        """Return True if an allow rule names this host for a tool."""
         rules = self.rules()
         return f"{tool}({host})" in (*rules["allow"], *rules["session"])
 
     def rules(self) -> Mapping[str, Sequence[str]]:
-        """Return the rules by what they do, in the order of their force, for display."""
+        """Return the rule texts by kind, strongest kind first, for display."""
         return self._rules.texts()
 
     def judge(self, tool: "Tool[Any]", params: "Params") -> Verdict:
-        """Return whether a call may run, must be asked about or is denied."""
+        """Return the verdict on a call: allow, ask or deny."""
         subject = tool.subject(params)
         if self._read_only and not self._changes_nothing(tool, subject):
             return Verdict("deny", READ_ONLY_REFUSAL)
@@ -205,12 +204,12 @@ class Approval:
         return verdict
 
     def causes(self, command: str) -> list[Cause]:
-        """Return the parts of a command that are asked about, the dangerous ones first."""
+        """Return the parts of a command that need approval, dangerous parts first."""
         script = parse(command)
         return causes_of(script, self._judge_parts(script, self._base_folders(script)))
 
     def denies_reading(self, path: str) -> bool:
-        """Return True if a deny rule keeps an absolute path from being read, found or listed."""
+        """Return True if a deny rule forbids reading, finding or listing an absolute path."""
         if not self._rules.any_for("Read", "deny"):
             return False
         try:
@@ -220,8 +219,9 @@ class Approval:
         return self._rules.matching_path("Read", (path, target), "deny") is not None
 
     def _judge_call(self, tool: str, subject: str, *, harmless: bool) -> Verdict:
-        """Judge a tool without files and commands: the subjects are equal, or the rule's is a
-        pattern."""
+        """Judge a tool that uses neither files nor commands. A rule matches an equal subject or a
+        pattern.
+        """
         part = SimpleCommand((Word(subject),), subject)
         shown = f"{tool} {subject}".strip()
         if rule := self._rules.matching(tool, part, "deny"):
@@ -241,7 +241,7 @@ class Approval:
         return Verdict("ask", f"{tool} may change something", tool)
 
     def _judge_host(self, host: str) -> Verdict:
-        """Judge whether a command in the sandbox may reach a host that settings do not name."""
+        """Judge whether a sandboxed command may connect to a host that the settings do not list."""
         verdict = self._judge_call("Network", host, harmless=False)
         if verdict.action != "ask" or verdict.rule != "Network":
             return verdict
@@ -252,8 +252,9 @@ class Approval:
         return Verdict("ask", f"a command wants to reach {host}", f"Network({host})")
 
     def _paths_to_open(self, command: str, *, looks: bool) -> list[str]:
-        """Return the absolute paths outside of the sandbox that a command visibly reads: for one
-        that only looks, all outside of the project, with what git's own files lead to."""
+        """Return the absolute paths outside the sandbox that a command visibly reads; for a
+        read-only command, those outside the project, with the targets of git's own files.
+        """
         script = parse(command)
         bases = self._base_folders(script)
         if looks:
@@ -282,21 +283,19 @@ class Approval:
         verdicts = [verdict for _, _, verdict in self._judge_parts(script, bases)]
         looks = all(verdict.looks for verdict in verdicts)
         if not looks and any(verdict.handed_names for verdict in verdicts):
-            reason = (
-                "it passes file names from one command to another, and also does more than look"
-            )
+            reason = "it passes file names to another command and is not read-only"
             verdicts.append(self._doubtful(reason, script))
         verdict = reduce(stricter, verdicts or [Verdict("allow", "it does nothing")])
         verdict = replace(verdict, looks=looks and verdict.action == "allow")
         verdict = self._by_whole_command(text, script, bases, verdicts, verdict)
-        # What is asked about may throw commits away: then only a question lets it write.
+        # A command that may discard commits gets write access only after approval.
         kept = all(keeps_history(part) for part in script.parts if part.name == "git")
         by_rule = verdict.action == "allow" and not verdict.confined
         writes = (kept or by_rule) and self._is_plain_git(script, bases)
         return replace(verdict, writes_repository=writes)
 
     def _judge_parts(self, script: Script, bases: Sequence[str]) -> list[Judged]:
-        """Judge all commands in a script, the files that its redirections name, and its doubt."""
+        """Judge all commands in a script, its redirections, and its doubtful syntax."""
         found: list[Judged] = [
             (part, part.source, self._judge_part(part, script, bases)) for part in script.parts
         ]
@@ -317,8 +316,9 @@ class Approval:
         verdicts: Sequence[Verdict],
         verdict: Verdict,
     ) -> Verdict:
-        """Judge a whole command, of which `verdicts` are those of its parts and `verdict` the
-        strictest, by rules for its whole text and by what the sandbox confines."""
+        """Apply rules for the whole text, and the sandbox, to `verdict`, the strictest of
+        `verdicts`.
+        """
         ask_rules = self.rules()["ask"]
         by_ask_rule = any(v.action == "ask" and v.rule in ask_rules for v in verdicts)
         if verdict.action != "ask" or by_ask_rule:
@@ -333,25 +333,24 @@ class Approval:
         return verdict
 
     def _judge_confined(self, script: Script, bases: Sequence[str], asked: Verdict) -> Verdict:
-        """Judge a command that would be asked about where the sandbox confines commands."""
+        """Allow a command that would otherwise need approval if the sandbox confines it."""
         sandbox = self.sandbox
         if sandbox is None or self.unconfined:
-            return replace(asked, reason=f"{asked.reason}; nothing confines it: {self.unconfined}")
+            return replace(asked, reason=f"{asked.reason}; not sandboxed: {self.unconfined}")
         if self.guarded_files() is None:
             return replace(asked, reason="rules guard more files than the sandbox can hide")
         for part in script.parts:
             if part.name == "git" and not keeps_history(part):
-                reason = f"{quoted_command(part.source)} may throw away commits or stashes"
+                reason = f"{quoted_command(part.source)} may discard commits or stashes"
                 return replace(asked, reason=reason)
         protected = partial(protected_name, roots=self.folders, own=self.own)
         need = need_beyond_sandbox(script, bases, sandbox, protected)
         if need:
-            return replace(asked, reason=f"it leaves the sandbox, for {need}")
+            return replace(asked, reason=f"the sandbox does not allow {need}")
         return Verdict("allow", "the sandbox confines it", asked.rule, confined=True)
 
     def _is_plain_git(self, script: Script, bases: Sequence[str]) -> bool:
-        """Return True if a command is git, alone or with commands that cannot write its repository.
-        Nothing in it is in doubt, and the shell writes no file."""
+        """Return True for clear git, alone or with mkdir, touch or read-only commands."""
         if script.doubt or script.writes:
             return False
         names = [part.name for part in script.parts]
@@ -366,8 +365,7 @@ class Approval:
     def guarded_files(
         self, kinds: Sequence[RuleKind] = ("deny", "ask")
     ) -> tuple[list[str], list[str]] | None:
-        """Return the existing paths that rules of these kinds keep from being read, and those that
-        they keep from being edited; None if they are too many to find or to guard."""
+        """Return existing paths guarded from reading and editing; None if there are too many."""
         found: list[list[str]] = []
         for tool in ("Read", "Write"):
             rules = self._rules.covering(tool, *kinds)
@@ -379,7 +377,7 @@ class Approval:
         return found[0], found[1]
 
     def _base_folders(self, script: Script) -> list[str]:
-        """Return the folders that relative paths may start from, with that of a leading `cd`."""
+        """Return the folders that relative paths may start from, including a leading `cd`'s."""
         first = script.parts[0] if script.parts else None
         if first and git.is_leading_cd(first, script) and len(first.words) == 2:
             return [self._cwd, *path_forms(first.words[1].text, self._cwd)[:1]]
@@ -391,10 +389,10 @@ class Approval:
             return verdict_by_rule("deny", shown, rule)
         plain, bases = self._at_its_folder(part, bases)
         known = self._is_known(part, script, bases)
-        hands_over = known and hands_names_over(part) and self._confines_looking()
+        hands_over = known and hands_names_over(part) and self._confines_read_only()
         starts_only = hands_over or (part.wrapper and known)
         without = replace(plain, words=tuple(word for word in plain.words if not word.command))
-        if without != plain and takes_any_words(without) and self._confines_looking():
+        if without != plain and takes_any_words(without) and self._confines_read_only():
             plain, hands_over = without, True
         looks = known and is_read_only(plain) and git.has_known_folder(part, script)
         looks = looks or starts_only
@@ -403,7 +401,7 @@ class Approval:
         if rule := self._rules.answering(part, "yes", "ask"):
             return verdict_by_rule("ask", shown, rule)
         if rule := self._rules.answering(part, "maybe"):
-            return self._guarded(f"{shown} may do what the rule {rule} is for", script)
+            return self._guarded(f"the rule {rule} may apply to {shown}", script)
         if hands_over and part.name == "find":
             return self._judge_looking(part, script, bases, handed_names=True)
         if starts_only:
@@ -425,9 +423,9 @@ class Approval:
         if (looking.action == "allow" and not hands_over) or looking.guarded:
             return looking
         if not known and has_read_only_form(part.name):
-            reason = f"`{part.name}` is not the system's: it is found in what commands can change"
+            reason = f"`{part.name}` resolves to a folder that commands can write to"
             return Verdict("ask", reason, wanted)
-        # Where a command goes is a matter of paths, so that what follows is judged from there.
+        # No rule allows `cd`: its folder decides, since later commands run there.
         inside = partial(is_in_project, bases=bases, project=self.folders)
         if part.name != "cd" and (
             rule := self._rules.matching("Bash", part, "allow", "session", inside=inside)
@@ -435,15 +433,16 @@ class Approval:
             if guarded := self._git_shows_guarded(part, bases, script):
                 return guarded
             if hidden := self._unclear_path(part, bases):
-                return self._doubtful(f"{hidden} may stand for a file that a rule guards", script)
+                return self._doubtful(f"{hidden} may match a file that a rule guards", script)
             return verdict_by_rule("allow", shown, rule)
         if not looks and (near := self._rules.nearly_matching(part, inside)):
             return Verdict("ask", f"the rule {near[0]} does not cover `{near[1]}`", wanted)
         return looking
 
     def _is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
-        """Return True if a command runs the program that its name says. A wrapper
-        in the user's home does not count if it may choose the program by a file of the project."""
+        """Return True if a command runs the program that its name suggests. A wrapper in the user's
+        home does not count if a project file may choose what it starts.
+        """
         if not self._programs.is_known(part, script, bases):
             return False
         known = known_command(part)
@@ -452,14 +451,14 @@ class Approval:
         program = self._programs.find(part, script, bases) or ""
         return not any(is_within(form, home_folders()) for form in path_forms(program, "/"))
 
-    def _confines_looking(self) -> bool:
-        """Return True if a command that only looks can open nothing that it may not read, whatever
-        names it is handed."""
+    def _confines_read_only(self) -> bool:
+        """Return True if the kernel keeps read-only commands from opening guarded files."""
         return self.looks_confined() and self.guarded_files() is not None
 
     def _git_reads(self, bases: Sequence[str], script: Script) -> Verdict | None:
-        """Judge what git would read because of where a repository's own files lead; None if all of
-        it may be read."""
+        """Judge the files that git reads because its own files refer to them; None if all may be
+        read.
+        """
         for lead in (lead for base in bases for lead in git.leads_of_repositories(base)):
             read = self._paths.judge("Read", lead.target, edits=False)
             reason = f"the repository makes git read {lead.target}: {lead.name} leads there"
@@ -472,8 +471,7 @@ class Approval:
     def _at_its_folder(
         self, part: SimpleCommand, bases: Sequence[str]
     ) -> tuple[SimpleCommand, Sequence[str]]:
-        """Return a git command without `-C FOLDER`, if that is in the project, and the folders that
-        it then starts from."""
+        """Drop `-C FOLDER` from a git command if it is in the project; also return the folders."""
         plain, folder = git.without_folder(part)
         found = [form for base in bases for form in path_forms(folder, base)] if folder else []
         if not found or not all(is_within(form, self.folders) for form in found):
@@ -481,7 +479,7 @@ class Approval:
         return plain, found
 
     def _deny_rule(self, part: SimpleCommand, bases: Sequence[str]) -> Rule | None:
-        """Return a deny rule for the command, or for a file that is seen among its arguments."""
+        """Return a deny rule for the command, or for a file among its arguments."""
         if rule := self._rules.answering(part, "yes", "deny"):
             return rule
         writes = part.name.rpartition("/")[2] in FILE_WRITING_COMMANDS
@@ -507,7 +505,7 @@ class Approval:
         return next(filter(None, rules), None)
 
     def _unclear_path(self, part: SimpleCommand, bases: Sequence[str]) -> str:
-        """Return a word that may stand for a guarded file without showing it, "" if none does."""
+        """Return a word that may expand to a guarded file, "" if there is none."""
         name = part.name.rpartition("/")[2]
         uses_files = name != "git" and (reads_files(name) or name in FILE_WRITING_COMMANDS)
         if not uses_files or not self._rules.any_for("Read", "deny", "ask"):
@@ -527,8 +525,8 @@ class Approval:
         *,
         handed_names: bool = False,
     ) -> Verdict:
-        """Judge a command that only looks, by the files and folders that it looks at."""
-        reason = f"{quoted_command(part.source)} only looks"
+        """Judge a read-only command by the files and folders that it reads."""
+        reason = f"{quoted_command(part.source)} is read-only"
         verdicts = [Verdict("allow", reason, looks=True, handed_names=handed_names)]
         files = list(path_arguments(part))
         verdicts += [self._judge_file(word, script, bases, edits=False) for word in files]
@@ -537,39 +535,38 @@ class Approval:
         if guarded := self._git_shows_guarded(part, bases, script):
             verdicts.append(guarded)
         if follows_links(part, bases):
-            verdicts.append(self._doubtful("it follows links, wherever they lead", script))
+            verdicts.append(self._doubtful("it follows links, which may lead anywhere", script))
         return reduce(stricter, verdicts)
 
     def _git_shows_guarded(
         self, part: SimpleCommand, bases: Sequence[str], script: Script
     ) -> Verdict | None:
-        """Judge a git command by the files that rules guard; None if it shows none, nor keeps any
-        where a later one shows it."""
+        """Judge a git command that may show or store guarded files; None if there are none."""
         if git.takes_ignored_files(part) and (self.guarded_files() or [True])[0]:
-            return self._guarded("it takes ignored files along, some of which rules guard", script)
+            return self._guarded("it stores ignored files, and rules guard some of them", script)
         rules = self._rules.covering("Read", "deny", "ask") if part.name == "git" else ()
         for rule, matcher in rules:
             guarded = bool if rule.any else matcher.matches
             if any(git.may_show_file(part, base, guarded) for base in bases):
-                return self._guarded(f"it may show what the rule {rule} is for", script)
+                return self._guarded(f"it may show files that the rule {rule} guards", script)
         return None
 
     def _judge_file(
         self, word: Word, script: Script, bases: Sequence[str], *, edits: bool
     ) -> Verdict:
-        """Judge a file named in a command, from every folder that it may be relative to."""
+        """Judge a file named in a command, relative to each possible folder."""
         if not word.fixed or (word.glob and edits):
-            return self._doubtful(f"the file {word.text} is known only when it runs", script)
+            return self._doubtful(f"the file {word.text} is known only at run time", script)
         tool = "Write" if edits else "Read"
         verdicts = []
         for base in bases:
             found = expand_glob(word.text, base) if word.glob else []
             if found is None:
-                reason = f"the files that {word.text} stands for are too many to check"
+                reason = f"{word.text} matches too many files to check"
                 verdicts.append(self._doubtful(reason, script))
             texts = [word.text, *(found or [])]
             if word.split and not all(map(is_plain_name, texts)):
-                verdicts.append(self._doubtful(f"{word.text} stands for names with spaces", script))
+                verdicts.append(self._doubtful(f"{word.text} matches unusual file names", script))
             verdicts += [self._paths.judge(tool, text, edits=edits, base=base) for text in texts]
         return reduce(stricter, verdicts)
 
@@ -579,7 +576,7 @@ class Approval:
         folders = [form for text in (word.text, *(found or [])) for form in path_forms(text, base)]
         if rule := self._rules.hiding_below(folders, "deny", "ask"):
             return self._doubtful(f"it may read files that the rule {rule} guards", script)
-        return Verdict("allow", f"no rule hides what is in {word.text}")
+        return Verdict("allow", f"no rule hides files in {word.text}")
 
     def _changes_nothing(self, tool: "Tool[Any]", subject: str) -> bool:
         if tool.name != "Bash":
@@ -589,7 +586,7 @@ class Approval:
         return known and changes_no_file(script)
 
     def _guarded(self, reason: str, script: Script) -> Verdict:
-        """Judge a command that may do what a rule is there to prevent."""
+        """Judge a command that may do what a rule is meant to prevent."""
         return replace(self._doubtful(reason, script), guarded=True)
 
     def _doubtful(self, reason: str, script: Script) -> Verdict:

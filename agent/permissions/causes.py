@@ -1,4 +1,4 @@
-"""What makes a command need a question: its parts that no rule allows, the dangerous ones first."""
+"""Why a command needs approval: the parts that no rule allows, dangerous parts first."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,23 +7,24 @@ from .shell.command_table import keeps_history
 from .shell.parser import Script, SimpleCommand
 from .verdict import Verdict, quoted_command
 
-Cause = tuple[str, str]  # the text of a part of the command, and why the part is asked about
-# A part if it is a command, its text, and its verdict.
+Cause = tuple[str, str]  # the text of a part, and why it needs approval
+# The part (None for a file), its text, and its verdict.
 Judged = tuple[SimpleCommand | None, str, Verdict]
 
-MAX_TEXT_LINES = 20  # of a script in another language that are named
-# What deletes, overwrites or takes other rights, as it stands in bash or in a text for a program.
+MAX_TEXT_LINES = 20  # dangerous lines shown from an embedded script
+# Calls that delete, overwrite or change privileges, in bash or in an embedded script.
 _DANGEROUS = regex(
     r"(?<![\w.-])(?:(?:rm|rmdir|shred|dd|mkfs(?:\.\w+)?|wipefs|unlink|truncate|sudo|doas|chmod|chown)"
     r"\s+[-/~$.\w\"']|find\s[^\n]*-delete\b|git\s[^\n;&|]*(?:\s-f\b|--(?:force|hard|delete|mirror)))"
     r"|(?:rmtree|os\.(?:remove|unlink|system|removedirs)|subprocess\.\w+|rmSync|unlinkSync|execSync)\("
 )
-_HOLDS_TEXT = regex(r"\n|\s-\w*[ce]\s|<<")  # for a shell or another program to run
+_HOLDS_TEXT = regex(r"\n|\s-\w*[ce]\s|<<")  # a script for a shell or another program
 
 
 def causes_of(script: Script, judged: Sequence[Judged]) -> list[Cause]:
-    """Return the parts that are asked about. Dangerous lines of a text that a program is fed come
-    with them: the shell does not run these lines, but the program may."""
+    """Return the parts that need approval, and dangerous lines in a text that is passed to a
+    program. The shell does not run these lines, but the program may.
+    """
     asked = [
         (_is_dangerous(part, text), text, verdict.reason)
         for part, text, verdict in judged
@@ -41,7 +42,7 @@ def _is_dangerous(part: SimpleCommand | None, text: str) -> bool:
 
 
 def _dangerous_lines(text: str, named: Sequence[str]) -> Iterator[Cause]:
-    """Yield the lines with something dangerous that is not itself among the named commands."""
+    """Yield lines with a dangerous command that is not already among the named commands."""
     if not _HOLDS_TEXT.search(text):
         return
     count = 0

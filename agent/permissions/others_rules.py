@@ -1,4 +1,4 @@
-"""Permission rules of Claude Code as rules of ctxagent, where they mean the same.
+"""Convert permission rules of Claude Code to ctxagent rules with the same meaning.
 
 The format is that of https://code.claude.com/docs/en/permissions.
 """
@@ -20,8 +20,9 @@ _DOMAIN = "domain:"
 
 
 def own_rule(text: str, *, allows: bool, in_project: bool) -> str:
-    """Return the rule that means the same here. `in_project` is False for a rule of the user's own
-    settings. Raises ValueError with the reason if there is none."""
+    """Return the equivalent ctxagent rule. `in_project` is False for rules from the user's own
+    settings. Raises ValueError with the reason if there is no equivalent.
+    """
     found = _RULE.fullmatch(text)
     if found is None:
         raise ValueError("it is not a rule")
@@ -44,16 +45,16 @@ def own_rule(text: str, *, allows: bool, in_project: bool) -> str:
 
 
 def _own_path(pattern: str, *, allows: bool, in_project: bool) -> str:
-    """Return a path pattern in the form of gitignore as one of ctxagent. Raises ValueError."""
+    """Convert a gitignore-style path pattern to ctxagent's form. Raises ValueError."""
     if pattern.startswith("!"):
         raise ValueError("patterns with ! are not supported")
     if pattern.startswith(("//", "~")):
         return pattern
-    if pattern.startswith("/"):  # from the folder of the settings
+    if pattern.startswith("/"):  # relative to the folder of the settings
         if not in_project:
             raise ValueError("a path from the folder of the user's settings")
         return pattern.lstrip("/")
     plain = pattern.removeprefix("./")
     is_name = plain == pattern and "/" not in plain.rstrip("/")
-    # A name is looked for in every folder; a deny rule here does that by itself.
+    # Claude Code searches a plain name in every folder. Our deny rules do that without `**/`.
     return f"**/{plain}" if is_name and plain != "**" and (allows or "*" in plain) else plain

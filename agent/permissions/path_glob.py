@@ -1,7 +1,8 @@
-r"""Patterns of paths: `?`, `*` (within one component), `**` (spans folders), and `\*` for a star.
+r"""Path patterns: `?`, `*` (within one component), `**` (spans folders), and `\*` for a literal
+star.
 
-A match keeps all places in the pattern that the text so far may have led to, as the bits of one
-number. Nothing is tried twice: the time grows with the length of the text, whatever the pattern.
+Matching tracks all positions in the pattern that the text so far can reach, as the bits of one
+integer. There is no backtracking: the time is linear in the length of the text for any pattern.
 """
 
 import re
@@ -19,22 +20,22 @@ def unescape_path(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PathGlob:
-    """A pattern, ready to match. Bit N stands for the place before token N behind `start`."""
+    """A compiled pattern. Bit N is the position before token N after `start`."""
 
     start: str  # the text before the first wildcard
-    needed: str  # a text that is behind it in every match
-    steps: dict[str, int]  # by character, the places from which it leads to the next one
-    others: int  # the places from which any other character but `/` does
-    stars: int  # `*`: any character but `/` may follow here, or the next token
-    spans: int  # `**`: the same with any character
-    folders: int  # `**/`: any character may follow here; behind `/` also the next token
-    ends: int  # the places at which a text may end
+    needed: str  # a text that every match contains after `start`
+    steps: dict[str, int]  # by character: the positions that it advances
+    others: int  # the positions that any other character except `/` advances
+    stars: int  # `*`: any character except `/` may follow, or the next token
+    spans: int  # `**`: any character may follow, or the next token
+    folders: int  # `**/`: any character may follow; after `/` also the next token
+    ends: int  # the positions at which a match may end
 
     def matches(self, path: str) -> bool:
         if not path.startswith(self.start) or path.find(self.needed, len(self.start)) < 0:
             return False
         optional = self.stars | self.spans
-        now = 1 | (self.folders & 1) << 1  # `**/` is at the start of a component only
+        now = 1 | (self.folders & 1) << 1  # `**/` matches at the start of a component only
         now |= (now & optional) << 1
         for char in path[len(self.start) :]:
             is_slash = char == "/"
@@ -49,7 +50,7 @@ class PathGlob:
 
 
 def path_glob(pattern: str) -> PathGlob:
-    """Return a pattern, ready to match. If it ends in a plain name, it means what is below, too."""
+    """Compile a pattern. A pattern that ends in a plain name also matches everything below it."""
     is_plain = not UNESCAPED_WILDCARD.search(pattern.rpartition("/")[2])
     tokens = _TOKEN.findall(pattern)
     if is_plain and tokens[-1:] == ["/"]:

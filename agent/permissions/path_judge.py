@@ -1,4 +1,4 @@
-"""The judgement of paths: what file tools may read and edit, and what commands may name."""
+"""Judge paths: which files the file tools may read and edit, and which files commands may name."""
 
 import os
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PathJudge:
-    """The rules and the places of a session, as they are now. All paths are absolute."""
+    """A snapshot of a session's rules and folders that judges paths. All paths are absolute."""
 
     rules: RuleSet
     mode: PermissionMode
     folders: WorkFolders
-    readable: Sequence[str]  # read without a question
+    readable: Sequence[str]  # folders that are read without asking
     own: Sequence[str]  # the agent's files and folders, which no mode allows to edit
     programs: Programs
     sandbox: "Confinement | None"
 
     def why_out_of_bounds(self, path: str, *, edits: bool) -> str:
-        """Return why a file tool may not use a path where the sandbox is required; "" if it may."""
+        """Return why a file tool may not use a path when the sandbox is required; "" if it may."""
         sandbox = self.sandbox
         if not path or sandbox is None or not sandbox.required:
             return ""
@@ -41,13 +41,13 @@ class PathJudge:
         return f'{path} may not be {doing} here: it is outside of the sandbox, which is "require"'
 
     def _own_form(self, path: str, *, edits: bool) -> str:
-        """Return where a path leads among the session's own temporary files, "" if it does not."""
+        """Return the session's private copy of a temporary path, "" if the path has none."""
         moved = self.sandbox.moved(path) if self.sandbox else path
         found = moved != path and (edits or os.path.lexists(moved) or not os.path.lexists(path))
         return moved if found and os.path.realpath(moved) == moved else ""
 
     def judge(self, tool: str, text: str, *, edits: bool, base: str = "") -> Verdict:
-        """Return whether a tool may use a path, as it is written from the folder `base`."""
+        """Return whether a tool may use a path. A relative path starts at the folder `base`."""
         found = path_forms(text or ".", base or self.folders.cwd)
         own = self._own_form(found[-1], edits=edits) if found else ""
         verdict = self._judge_forms(tool, text, found, edits=edits, temporary=own)
@@ -56,8 +56,9 @@ class PathJudge:
     def _judge_forms(
         self, tool: str, text: str, found: Sequence[str], *, edits: bool, temporary: str
     ) -> Verdict:
-        """Judge a path by its forms. `temporary` is where it leads among the session's own
-        temporary files, "" if it does not."""
+        """Judge a path by its forms. `temporary` is the path in the session's private temporary
+        folder, "" if there is none.
+        """
         verb = "editing" if edits else "reading"
         if not found:
             return Verdict("ask", f"{text!r} is not a path that can be checked", tool)
@@ -71,7 +72,7 @@ class PathJudge:
         if tool == "Grep" and (rule := self.rules.hiding_below(found, "ask")):
             own = self.rules.covering("Grep", "allow", "session")
             if not any(r.tool == "Grep" and (r.any or p.matches(found[-1])) for r, p in own):
-                reason = f"{text or '.'} may hold files that the rule {rule} guards"
+                reason = f"{text or '.'} may contain files that the rule {rule} guards"
                 return Verdict("ask", f"{reason}; search a narrower folder", wanted)
         deciding = ""
         for form in [temporary] if temporary else reversed(found):
@@ -84,7 +85,9 @@ class PathJudge:
         return Verdict("allow", f"{verb} {text} is allowed", deciding)
 
     def _path_allowing_rule(self, tool: str, form: str, edits: bool) -> Rule | None:
-        """Return the rule that allows this path; it must name what runs by itself later."""
+        """Return the rule that allows this path. A rule allows editing a protected file only if it
+        names the file.
+        """
         for rule, matcher in self.rules.covering(tool, "allow", "session"):
             if rule.any or (
                 matcher.matches(form)
@@ -94,15 +97,17 @@ class PathJudge:
         return None
 
     def _mode_objection(self, form: str, edits: bool) -> str:
-        """Return why the mode does not allow reading or editing this path, "" if it does."""
+        """Return why the mode forbids reading or editing this path without asking, "" if it does
+        not.
+        """
         if not edits:
             return "" if is_within(form, (*self.folders, *self.readable)) else "outside the project"
         if not is_within(form, self.folders):
             return "outside the project"
         if self.mode not in ("accept-edits", "sandboxed"):
-            return "mode ask asks about edits"
+            return "mode `ask` requires approval for edits"
         if folder := self.programs.folder_of(form, (self.folders.cwd,)):
-            return f"programs are taken from {folder}, a folder of the PATH"
+            return f"commands find programs in {folder}, a folder of the PATH"
         name = protected_name(form, self.folders, own=self.own)
         return f"{name} is protected" if name else ""
 

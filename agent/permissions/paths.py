@@ -1,4 +1,4 @@
-"""The forms of a path that rules look at, and the files that a shell pattern may stand for."""
+"""Path forms for matching rules, and the files that a shell pattern can expand to."""
 
 import glob
 import os
@@ -17,21 +17,22 @@ _BRACKETS = regex(r"(?P<plain>\[(?:\w+|\d-\d)\])|(?P<other>\[[!^]?\]?[^\]/]*\])|
 
 _ODD_NAME = regex(r"^[-~]|[\s'\"\\]|[^\x20-\x7e\u00a1-\U0010ffff]")
 
-# Files and folders of these names have an effect when something else runs. They are compared
-# without case, since some file systems ignore it.
+# Other programs read or run files with these names. Compared case-insensitively, since some file
+# systems ignore case.
 PROTECTED_NAMES = frozenset((
     ".git", ".ctxagent", ".agentrc", ".ssh", ".envrc", ".gitconfig", ".gitmodules", ".bashrc",
     ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc",
     ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".husky", ".githooks", ".vscode",
     ".idea", ".zed", ".devcontainer", ".claude", ".mcp.json", ".cursor", ".codex", ".gemini",
 ))  # fmt: skip
-# A process's own current folder and root: a command's are not ours.
+# These links lead to the reader's own folders, so a command sees other targets than this process.
 _OWN_PROC_LINK = regex(r"/proc/(?:self|thread-self)(?:/task/[^/]+)?/(cwd|root)(?=/|$)")
 
 
 def path_forms(text: str, base: str) -> list[str]:
-    """Return the path as written and, when links lead elsewhere, the path that they lead to.
-    Returns [] when no such path can exist."""
+    """Return the path as written and, if links lead elsewhere, the resolved path. Returns [] for an
+    impossible path.
+    """
     try:
         path = os.path.join(base, os.path.expanduser(text))  # noqa: PTH111, PTH118
         while own := _OWN_PROC_LINK.match(os.path.normpath(path)):
@@ -43,7 +44,7 @@ def path_forms(text: str, base: str) -> list[str]:
 
 
 def all_path_forms(places: Iterable[Path]) -> list[str]:
-    """Return each path as it is named, and with links followed."""
+    """Return each path as given and with links resolved."""
     return [form for place in places for form in (str(place), os.path.realpath(place))]
 
 
@@ -52,8 +53,7 @@ def is_within(path: str, roots: Iterable[str]) -> bool:
 
 
 def is_in_project(text: str, bases: Iterable[str], project: Iterable[str]) -> bool:
-    """Return True if a path in a command, as it is written, lies in the project, and not in what
-    belongs to git."""
+    """Return True if a path in a command, as written, is in the project and not inside `.git`."""
     forms = [form for base in bases for form in path_forms(text, base)]
     return bool(forms) and all(
         is_within(form, project) and ".git" not in form.casefold().split("/") for form in forms
@@ -63,9 +63,10 @@ def is_in_project(text: str, bases: Iterable[str], project: Iterable[str]) -> bo
 def protected_name(
     path: str, roots: Iterable[str], rule_path: str = "", own: Iterable[str] = ()
 ) -> str:
-    """Return the name in a path of something that runs by itself later, "" if it has none. Names
-    above the root that the path is in do not count, nor do those in the path pattern `rule_path`.
-    `own` are the agent's own folders and files."""
+    """Return the first protected name in a path, "" if there is none. A protected file takes effect
+    when another program runs. Names above the path's root, and names in the path pattern
+    `rule_path`, do not count. `own` are the agent's own folders and files.
+    """
     root = next((root for root in roots if is_within(path, (root,))), "")
     named, folded = rule_path.casefold().split("/"), path.casefold()
     for place in own:
@@ -73,7 +74,7 @@ def protected_name(
         if is_within(folded, (place.casefold(),)) and name not in named:
             return place
     for home in home_folders():
-        # The person's programs read and run what lies here, unless it is the project.
+        # The user's programs read and run these files. A project below home is exempt.
         if is_within(folded, (home.casefold(),)) and is_within(home, (root,)):
             first = folded[len(home.casefold()) :].lstrip("/").partition("/")[0]
             if (first.startswith(".") or first == "bin") and first not in named:
@@ -83,7 +84,7 @@ def protected_name(
 
 
 def home_folders() -> list[str]:
-    """Return the user's home folders, as named and with links followed."""
+    """Return the user's home folders, as given and with links resolved."""
     homes = [os.path.expanduser("~")]  # noqa: PTH111
     with suppress(KeyError):
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
@@ -92,26 +93,27 @@ def home_folders() -> list[str]:
 
 
 def is_plain_name(path: str) -> bool:
-    """Return True if a path can be taken for nothing but one name."""
+    """Return True if a shell can read a path only as a single file name."""
     return not any(map(_ODD_NAME.search, path.split("/")))
 
 
 def expand_glob(pattern: str, base: str) -> list[str] | None:
-    """Return the paths that the unquoted `pattern` finds from the folder `base`, relative ones as
-    the shell gives them. Returns None when they are too many to look at, when one may be taken for
-    an option, or when the shell may read the pattern otherwise."""
+    """Return the paths that the unquoted `pattern` matches in the folder `base`, relative as the
+    shell gives them. Returns None if there are too many, if one looks like an option, or if the
+    shell may interpret the pattern differently.
+    """
     wild = re.findall(r"[*?\[][^/]*(?:/|$)", pattern)
     if len(wild) > _MAX_WILD_COMPONENTS or re.search(r"\[[:.=]", pattern):
         return None
     try:
         widened = _BRACKETS.sub(_widen_bracket, os.path.expanduser(pattern))  # noqa: PTH111
         found = list(islice(glob.iglob(widened, root_dir=base), MAX_GLOB_MATCHES + 1))  # noqa: PTH207
-    except ValueError:  # no path is called so
+    except ValueError:  # an impossible path
         return None
     too_many = len(found) > MAX_GLOB_MATCHES
     return None if too_many or any(path.startswith("-") for path in found) else found
 
 
 def _widen_bracket(bracket: re.Match[str]) -> str:
-    """Return `?` for a bracket whose meaning depends on the shell and its language."""
+    """Replace a bracket with `?` if its meaning depends on the shell or the locale."""
     return bracket["plain"] or ("?" if bracket["other"] else "[[]")

@@ -1,8 +1,8 @@
-"""The permission rules in settings files: the user's own, for every project, or the project's.
+"""The permission rules in settings files: the user's file for all projects, and the project's file.
 
-Files keep their comments, order and layout; they are read again right before each change and
-replaced as a whole. A change by the user to a project file makes that file trusted, but only if
-everything in it before was trusted or needed no trust.
+Edits keep comments, order and layout. A file is read again right before each edit and replaced as a
+whole. A project file stays trusted after an edit if all its previous content was trusted or needed
+no trust.
 """
 
 import os
@@ -33,21 +33,22 @@ class RuleFiles:
     """The settings files that rules are added to and removed from."""
 
     def __init__(self, loaded: LoadedSettings, *, cwd: Path, environ: Mapping[str, str]) -> None:
-        # The files need not exist. One that counts as the person's own is not also the project's.
+        # The files need not exist. The user's file is never also the project's file.
         self.paths: dict[RulesFile, Path] = {"user": user_file(environ)}
         project = loaded.project or cwd / PROJECT_FILE
         if os.path.realpath(project) != os.path.realpath(self.paths["user"]):
             self.paths = {"project": project, **self.paths}
-        # The allow rules that a session opened from now on begins with.
+        # The allow rules that a new session starts with.
         self.allow = loaded.settings.permissions.allow
         self._loaded = loaded
         self._cwd = cwd
         self._environ = environ
 
     def add(self, rule: str, where: RulesFile) -> str:
-        """Add a rule that allows, and return the path of its file. Raises ConfigError when that is
-        not a settings file, holds what the user has not trusted or cannot be written, and when
-        the rule would mean other files there."""
+        """Add an allow rule and return the path of its file. Raises ConfigError if the file is not
+        a settings file, contains untrusted settings or cannot be written, or if the rule would
+        match other files there.
+        """
         path = self.paths[where]
         if where == "project" and parse_rule(rule).relative:
             self._check_folder(path)
@@ -61,13 +62,15 @@ class RuleFiles:
         return str(path)
 
     def allow_sandboxed(self) -> str:
-        """Set in the user's own file that what the sandbox confines needs no question, and return
-        the file's path. Raises ConfigError when it is no settings file or cannot be written."""
+        """Set `permissions.sandboxed = "allow"` in the user's file and return its path. Raises
+        ConfigError if it is not a settings file or cannot be written.
+        """
         return self._update_own("permissions", sandboxed="allow")
 
     def choose_model(self, id: str) -> str:
-        """Set the model that answers in the user's own file, and return the file's path. Raises
-        ConfigError when it is no settings file or cannot be written."""
+        """Set the model ID in the user's file and return its path. Raises ConfigError if it is not
+        a settings file or cannot be written.
+        """
         return self._update_own("model", id=id)
 
     def _update_own(self, section: str, **values: str) -> str:
@@ -79,8 +82,7 @@ class RuleFiles:
         return str(path)
 
     def remove(self, rule: str) -> list[str]:
-        """Remove a rule from the files where it is in force; return their paths. Raises
-        ConfigError."""
+        """Remove a rule from each file where it applies; return the paths. Raises ConfigError."""
         self.allow = tuple(r for r in self.allow if str(parse_rule(r)) != rule)
         touched = []
         for where, path in self.paths.items():
@@ -94,8 +96,9 @@ class RuleFiles:
         return touched
 
     def origin(self, kind: str, rule: str) -> str:
-        """Return where a rule comes from: `FILE:LINE`, a variable, the command line or this
-        session. `kind` is allow, ask, deny or session."""
+        """Return the origin of a rule: `FILE:LINE`, a variable, the command line or this session.
+        `kind` is allow, ask, deny or session.
+        """
         key = "allow" if kind == "session" else kind
         for where, path in self.paths.items():
             with suppress(ConfigError):
@@ -109,10 +112,10 @@ class RuleFiles:
             return "this session"
         sources = self._loaded.origins[f"permissions.{kind}"].split(", ")
         given = [source for source in sources if "/" not in source]
-        return ", ".join(given).replace("-c", "the command line") or "as the session began"
+        return ", ".join(given).replace("-c", "the command line") or "the start of the session"
 
     def describe_file(self, where: RulesFile) -> str:
-        """Return the short path of a file, with the target if it is a link."""
+        """Return the short path of a file, followed by its target if it is a link."""
         path = self.paths[where]
         shown = self._short_path(str(path))
         target = self._short_path(os.path.realpath(path))
@@ -126,14 +129,15 @@ class RuleFiles:
         return path
 
     def _check_folder(self, path: Path) -> None:
-        """Raise ConfigError if the file is not in the session's folder: its rules' paths count from
-        it."""
+        """Raise ConfigError if the file is not in the session's folder, where its relative rules
+        start.
+        """
         if os.path.realpath(path.parent) != os.path.realpath(self._cwd):
             raise ConfigError(
-                f"nothing was written, for in a session opened in {path.parent} the rule would "
-                "mean other files",
+                f"nothing was written: in {path.parent} the relative path of the rule would match "
+                "other files",
                 where=str(path),
-                hint="Keep it elsewhere, or with an absolute path.",
+                hint="Save the rule in another file, or give it an absolute path.",
             )
 
     def _check_trust(self, path: Path, data: bytes) -> None:
@@ -141,10 +145,10 @@ class RuleFiles:
             return
         if held := keys_needing_trust(path, data):
             raise ConfigError(
-                f"nothing was written, for it holds {', '.join(held)} that you have not trusted",
+                f"nothing was written: the file has untrusted settings: {', '.join(held)}",
                 where=str(path),
-                hint="Read it and accept it with `ctxagent config --trust`, or keep the rule "
-                "elsewhere.",
+                hint="Read it and accept it with `ctxagent config --trust`, or save the "
+                "rule in another file.",
             )
 
     def _in_force(self, where: RulesFile, data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The rules of a session, by what they do, and which of them match."""
+"""The rules of a session by kind, and lookups of the rules that match."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,9 +23,10 @@ RuleKind = Literal["deny", "ask", "allow", "session"]
 
 
 class RuleSet:
-    """Rules that deny, ask, allow, or allow for the session alone. Relative paths in them count
-    from the project, and in those that deny or ask from all folders of the session.
-    Malformed rules raise UsageError."""
+    """Rules of four kinds: deny, ask, allow, and allow for the session only. Relative paths in
+    rules start at the project; in deny and ask rules they start at each folder of the session.
+    Malformed rules raise UsageError.
+    """
 
     def __init__(self, folders: WorkFolders, given: Mapping[RuleKind, Sequence[str]]) -> None:
         self._folders, self._known_folders = folders, len(folders.added)
@@ -45,26 +46,26 @@ class RuleSet:
         return path_matcher(rule.path or "/", self._folders.cwd, widely=widely, added=added)
 
     def remove_allowing(self, rule: str) -> None:
-        """Remove a rule that allows."""
+        """Remove an allow rule."""
         for kind in ("allow", "session"):
             # In place, since views share the list.
             self._rules[kind][:] = [pair for pair in self._rules[kind] if str(pair[0]) != rule]
 
     def with_rule(self, rule: str) -> "RuleSet":
-        """Return a copy with one more rule that allows."""
+        """Return a copy with one more allow rule."""
         copied = copy(self)
         copied._rules = {**self._rules, "session": [*self._rules["session"]]}
         copied.add("session", rule)
         return copied
 
     def texts(self) -> Mapping[str, Sequence[str]]:
-        """Return the rules by what they do, in the order of their force."""
+        """Return the rule texts by kind, strongest kind first."""
         return {kind: [str(rule) for rule, _ in rules] for kind, rules in self._rules.items()}
 
     def covering(self, tool: str, *kinds: RuleKind) -> Iterator[tuple[Rule, PathMatcher]]:
-        """Yield the rules for a tool, each with what matches its path."""
+        """Yield the rules for a tool, each with its path matcher."""
         if self._known_folders != (count := len(self._folders.added)):
-            self._known_folders = count  # paths in rules mean more where a folder was added
+            self._known_folders = count  # relative paths also apply to an added folder
             for kind, rules in self._rules.items():
                 rules[:] = [(rule, self._matcher(kind, rule)) for rule, _ in rules]
         return (pair for kind in kinds for pair in self._rules[kind] if pair[0].covers(tool))
@@ -79,8 +80,9 @@ class RuleSet:
         *kinds: RuleKind,
         inside: Callable[[str], bool] = plainly_inside,
     ) -> Rule | None:
-        """Return the first rule that allows a part of a command, or an equal subject. `inside`
-        shows whether a path lies in the project."""
+        """Return the first rule that allows a part of a command or has an equal subject. `inside`
+        tests whether a path is in the project.
+        """
         rules = self.covering(tool, *kinds)
         return next((rule for rule, _ in rules if allows_part(rule, part, inside)), None)
 
@@ -106,7 +108,7 @@ class RuleSet:
         return None
 
     def hiding_below(self, folders: Iterable[str], *kinds: RuleKind) -> Rule | None:
-        """Return a rule that keeps files below these folders from being read."""
+        """Return a rule that guards files below these folders from being read."""
         for rule, matcher in self.covering("Read", *kinds):
             if not rule.any and any(os.path.isdir(f) and matcher.below(f) for f in folders):  # noqa: PTH112
                 return rule

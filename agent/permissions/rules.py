@@ -1,9 +1,9 @@
-r"""Permission rules: `Tool` or `Tool(subject)`, and what they match.
+r"""Permission rules: `Tool` or `Tool(subject)`, and matching them.
 
-The subject of a Bash rule is a command: whole, with `:*` for any further words, or with `*` for any
+The subject of a Bash rule is a command: exact, with `:*` for any further words, or with `*` for any
 text. The subject of a Read or Edit rule is a path pattern: `*` stays within one component, `**`
-spans folders, a pattern that ends in a plain name covers what is below it. `\\*` is a star. A rule
-that denies or asks is read widely, one that allows is read narrowly.
+spans folders, and a pattern that ends in a plain name also matches everything below it. `\*` is a
+literal star. Deny and ask rules match broadly, allow rules match narrowly.
 """
 
 import difflib
@@ -29,26 +29,26 @@ TOOL_NAMES = (
     "Bash", "Read", "Grep", "Glob", "Write", "Edit", "Todo", "Job", "Task", "Recall", "Network",
     "Mcp", "Sampling", "Skill", "Memory", "WebFetch", "WebSearch", "AskUser", "Plan",
 )  # fmt: skip
-_added_names: dict[str, None] = {}  # of the tools of extensions
-MCP_PREFIX = "mcp__"  # of the tools of MCP servers: mcp__SERVER__TOOL
+_added_names: dict[str, None] = {}  # tool names of extensions
+MCP_PREFIX = "mcp__"  # tools of MCP servers: mcp__SERVER__TOOL
 _FAMILIES = {"Read": ("Read", "Grep", "Glob"), "Edit": ("Edit", "Write")}
 _RULE_EXAMPLES = "For example Bash(git status:*), Read(~/notes/**), Edit(src/**) or Grep."
 BLANKS = " \t\n"
-MAX_SCANNED_FILES = 50_000  # files looked at to find one below a folder
+MAX_SCANNED_FILES = 50_000  # files scanned to find a match below a folder
 
-# Whose first words alone would allow too much, in any version (`sqlite3`, `python3.11`).
+# A rule with only the first words of these would allow too much, in any version (`sqlite3`).
 _RISKY_COMMANDS = name_set(
     "rm rmdir dd kill pkill killall chmod chown curl wget ssh scp rsync cp mv ln tee install "
     "truncate patch awk gawk mawk nawk sed tar vi vim nvim ex ed emacs sqlite psql mysql gdb npx "
     "bunx uvx pipx less more man telnet ftp sftp nc ncat netcat socat zip "
-    # shells other than those below, and what starts a program or a shell
+    # other shells, and programs that start a program or a shell
     "csh tcsh ksh mksh fish ash rbash su runuser pkexec tmux screen script expect unbuffer rlwrap "
     "systemd-run nsenter setpriv prlimit at batch crontab watch watchexec entr nodemon sg newgrp "
     "runcon numactl start-stop-daemon daemonize run-parts dbus-run-session xvfb-run xterm cpulimit "
     "firejail bwrap proot fakeroot torsocks proxychains valgrind ltrace perf rr lldb hyperfine "
     "mpirun mpiexec srun pssh ansible ansible-playbook nix-shell"
 )
-# Which build by a file that says what to run; an option names another file, or what to run.
+# Build tools: a file names the commands to run; an option names another file or a command.
 BUILD_TOOLS = name_set(
     "make gmake bmake remake just ninja samu rake bundle scons waf cmake meson task mage ant mvn "
     "mvnw gradle gradlew"
@@ -57,7 +57,7 @@ _INTERPRETERS = name_set(
     "python pypy node nodejs deno bun ruby perl php lua luajit bash sh zsh dash pwsh Rscript tclsh "
     "julia ipython ts-node tsx raku groovy scala elixir guile racket sbcl octave runghc jshell"
 )
-# The word behind these is a file, not a subcommand: with another one they are the same thing.
+# The next word of these is a file, not a subcommand, so a rule for the name alone is enough.
 _WITHOUT_SUBCOMMANDS = name_set(
     "pytest py.test mypy pyright flake8 pylint black isort prettier eslint tsc jest vitest mocha "
     "touch mkdir"
@@ -71,7 +71,7 @@ _RISKY_SUBCOMMANDS = {
     ("git", "mergetool"), ("git", "clone"), ("git", "fetch"), ("git", "pull"),
     ("git", "ls-remote"), ("git", "archive"), ("git", "send-email"),
 }  # fmt: skip
-# These run what the project itself has listed.
+# These run scripts that the project lists.
 SCRIPT_RUNNERS = {("npm", "run"), ("pnpm", "run"), ("yarn", "run")}
 _SUBCOMMAND = regex(r"[a-z][a-z0-9:_-]*")
 _MCP_RULE = regex(r"\s*(mcp__[\w*-]+)\s*", re.ASCII)
@@ -89,8 +89,10 @@ class Rule:
         return self.tool if self.subject is None else f"{self.tool}({self.subject})"
 
     def covers(self, tool: str) -> bool:
-        """Return True if the rule is about a tool: `Read` includes Grep and Glob, `Edit` Write,
-        `Mcp` the tools of all MCP servers, `mcp__SERVER` those of one."""
+        """Return True if the rule applies to a tool. `Read` includes Grep and Glob, `Edit` includes
+        Write, `Mcp` includes the tools of all MCP servers, and `mcp__SERVER` the tools of one
+        server.
+        """
         if tool.startswith(MCP_PREFIX):
             own = self.tool
             return own == "Mcp" or fnmatchcase(tool, own) or tool.startswith(f"{own}__")
@@ -103,22 +105,22 @@ class Rule:
 
     @property
     def path(self) -> str:
-        """The path pattern that the subject is, "" if it is none."""
+        """The subject if it is a path pattern, else ""."""
         return (self.subject or "") if any(self.tool in f for f in _FAMILIES.values()) else ""
 
     @property
     def relative(self) -> bool:
-        """Whether the paths that the rule names count from the folder of the session."""
+        """Whether the rule's path is relative to the session's folder."""
         return bool(self.path) and self.path[0] not in "/~"
 
 
 def add_tool_names(names: Iterable[str]) -> None:
-    """Let rules name these tools, too."""
+    """Accept these tool names in rules, too."""
     _added_names.update(dict.fromkeys(names))
 
 
 def parse_rule(text: str) -> Rule:
-    """Return the rule that a setting, an option or a person wrote. Raises UsageError."""
+    """Parse a rule from a setting, an option or user input. Raises UsageError."""
     if of_server := _MCP_RULE.fullmatch(text):
         return Rule(of_server[1])
     match = re.fullmatch(r"\s*([A-Za-z_]\w*)(?:\((.+)\))?\s*", text, re.DOTALL)
@@ -137,7 +139,7 @@ def parse_rule(text: str) -> Rule:
             raise UsageError(f"`:*` in {text!r} must follow plain words", hint=_RULE_EXAMPLES)
     rule = Rule(tool, subject)
     if not _is_possible_path(rule.path):
-        raise UsageError(f"no path is as {text!r} says", hint=_RULE_EXAMPLES)
+        raise UsageError(f"the path in the rule {text!r} is invalid", hint=_RULE_EXAMPLES)
     return rule
 
 
@@ -149,18 +151,19 @@ def _is_possible_path(text: str) -> bool:
 
 
 def exact_command(text: str) -> str:
-    """Return the subject of a Bash rule for this command alone."""
+    """Return a Bash rule subject that matches only this command."""
     return text.strip(BLANKS).replace("*", "\\*")
 
 
 def exact_path(path: str) -> str:
-    """Return the subject of a path rule for this path alone (and what is below it)."""
+    """Return a path rule subject that matches only this path and everything below it."""
     return re.sub(r"([*?])", r"\\\1", path)
 
 
 def narrowest_subject(part: SimpleCommand, script: Script) -> str:
-    """Return the subject of the narrowest rule worth keeping that allows a command. That is its
-    first word or two with `:*`, or its exact text where that would allow too much."""
+    """Return the subject of the narrowest useful rule that allows a command: its first one or two
+    words with `:*`, or its exact text if a prefix would allow too much.
+    """
     if part.doubt or script.doubt or part.name == "cd":
         return exact_command(script.text)
     taken = _identifying_words(part)
@@ -177,7 +180,7 @@ def _identifying_words(part: SimpleCommand) -> tuple[Word, ...]:
     if name in _RISKY_COMMANDS | BUILD_TOOLS or (runs and (name, second) not in SCRIPT_RUNNERS):
         return ()
     if has_read_only_form(name) and name not in _INTERPRETERS and name != "git":
-        return ()  # what it is asked about is more than looking
+        return ()  # it needs approval only for more than reading
     if name in _INTERPRETERS:
         place = 2 if second == "-m" else 1
         if len(words) > place and plain[place] and _SCRIPT_NAME.fullmatch(words[place].text):
@@ -192,7 +195,7 @@ def _identifying_words(part: SimpleCommand) -> tuple[Word, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _CommandPattern:
-    """The subject of a Bash rule, ready to match."""
+    """The compiled subject of a Bash rule."""
 
     words: tuple[str, ...]
     pattern: re.Pattern[str] | None  # of the whole command; None for a rule that ends in `:*`
@@ -230,10 +233,10 @@ def allows_text(rule: Rule, command: str) -> bool:
 def allows_part(
     rule: Rule, part: SimpleCommand, inside: Callable[[str], bool] = plainly_inside
 ) -> bool:
-    """Return True if an allow rule matches this simple command as it is written. A rule for a kind
-    of
-    command covers only the words that are known to keep to that kind (`stray_word`). `inside` tells
-    whether a path lies in the project."""
+    """Return True if an allow rule matches this simple command as written. A prefix rule covers
+    only words that cannot change the kind of command (see `stray_word`). `inside` tests whether a
+    path is in the project.
+    """
     if rule.any:
         return True
     subject = rule.subject or ""
@@ -247,8 +250,9 @@ def allows_part(
 
 
 def uncovered_word(rule: Rule, part: SimpleCommand, inside: Callable[[str], bool]) -> str:
-    """Return the first word of a command that a prefix rule does not cover, though it means this
-    kind of command; "" if it covers the whole, the name if it means another kind."""
+    """Return the first word of a command that a prefix rule does not cover. Return "" if the rule
+    covers all words, and the command's name if the rule is for another kind of command.
+    """
     words = _command_pattern(rule.subject or "").words
     if not is_prefix(rule) or _match_prefix(words, part.words) != "yes":
         return part.name
@@ -257,11 +261,11 @@ def uncovered_word(rule: Rule, part: SimpleCommand, inside: Callable[[str], bool
 
 
 def forbids_part(rule: Rule, part: SimpleCommand) -> RuleMatch:
-    """Return True if a deny or ask rule matches this simple command.
+    """Return "yes" if a deny or ask rule matches this simple command, "no" if it does not.
 
-    The program counts by its last name (`/bin/rm`), options before a subcommand are left out (`git
-    -C x push`), and the rule's own options match in any order (`rm x -fr`). "maybe" means that a
-    word which decides is known only when the command runs.
+    Only the last component of the program's path counts (`/bin/rm`). Options before a subcommand
+    are ignored (`git -C x push`), and the rule's own options match in any order (`rm x -fr`).
+    "maybe" means that the answer depends on a word that is known only when the command runs.
     """
     if rule.any:
         return "yes"
@@ -296,7 +300,7 @@ def _match_prefix(wanted: Sequence[str], words: Sequence[Word]) -> RuleMatch:
 
 
 def _equivalent_spellings(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
-    """Yield a command with its program's last name, with and without options before operands."""
+    """Yield a command with its program's bare name, with and without options before operands."""
     first = words[0]
     name = Word(first.text.rpartition("/")[2] or first.text, first.fixed, first.glob)
     yield (name, *words[1:])
@@ -307,7 +311,7 @@ def _equivalent_spellings(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]
 
 @dataclass(frozen=True, slots=True)
 class PathMatcher:
-    """The paths that a rule's subject means."""
+    """The compiled path patterns of a rule's subject."""
 
     patterns: tuple[str, ...]  # absolute
     globs: tuple[PathGlob, ...]  # one for each pattern
@@ -316,8 +320,9 @@ class PathMatcher:
         return any(glob.matches(path) for glob in self.globs)
 
     def below(self, folder: str, max_files: int = MAX_SCANNED_FILES) -> bool:
-        """Return True if matching files exist below a folder, or may. A folder with more than
-        `max_files` files is not searched through, and is taken to hold some."""
+        """Return True if matching files exist below a folder. A folder with more than `max_files`
+        files is not searched and counts as a match.
+        """
         plain = [p for p in self.patterns if "**/" not in p]
         if len(plain) < len(self.patterns) and self._deep_below(folder, max_files):
             return True
@@ -329,8 +334,10 @@ class PathMatcher:
         return False
 
     def find(self, roots: Iterable[str], max_files: int = MAX_SCANNED_FILES) -> list[str] | None:
-        """Return the existing paths that match, not those below one that does; None if they cannot
-        be found within `max_files` files. With `**` only what is below `roots` is searched."""
+        """Return the existing paths that match, without the contents of matching folders. Return
+        None if the search takes more than `max_files` files. Patterns with `**` are searched only
+        below `roots`.
+        """
         found = []
         for pattern in self.patterns:
             if not UNESCAPED_WILDCARD.search(pattern):
@@ -371,10 +378,13 @@ class PathMatcher:
 
 
 def path_matcher(subject: str, cwd: str, *, widely: bool, added: Sequence[str] = ()) -> PathMatcher:
-    """Return what a path pattern means in `cwd`. `widely`: a name alone is meant in every folder,
-    and links in the pattern are followed. Otherwise links are followed only in patterns for places
-    that the project cannot have changed. `added` are further folders of the session, in which
-    relative patterns count only if `widely`."""
+    """Compile a path pattern for the folder `cwd`.
+
+    With `widely`, a single name matches in every folder, and links in the pattern are followed.
+    Otherwise links are followed only in patterns outside the project, since the project may contain
+    forged links. `added` are further folders of the session; relative patterns apply to them only
+    with `widely`.
+    """
     project = (cwd, os.path.realpath(cwd))
     if subject.startswith(("/", "~")):
         expanded = _expand_home(subject) if subject.startswith("~") else "/" + subject.lstrip("/")
@@ -387,7 +397,7 @@ def path_matcher(subject: str, cwd: str, *, widely: bool, added: Sequence[str] =
         patterns = [f"{exact_path(root)}/{subject}" for root in roots]
         own = True
     patterns = [os.path.normpath(pattern) for pattern in patterns]
-    if widely:  # what is said of all in a folder is said of the folder
+    if widely:  # a rule for everything in a folder also covers the folder
         patterns += [p.removesuffix("/**") for p in patterns if p.endswith("/**") and p != "/**"]
     if widely or not own:
         patterns += [_follow_links(pattern) for pattern in patterns]
@@ -401,7 +411,7 @@ def _expand_home(subject: str) -> str:
 
 
 def _follow_links(pattern: str) -> str:
-    """Return the pattern with the links in its part before the first wildcard followed."""
+    """Resolve links in the part of a pattern before the first wildcard."""
     parts = pattern.split("/")
     plain = next((i for i, p in enumerate(parts) if UNESCAPED_WILDCARD.search(p)), len(parts))
     beginning = os.path.realpath(unescape_path("/".join(parts[:plain])) or "/")

@@ -1,5 +1,6 @@
-"""Suggestions of permission rules: the rules to offer for a call that is asked about, the meaning
-of a rule in words, and whether it is so wide that it needs a second thought."""
+"""Suggest permission rules for a call that needs approval, describe a rule, and warn about wide
+rules.
+"""
 
 import os
 import re
@@ -33,13 +34,13 @@ from .shell.wrappers import name_set
 if TYPE_CHECKING:
     from ...tools.base import Params, Tool
 
-MAX_RULE_CHARS = 1_000  # of a rule that is offered
-EXACTLY = "exactly this command"  # what a rule with the text of a command allows
+MAX_RULE_CHARS = 1_000  # of a suggested rule
+EXACTLY = "exactly this command"  # the description of a rule with the exact command
 _PATH_TOOL_VERBS = {
     "Read": "reading", "Grep": "searching", "Glob": "listing", "Edit": "changing",
     "Write": "writing",
 }  # fmt: skip
-# The next word decides what these do, and some of those words run anything.
+# The next word decides what these do, and some subcommands run anything.
 _SUBCOMMAND_PROGRAMS = name_set(
     "git gh npm pnpm yarn bun deno uv poetry pdm hatch conda docker podman kubectl helm terraform "
     "cargo go dotnet mix svn hg nix brew apt apt-get dnf pacman systemctl aws gcloud az"
@@ -49,12 +50,13 @@ _SUBCOMMAND_PROGRAMS = name_set(
 def suggest(
     approval: Approval, tool: "Tool[Any]", params: "Params", narrow: str, cwd: Path
 ) -> tuple[str, ...]:
-    """Return rules that allow the call, the most useful one first, the others from the one for the
-    call alone to the one for the whole tool. The first is the narrowest of those that would have
-    allowed the most of the calls that were asked about; for a command that is its kind (`pytest`),
-    not the very command line. Only the one for the whole tool, and the one for a folder, may be
-    wide. `narrow` is the rule that the call's verdict names. Returns () when it names none, when no
-    rule helps, or when the call holds invisible characters."""
+    """Return rules that would allow the call, the most useful first, then from narrow to wide.
+
+    The first rule would have allowed the largest number of recent questions; of equals, it is the
+    narrowest. For a command it is a prefix (`pytest`), not the exact text. Only the rules for a
+    folder and for the whole tool, which comes last, may be wide. `narrow` is the rule in the call's
+    verdict. Returns () if `narrow` is empty, no rule helps, or the call has invisible characters.
+    """
     subject, whole, own = tool.subject(params), tool.name, ""
     if not narrow or reveal_invisible(subject) != subject:
         return ()
@@ -85,8 +87,9 @@ def suggest(
 
 
 def _most_useful(approval: Approval, rules: Sequence[str]) -> str:
-    """Return the rule that would have allowed the most of what was asked about, the first of
-    equals; before a prefix that ends in an operand (`pytest tests`) the one without it."""
+    """Return the first rule that would have allowed the largest number of recent questions. Among
+    equals, prefer a prefix without an operand (`pytest`) to one with it (`pytest tests`).
+    """
 
     def worth(rule: str) -> tuple[int, bool]:
         allowed = approval.with_rule(rule)
@@ -97,7 +100,9 @@ def _most_useful(approval: Approval, rules: Sequence[str]) -> str:
 
 
 def _names_an_operand(rule: str, rules: Sequence[str]) -> bool:
-    """Return True if a rule is a shorter prefix among the rules with one word more, no script."""
+    """Return True if a shorter prefix of the rule is also in `rules`, unless the last word is a
+    script name.
+    """
     subject = parse_rule(rule).subject or ""
     if not subject.endswith(":*"):
         return False
@@ -109,13 +114,14 @@ def _names_an_operand(rule: str, rules: Sequence[str]) -> bool:
 def check_for_call(
     approval: Approval, text: str, tool: "Tool[Any]", params: "Params", cwd: Path
 ) -> str:
-    """Return why a rule for this call is wide, "" if it is not. Raises UsageError when the text is
-    no rule, holds invisible characters or does not allow the call."""
+    """Return why a rule for this call is wide, "" if it is not. Raises UsageError if the text is
+    not a rule, has invisible characters or does not allow the call.
+    """
     rule = parse_rule(text)
     if not is_one_visible_line(str(rule)):
         raise UsageError(
-            f"{reveal_invisible(str(rule))!r} holds characters that cannot be seen",
-            hint="Write it without them.",
+            f"{reveal_invisible(str(rule))!r} contains invisible characters",
+            hint="Remove them.",
         )
     verdict = approval.with_rule(str(rule)).judge(tool, params)
     if verdict.action != "allow":
@@ -124,7 +130,7 @@ def check_for_call(
 
 
 def describe_rule(text: str) -> str:
-    """Return what a rule allows in a few words, "" if the text is no rule."""
+    """Describe in a few words what a rule allows, "" if the text is not a rule."""
     try:
         rule = parse_rule(text)
     except UsageError:
@@ -145,14 +151,15 @@ def describe_rule(text: str) -> str:
 
 
 def why_wide(rule: Rule, cwd: Path, own: Rule | None = None) -> str:
-    """Return why a rule is wider than those that are offered by themselves, or reaches beyond what
-    a project is made of; "" if it is not wide. `own` is the rule for the call alone."""
+    """Return why a rule is wider than the automatic suggestions or reaches outside the project; ""
+    if it is not wide. `own` is the rule for this call only.
+    """
     if rule.tool == "Bash":
         return _why_command_is_wide(rule)
     if rule.tool not in _PATH_TOOL_VERBS:
         return ""
     if rule.subject is None:
-        return f"that is {describe_rule(str(rule))}, in this project and outside of it"
+        return f"it allows {describe_rule(str(rule))}, inside and outside this project"
     is_own = own is not None and own.subject == rule.subject
     return _why_path_is_wide(rule, rule.subject, cwd, is_own)
 
@@ -171,7 +178,9 @@ def _command_rules(text: str, narrow: str) -> Iterator[str]:
 
 
 def _longer_prefix(part: SimpleCommand, script: Script) -> str:
-    """Return a prefix subject with one word more than the narrowest one, if more words follow."""
+    """Return a prefix subject with one word more than the narrowest one, if the command has more
+    words.
+    """
     prefix = narrowest_subject(part, script)
     if part.wrapper or not prefix.endswith(":*"):
         return ""
@@ -221,7 +230,7 @@ def _describe_files(subject: str | None) -> str:
 def _why_command_is_wide(rule: Rule) -> str:
     subject = rule.subject or ""
     if rule.any:
-        return "no command will be asked about any more, whatever it does"
+        return "every command will run without asking"
     if subject.endswith(":*"):
         words = subject[:-2]
     elif star := UNESCAPED_STAR.search(subject):
@@ -231,25 +240,25 @@ def _why_command_is_wide(rule: Rule) -> str:
         return _why_input_decides(subject)
     words = unescape_command(words).strip(BLANKS)
     if not words:
-        return "it does not say which program"
+        return "it names no program"
     script = parse(words)
     part = script.parts[0] if len(script.parts) == 1 else None
     if part is None or part.wrapper or not narrowest_subject(part, script).endswith(":*"):
-        return f"what comes after `{words}` decides what it does, and may be anything"
+        return f"the words after `{words}` can make it do anything"
     if len(part.words) == 1 and part.name.rpartition("/")[2] in _SUBCOMMAND_PROGRAMS:
-        return f"`{words}` does very different things by its next word"
+        return f"the next word decides what `{words}` does"
     return ""
 
 
 def _why_input_decides(command: str) -> str:
-    """Return why a rule for a program without arguments is wide: stdin decides what it does."""
+    """Return why a rule for a program without arguments is wide: the program runs its stdin."""
     script = parse(unescape_command(command))
     part = script.parts[0] if len(script.parts) == 1 else None
     if part is None or len(part.words) > 1 or narrowest_subject(part, script).endswith(":*"):
         return ""
     if part.name.rpartition("/")[2] in BUILD_TOOLS:
         return ""
-    return f"what `{command}` is fed decides what it does, and may be anything"
+    return f"its input can make `{command}` do anything"
 
 
 def _why_path_is_wide(rule: Rule, subject: str, cwd: Path, own: bool) -> str:
@@ -261,19 +270,20 @@ def _why_path_is_wide(rule: Rule, subject: str, cwd: Path, own: bool) -> str:
     for pattern in matcher.patterns:
         root = next((r for r in roots if f"{pattern}/".startswith(f"{r}/")), None)
         if root is None:
-            return "it reaches beyond this project"
+            return "it covers paths outside this project"
         inner += pattern[len(root) :].split("/")
     if rule.tool not in ("Edit", "Write"):
         return ""
     hidden = next((name for name in inner if name.startswith(".")), "")
     if hidden or any(matcher.matches(path) for path in _sample_hidden_paths(cwd)):
-        return f"it reaches {hidden or 'hidden files'}, and some hidden files run by themselves"
+        return f"it covers {hidden or 'hidden files'}, and programs run some hidden files"
     return ""
 
 
 def _may_be_folder(paths: Sequence[str], own: bool) -> bool:
-    """Return True if a rule that names one path covers everything below it. A path that does not
-    exist yet is a file if the call itself is about to create it."""
+    """Return True if a rule for a single path may cover a folder. A path that does not exist yet is
+    a file if the call itself creates it.
+    """
     plain = [unescape_path(path) for path in paths]
     return any(os.path.isdir(path) for path in plain) or not (  # noqa: PTH112
         own or any(os.path.lexists(path) for path in plain)
@@ -281,7 +291,9 @@ def _may_be_folder(paths: Sequence[str], own: bool) -> bool:
 
 
 def _sample_hidden_paths(cwd: Path) -> Iterator[str]:
-    """Yield hidden files at the top of a project, and files that git runs by itself."""
+    """Yield sample hidden files at the top of a project, and files in `.git` that git runs or
+    obeys.
+    """
     other = "any.of.them"
     for name in (f".{other}", ".github", ".husky", ".vscode", ".idea", *sorted(PROTECTED_NAMES)):
         yield f"{cwd}/{name}"

@@ -1,4 +1,4 @@
-"""The judgement of a call: allow, ask or deny, and why."""
+"""The verdict on a call: allow, ask or deny, with the reason."""
 
 from typing import Literal
 
@@ -22,40 +22,39 @@ _SEVERITY = {"allow": 0, "ask": 1, "deny": 2}
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of one call."""
+    """The verdict on one call."""
 
     action: VerdictAction
-    reason: str  # for people and for the model
-    # The rule that decided or, when the call is asked about, confined, or denied by plan mode, the
+    reason: str  # for the user and the model
+    # The rule that decided. If the call needs approval, is confined, or is denied by plan mode: the
     # narrowest rule that would allow it.
     rule: str = ""
-    # The call is allowed because the sandbox confines it, so that it must run there as one that
-    # nobody was asked about.
+    # The call is allowed without asking only because it runs in the sandbox.
     confined: bool = False
-    guarded: bool = False  # a rule may be meant that denies or asks: no mode allows it
-    # A command that only looks. Where the kernel can, it runs without the network, with nothing to
-    # write, and with only the project and the system's folders to read.
+    guarded: bool = False  # a deny or ask rule may apply: no mode allows the call
+    # A read-only command. If the kernel supports it, the command runs without network, writes
+    # nothing, and reads only the project and the system folders.
     looks: bool = False
-    # The command is handed names of files by another one: it may run only as one that looks.
+    # The command receives file names from another command: it may run only as read-only.
     handed_names: bool = False
-    # The command may write the project's repository (.git): it is git itself, run as a plain
-    # command, or the user has seen that it writes there.
+    # The command may write to the project's repository (.git): it is a plain git command, or the
+    # user was shown that it writes there.
     writes_repository: bool = False
-    path: str = ""  # where the path of the call leads, for calls that have one
-    opens: tuple[str, ...] = ()  # what an allowed command visibly reads outside of the sandbox
+    path: str = ""  # the resolved path of the call, if it has one
+    opens: tuple[str, ...] = ()  # files outside the sandbox that the command visibly reads
 
 
 def verdict_by_rule(action: VerdictAction, what: str, rule: Rule) -> Verdict:
-    """Return what a rule decides of `what`, in words for people."""
-    done = {"deny": "denied", "ask": "to be asked about", "allow": "allowed"}[action]
-    return Verdict(action, f"{what} is {done} by the rule {rule}", str(rule))
+    """Return the verdict of a rule on `what`, a description for the user."""
+    how = {"deny": "is denied by", "ask": "needs approval due to", "allow": "is allowed by"}[action]
+    return Verdict(action, f"{what} {how} the rule {rule}", str(rule))
 
 
 def stricter(one: Verdict, other: Verdict) -> Verdict:
-    """Return the verdict that allows less, the first of two alike."""
+    """Return the verdict that allows less; the first if they are equal."""
     return other if _SEVERITY[other.action] > _SEVERITY[one.action] else one
 
 
 def quoted_command(source: str) -> str:
-    """Return a command as it stands in a reason, in one line."""
+    """Return a command as one quoted and shortened line for a reason."""
     return f"`{shorten(' '.join(source.split()), MAX_QUOTED_COMMAND_CHARS)}`"

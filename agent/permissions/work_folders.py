@@ -1,7 +1,7 @@
-"""The folders that a session works in: the project, and directories that the user has added.
+"""The folders of a session: the project and directories that the user added.
 
-Rules, the judgement of paths and commands, the sandbox and the watch for planted files share one
-list, so that a directory which is added counts for all of them at once.
+Rules, permission checks, the sandbox and the watch for planted files share one list, so an added
+directory applies to all of them at once.
 """
 
 import os
@@ -13,13 +13,14 @@ from .paths import home_folders, is_within, protected_name
 
 
 class WorkFolders:
-    """The folders of a session. Iterating yields each path as it is named and with links followed,
-    those of the project first."""
+    """The folders of a session. Iterating yields each path as given and resolved, the project
+    first.
+    """
 
     def __init__(self, cwd: Path | str) -> None:
         self.cwd = os.path.abspath(cwd)  # noqa: PTH100 - links must stay as they are
         self.project = (self.cwd, os.path.realpath(cwd))
-        self.added: list[str] = []  # with links followed; the sandbox has this very list
+        self.added: list[str] = []  # links resolved; the sandbox shares this list
         self.names: list[str] = []  # the same, as the user named them
 
     def __iter__(self) -> Iterator[str]:
@@ -27,24 +28,25 @@ class WorkFolders:
 
     @property
     def real(self) -> list[str]:
-        """All folders with links followed, the project first."""
+        """All folders with links resolved, the project first."""
         return [self.project[1], *self.added]
 
     def add(self, name: str) -> None:
-        """Add a directory that `checked_directory` has returned."""
+        """Add a directory returned by `checked_directory`."""
         self.names.append(name)
         self.added.append(os.path.realpath(name))
 
 
 def checked_directory(text: str | Path, base: str | Path, own: Sequence[str]) -> str:
-    """Return the absolute path of a directory that may be added to a session. Relative paths count
-    from `base`; `own` are the agent's own files and folders. Raises UsageError."""
+    """Return the absolute path of a directory that may be added to a session. A relative path
+    starts at `base`; `own` are the agent's own files and folders. Raises UsageError.
+    """
     name = os.path.abspath(os.path.join(base, os.path.expanduser(text)))  # noqa: PTH100, PTH111, PTH118
     if "\0" in name or not os.path.lexists(name):
         raise _refusal(text, "it does not exist", "Create it first, or correct the path.")
     real = os.path.realpath(name)
     if not Path(real).is_dir():
-        raise _refusal(text, "it is not a directory", "Name the directory that it is in.")
+        raise _refusal(text, "it is not a directory", "Name its parent directory.")
     if real == "/":
         raise _refusal(text, "it is the root of the file system")
     if any(is_within(home, (real,)) for home in home_folders()):

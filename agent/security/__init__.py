@@ -1,1 +1,1 @@
-"""The sandbox that commands run in, and secrets taken out of what is kept."""
+"""The sandbox for commands, and the redaction of secrets in stored text."""

@@ -1,8 +1,8 @@
-"""Find bubblewrap, and what of it works here.
+"""Find bubblewrap and check which of its features work here.
 
-Each way to start it is tried once, the strictest first: beneath Landlock, so that its commands
-reach no socket without a path, and with no user namespaces within its own. One that is installed
-to run as root can do neither.
+It tries each start mode once, the strictest first. The strictest mode runs under Landlock, so that
+commands cannot connect to sockets without a path, and forbids nested user namespaces. A setuid-root
+bubblewrap supports neither.
 """
 
 import functools
@@ -20,10 +20,10 @@ from . import landlock, seccomp
 
 PROBE_TIMEOUT_S = 10  # seconds
 INSTALL_HINT = "Install bubblewrap (`apt install bubblewrap`, `dnf install bubblewrap`)"
-MOVE_HINT = "Start in the folder of a project, or name it: --cwd DIR"
+MOVE_HINT = "Start in a project's folder, or name it with --cwd DIR"
 NAMESPACE_HINT = (
-    "Let it make user namespaces (in a container: start that with fewer restrictions; on Ubuntu: "
-    "an AppArmor profile for bwrap)"
+    "Allow user namespaces (in a container: start it with fewer restrictions; on Ubuntu: add an "
+    "AppArmor profile for bwrap)"
 )
 _FOLDERS = (
     "/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin", "/run/wrappers/bin",
@@ -34,7 +34,7 @@ _ARGUMENTS = (
 )  # fmt: skip
 _WHOLE_ROOT = ("--ro-bind", "/", "/")
 _KERNEL_FOLDERS = ("--dev", "/dev", "--proc", "/proc")
-# As root it makes no user namespace, since that would know no other user.
+# Not as root: a user namespace would not know the other users.
 _NO_USER_NAMESPACES = ("--unshare-user", "--disable-userns")
 
 
@@ -42,15 +42,15 @@ _NO_USER_NAMESPACES = ("--unshare-user", "--disable-userns")
 class Bubblewrap:
     """The result of the search for bubblewrap."""
 
-    command: Sequence[str] = ()  # what every command in it begins with
-    give_up: Callable[[], None] | None = None  # what the thread calls that starts it
-    absent: str = ""  # why there is none that works, with what would help
+    command: Sequence[str] = ()  # the prefix of every command in it
+    give_up: Callable[[], None] | None = None  # called by the thread that starts it
+    absent: str = ""  # why none works, with a hint
 
 
 def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
-    """Return how bubblewrap is started for work in `cwd`, or why there is none that works."""
+    """Return the start command of bubblewrap for work in `cwd`, or the reason why none works."""
     if not sys.platform.startswith("linux"):
-        reason = "there is no sandbox for this system. Work in a container to have one."
+        reason = "there is no sandbox for this system. Run ctxagent in a container."
         return Bubblewrap(absent=reason)
     installed = list(_installed())
     for path in installed:
@@ -59,13 +59,14 @@ def find_bubblewrap(cwd: str, network: bool) -> Bubblewrap:
     if not installed:
         return Bubblewrap(absent=f"bwrap is not installed. {INSTALL_HINT}.")
     hint = MOVE_HINT if str(Path(installed[0]).parent) in _FOLDERS else INSTALL_HINT
-    reason = f"{installed[0]} is not used, since it lies in what commands can change here"
+    reason = f"{installed[0]} is not used, since commands can write to its folder"
     return Bubblewrap(absent=f"{reason}. {hint}.")
 
 
 def root_arguments(*, empty: bool) -> Iterator[str]:
-    """Yield the arguments for the root folder: all of it, read-only, or nothing but its links and
-    what the kernel shows."""
+    """Yield the arguments for the root folder: either all of it, read-only, or only its links and
+    the kernel's file systems.
+    """
     if not empty:
         yield from (*_WHOLE_ROOT, *_KERNEL_FOLDERS)
         return
@@ -77,7 +78,7 @@ def root_arguments(*, empty: bool) -> Iterator[str]:
 
 
 def filter_arguments(descriptors: Sequence[int]) -> list[str]:
-    """Return the arguments for filters of system calls that are read from these descriptors."""
+    """Return the arguments for system call filters that are read from these descriptors."""
     return [word for number in descriptors for word in ("--seccomp", str(number))]
 
 
@@ -93,14 +94,16 @@ def _try(path: str, network: bool) -> Bubblewrap:
     ):
         command = (path, *_ARGUMENTS, *users, *own_network)
         with ThreadPoolExecutor(1) as thread:
-            said = thread.submit(_complaint, command, give_up).result()
+            said = thread.submit(_test_error, command, give_up).result()
         if not said:
             return Bubblewrap(command, give_up)
     return Bubblewrap(absent=f"bwrap does not work here ({said}). {NAMESPACE_HINT}.")
 
 
-def _complaint(command: Sequence[str], give_up: Callable[[], None] | None) -> str:
-    """Return what it says when it is started so, "" if it works. The thread is given up by it."""
+def _test_error(command: Sequence[str], give_up: Callable[[], None] | None) -> str:
+    """Run a test command and return the error message, "" if it works. `give_up` restricts the
+    thread permanently.
+    """
     passed = seccomp.readable_filter(seccomp.INTERNET)
     try:
         if give_up:
@@ -131,6 +134,6 @@ def _installed() -> Iterator[str]:
 
 
 def _is_out_of_reach(path: str, cwd: str) -> bool:
-    """Return True if no command that works in `cwd` may change the program at `path`."""
+    """Return True if no command that works in `cwd` can change the program at `path`."""
     found = program("bwrap", str(Path(path).parent))
     return bool(found) and not within(os.path.realpath(found), [cwd, "/tmp", "/var/tmp"])

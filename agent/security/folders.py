@@ -1,5 +1,5 @@
-"""The folders of homes and projects: which of them commands may write to, and from which the
-agent takes none of its own programs.
+"""The folders of homes and projects: which ones commands may write to, and which ones the agent
+must not run its own programs from.
 """
 
 import os
@@ -15,7 +15,7 @@ from .sandbox_paths import contains_home, existing
 
 
 def writable_folders(cwd: str, environ: Mapping[str, str], write: Sequence[Path] = ()) -> list[str]:
-    """Return the names of the folders that commands may write to, now or once they exist."""
+    """Return the folders that commands may write to, now or once they exist."""
     homes = home_folders(environ)
     temporary = ["/tmp", "/var/tmp", *filter(None, [environ.get("TMPDIR")])]
     named = [path for path in temporary if path == "/tmp" or not contains_home(path, homes)]
@@ -25,18 +25,18 @@ def writable_folders(cwd: str, environ: Mapping[str, str], write: Sequence[Path]
 
 
 def project_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the folders of the project that are its own, and not a person's or the system's."""
+    """Return the project's folders that do not belong to a home or the system."""
     return writable_of_project(os.path.realpath(cwd), home_folders(environ))
 
 
 def home_folders(environ: Mapping[str, str]) -> list[str]:
-    """Return the home that `environ` names, that of the user, and for root those of all users."""
+    """Return the home in `environ`, the user's home and, for root, the homes of all users."""
     others = [str(path) for path in Path("/home").glob("*")] if os.geteuid() == 0 else []
     return list(dict.fromkeys([*own_homes(environ), *existing(others)]))
 
 
 def own_homes(environ: Mapping[str, str]) -> list[str]:
-    """Return the home that `environ` names, and that of the user."""
+    """Return the home in `environ` and the user's home."""
     user = ""
     with suppress(KeyError):
         user = pwd.getpwuid(os.geteuid()).pw_name
@@ -46,9 +46,10 @@ def own_homes(environ: Mapping[str, str]) -> list[str]:
 
 
 def writable_of_project(cwd: str, homes: Sequence[str]) -> list[str]:
-    """Return what may be written of the project. A home holds files that run when its person logs
-    in, so of a home only the folders without a dot, and not `bin`; of a folder that holds homes,
-    nothing."""
+    """Return the folders of the project that commands may write to. If the project is a home, these
+    are its folders without hidden ones and `bin`, since a login runs files there. If it contains
+    homes, return [].
+    """
     if cwd in homes:
         try:
             entries = [entry for entry in os.scandir(cwd) if entry.is_dir(follow_symlinks=False)]
@@ -61,7 +62,7 @@ def writable_of_project(cwd: str, homes: Sequence[str]) -> list[str]:
 
 
 def expand_home(path: Path, homes: Sequence[str]) -> Path:
-    """Return a path of the settings with `~` as the first of the homes."""
+    """Expand `~` in a path from the settings to the first of the homes."""
     home = Path(homes[0]) if homes else Path("/")
     return home.joinpath(*path.parts[1:]) if path.parts[:1] == ("~",) else path
 
@@ -69,8 +70,9 @@ def expand_home(path: Path, homes: Sequence[str]) -> Path:
 def distrust_writable_folders(
     chosen: SandboxSettings, cwd: Path, environ: Mapping[str, str]
 ) -> None:
-    """Make sure that the agent's own programs come from no folder that commands may write to.
-    Without a sandbox that would be any folder; then only the project's are excluded."""
+    """Exclude folders that commands may write to from the search for the agent's own programs.
+    Without a sandbox commands may write anywhere; then only the project's folders are excluded.
+    """
     distrust(_shipped_folders(os.path.realpath(cwd), environ))
     if chosen.mode == "off":
         distrust(project_folders(str(cwd), environ))
@@ -79,9 +81,10 @@ def distrust_writable_folders(
 
 
 def _shipped_folders(cwd: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the project's folder and its repository's, unless they hold somebody's home. What a
-    project ships is as little ours as what a command writes there. A home that is itself the
-    project is included: folders that are made in it can be written to, too."""
+    """Return the folders of the project and its repository, unless they contain a home. Files that
+    a project ships are as untrusted as files that a command writes. A home that is itself the
+    project is included, since commands can write to new folders in it.
+    """
     homes, root = home_folders(environ), sandbox_git.repository_root(cwd)
     found = [cwd] if cwd in homes or not contains_home(cwd, homes) else []
     return [*found, root] if root and not contains_home(root, homes) else found

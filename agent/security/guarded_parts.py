@@ -1,5 +1,6 @@
-"""What no command may change in the folders that a session works in: the parts of a repository that
-make git run programs, settings files, and programs that the agent would run."""
+"""Parts of a session's folders that no command may change: the parts of a repository that make git
+run programs, settings files, and programs that the agent would run.
+"""
 
 import os
 import secrets
@@ -18,25 +19,26 @@ _READ_ONLY = (".agentrc", ".ctxagent")
 
 @dataclass(slots=True)
 class GuardedParts:
-    """The guarded parts of the project at `cwd` and of the `added` directories, as each was found
-    when it came to the session: no command could write there before. The sandboxes of all commands
-    share it."""
+    """The guarded parts of the project at `cwd` and of the `added` directories. Each was listed
+    when it joined the session, before any command could write there. The sandboxes of all commands
+    share it.
+    """
 
     cwd: str
     added: Sequence[str]
     path: str  # the PATH
-    repositories: list[str] = field(default_factory=list)  # what a commit writes
+    repositories: list[str] = field(default_factory=list)  # the folders that a commit writes to
     read_only: list[str] = field(default_factory=list)
     must_not_appear: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
 
     @property
     def folders(self) -> list[str]:
-        """The folders of the session, with links followed, the project first."""
+        """The folders of the session with links resolved, the project first."""
         return [self.cwd, *self.added]
 
     def look(self) -> None:
-        """Find the guarded parts of folders that have been added since the last look."""
+        """Find the guarded parts of folders that were added since the last call."""
         for folder in self.folders:
             if folder in self._known:
                 continue
@@ -50,14 +52,15 @@ class GuardedParts:
             self.must_not_appear += [*git.absent, *missing]
 
     def accept_present(self) -> None:
-        """Guard what has appeared from elsewhere, while no command ran."""
+        """Guard files that other programs created while no command ran."""
         made = list(filter(os.path.lexists, self.must_not_appear))
         self.read_only += made
         self.must_not_appear[:] = [each for each in self.must_not_appear if each not in made]
 
     def set_aside(self) -> list[str]:
-        """Rename what has appeared where git would take it for its configuration, or the agent for
-        a program of its own; return the new names."""
+        """Rename new files that git would read as configuration or the agent would run as a
+        program. Return the new names.
+        """
         renamed = []
         for path in self.must_not_appear:
             if os.path.lexists(path):
@@ -69,7 +72,7 @@ class GuardedParts:
 
 
 def _project_programs(path: str, cwd: str) -> Iterator[str]:
-    """Yield the paths in the project where the agent would look for the programs that it runs."""
+    """Yield the paths in the project where the agent would search for the programs that it runs."""
     for folder in dict.fromkeys(path.split(":")):
         place = os.path.realpath(os.path.join(cwd, folder))  # noqa: PTH118 - may be relative
         if folder and within(place, [cwd]):

@@ -1,9 +1,8 @@
-"""What commands in the sandbox find of a home: the places of toolchains, which they may read, and
-caches of their own instead of the user's. Nothing else is there.
+"""The parts of a home that commands in the sandbox see: readable toolchain folders, and private
+caches in place of the user's. The rest of the home is hidden.
 
-A cache of the user's that a command could write to would be a way out: shells, package managers
-and hooks of git run what lies there. Packages that were fetched before can be read, so that a build
-works without the network.
+A writable cache of the user's would be an escape, since shells, package managers and git hooks run
+files there. Downloaded packages are readable, so that builds work without the network.
 """
 
 import os
@@ -28,7 +27,7 @@ miniforge3 mambaforge micromamba .virtualenvs .nvm .fnm .volta .n .nodenv .npm-g
 .python-version .node-version .nvmrc .gitconfig .config/git/config .config/git/ignore
 .config/git/attributes .gitignore .gitignore_global .gitattributes .editorconfig .hgrc
 """)
-# Packages that were fetched before.
+# Downloaded packages.
 _PACKAGES = words("""
 .cargo/registry .cargo/git go/pkg .m2/repository .nuget/packages .cabal/packages .conda/pkgs
 .pub-cache/hosted .hex .opam/download-cache .terraform.d/plugin-cache
@@ -38,31 +37,31 @@ _CACHES = words("""
 .yarn .gradle .ivy2 .sbt .pnpm-store .local/share/pnpm/store .bun/install/cache .composer/cache
 .bundle/cache
 """)
-# Of `~/.cache` what takes long to fetch and is only read: browsers, models, tools.
+# Parts of `~/.cache` that are slow to download and only read: browsers, models, tools.
 _SHARED_CACHES = words("""
 ms-playwright puppeteer Cypress selenium electron node-gyp prisma huggingface/hub
 huggingface/datasets torch whisper bazelisk pre-commit
 """)
-_SHARED = ".cache.shared"  # where they are mounted; links among the commands' own caches lead there
+_SHARED = ".cache.shared"  # their mount point; the private cache has links to it
 # Variables that name folders of toolchains and of packages.
 _TOOLCHAIN_VARIABLES = words("""
 VIRTUAL_ENV CONDA_PREFIX PYENV_ROOT NVM_DIR NVM_BIN FNM_DIR FNM_MULTISHELL_PATH VOLTA_HOME
 RUSTUP_HOME GOROOT GOMODCACHE JAVA_HOME SDKMAN_DIR ASDF_DATA_DIR ASDF_DIR MISE_DATA_DIR RBENV_ROOT
 DENO_INSTALL DOTNET_ROOT GEM_HOME ANDROID_HOME ANDROID_SDK_ROOT FLUTTER_ROOT NIX_PROFILES
 """)
-# These hold more than one kind of thing, and homes that are none.
+# Shared system folders, and homes that are not a user's.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt", "/srv", "/var", "/home")
 
 
 def hides(home: str) -> bool:
-    """Tell whether a home is a person's, to be hidden, and not the system's own folder."""
+    """Return True if a home belongs to a user and so is hidden; False for a system folder."""
     return not any(f"{folder}/".startswith(f"{home}/") for folder in _SYSTEM) and not any(
         home.startswith(f"{folder}/") for folder in ("/usr", "/bin", "/sbin", "/lib", "/etc")
     )
 
 
 def readable_paths(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yield what commands may read of a home: the name that it has there, and what it leads to."""
+    """Yield the paths in a home that commands may read, each with its link target."""
     named = (f"{home}/{name}" for name in likely_names(home, (*_TOOLCHAINS, *_PACKAGES)))
     for path in (*named, *named_toolchains(home, environ)):
         yield from ((path, real) for real in existing([path]))
@@ -72,7 +71,7 @@ def readable_paths(home: str, environ: Mapping[str, str]) -> Iterator[tuple[str,
 
 
 def own_caches(home: str) -> Iterator[tuple[str, str]]:
-    """Yield the places of a home where commands find caches of their own, and a name for each."""
+    """Yield the paths in a home where commands get private caches, with a name for each cache."""
     likely = likely_names(home, _CACHES)
     there = [name for name in likely if os.path.exists(f"{home}/{name}")]  # noqa: PTH110
     for name in likely_names(home, _PACKAGES):
@@ -83,16 +82,17 @@ def own_caches(home: str) -> Iterator[tuple[str, str]]:
 
 
 def link_shared_caches(home: str, caches: Path) -> None:
-    """Make the links by which shared caches of a home are found among the commands' own."""
+    """Create links from the commands' private cache to the shared caches of a home."""
     for name in dict.fromkeys(name.partition("/")[0] for name in _SHARED_CACHES):
         if os.path.exists(f"{home}/.cache/{name}"):  # noqa: PTH110
-            with suppress(OSError):  # a command may have made something else there
+            with suppress(OSError):  # a command may have created another file there
                 (caches / name).symlink_to(f"{home}/{_SHARED}/{name}")
 
 
 def named_toolchains(folder: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the toolchains in a folder that the PATH and other variables name, and what this
-    program itself runs by."""
+    """Yield the toolchains in a folder that the PATH and other variables name, and this program's
+    own Python folders.
+    """
     named = [sys.prefix, sys.base_prefix, str(Path(__file__).parents[2])]
     named += [environ.get(name, "") for name in _TOOLCHAIN_VARIABLES]
     named += environ.get("PATH", "").split(":")
@@ -104,6 +104,6 @@ def named_toolchains(folder: str, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def plain_files(home: str) -> Iterator[str]:
-    """Yield the files of a home that is the project, as far as their names begin with no dot."""
+    """Yield the non-hidden files at the top of a home that is the project."""
     with suppress(OSError), os.scandir(home) as entries:
         yield from (e.path for e in entries if e.is_file() and not e.name.startswith("."))

@@ -1,10 +1,10 @@
-"""Landlock: a thread gives up what it may reach, and with it all that it starts from then on.
+"""Landlock: restrict a thread and every process that it starts.
 
-The kernel asks no powers for it (landlock(7), linux/landlock.h). A rule allows a folder with all
-that lies in it, and nothing can be taken out of that again: what is to stay hidden, or is "kept"
-within a folder that can be written, is left out by allowing its siblings of that moment, so
-that the folder takes no new names. What is "read" within a folder that can be written is not held.
-Nor is it held to look at a file from outside (stat(2)), nor to change its mode, owner and times.
+Landlock needs no privileges (landlock(7), linux/landlock.h). A rule allows a folder with everything
+in it, and no later rule can take a part away. To hide a path, or keep it read-only ("kept") in a
+writable folder, its current siblings are allowed one by one; the folder then accepts no new names.
+"read" within a writable folder is not enforced. Landlock does not restrict stat(2), nor changes of
+mode, owner and times.
 """
 
 import ctypes
@@ -22,21 +22,21 @@ from typing import Literal
 
 from . import seccomp
 
-# What is "kept" can be read only, also in a folder that can be written.
+# "kept" paths are read-only even in a writable folder.
 Access = Literal["write", "read", "kept", "hidden"]
 
-# Of the devices, those that every program may use; all others are hidden, terminals too.
+# Devices that every program may use. All others, such as terminals, are hidden.
 DEVICES: Mapping[str, Access] = {
     "/dev": "hidden",
     **{f"/dev/{name}": "write" for name in ("null", "zero", "full", "random", "urandom", "shm")},
 }  # fmt: skip
-_FILES_VERSION = 3  # of the interface: from this one on files are held against being cut off
+_FILES_VERSION = 3  # the first ABI version that can deny truncation
 _TCP_VERSION, _DEVICES_VERSION, _SCOPES_VERSION = 4, 5, 6
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _ASK_VERSION, _PATH_BENEATH = 1, 1
 _TCP = 0b11  # to bind and to connect
-_SCOPES = 0b11  # sockets without a path, and signals, of what is not confined by the same rules
+_SCOPES = 0b11  # abstract sockets and signals to processes outside the ruleset
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_FOLDER = (1 << bit for bit in range(4))
 _TRUNCATE, _DEVICE_CALLS = 1 << 14, 1 << 15
@@ -49,7 +49,7 @@ _FILTER_MODE = 2
 
 @functools.cache
 def version() -> int:
-    """Return the version of the kernel's interface, 0 where there is none."""
+    """Return the ABI version of the kernel's Landlock, 0 if it has none."""
     if not sys.platform.startswith("linux"):
         return 0
     known: int = _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION)
@@ -58,8 +58,9 @@ def version() -> int:
 
 @functools.cache
 def works() -> bool:
-    """Return True if commands can be confined by Landlock alone: with rules for files and with the
-    filter of system calls, which keeps them from sockets."""
+    """Return True if Landlock alone can confine commands. This needs its file rules and the system
+    call filter that blocks sockets.
+    """
     filter = seccomp.filter_program(seccomp.NETLINK)
     if version() < _FILES_VERSION or not filter:
         return False
@@ -75,8 +76,9 @@ def works() -> bool:
 
 
 def keep_among_themselves() -> None:
-    """Have what this thread starts reach no socket without a path, and signal no process, but those
-    of each other. Unlike rules for files this leaves mounts possible, which bubblewrap makes."""
+    """Block abstract sockets of, and signals to, processes that this thread does not start. Unlike
+    file rules, this still allows the mounts that bubblewrap makes.
+    """
     if version() >= _SCOPES_VERSION:
         with _ruleset(0, 0) as rules:
             _restrict(rules)
@@ -85,10 +87,12 @@ def keep_among_themselves() -> None:
 def confinement(
     places: Mapping[str, Access], *, network: bool, filter: bytes, powers: Sequence[int]
 ) -> Callable[[], None]:
-    """Return what confines the thread that calls it: to these places by absolute real path ("/" is
-    one of them, inner ones win), by a filter of system calls, without the `network` to no TCP, and
-    as root to these powers (their numbers in linux/capability.h). It raises OSError where the
-    kernel refuses."""
+    """Return a function that confines the calling thread.
+
+    It limits access to `places` (absolute real paths; "/" is one of them; inner ones win), applies
+    a system call filter, blocks TCP unless `network`, and for root keeps only these `powers`
+    (numbers in linux/capability.h). It raises OSError if the kernel refuses.
+    """
 
     def give_up() -> None:
         files = (2 if version() >= _DEVICES_VERSION else 1) * _DEVICE_CALLS - 1
@@ -105,9 +109,9 @@ def confinement(
 
 
 def only_reading(places: Sequence[str]) -> Callable[[], None]:
-    """Return what has the thread that calls it, and all that it starts, open nothing but these
-    absolute real paths and what lies in them, and that for reading. It raises OSError where the
-    kernel refuses."""
+    """Return a function that restricts the calling thread and its processes to reading these
+    absolute real paths and everything below them. It raises OSError if the kernel refuses.
+    """
 
     def give_up() -> None:
         files = (2 if version() >= _DEVICES_VERSION else 1) * _DEVICE_CALLS - 1
@@ -120,7 +124,7 @@ def only_reading(places: Sequence[str]) -> Callable[[], None]:
 
 
 def _allow(rules: int, files: int, places: Mapping[str, Access]) -> None:
-    """Add the rules for the places, each found from the root without following a link."""
+    """Add the rules for the places. Each is opened from the root without following links."""
     rights = {"write": files, "read": _READ, "kept": _READ, "hidden": 0}
 
     def descend(path: str, entry: int, outer: Access) -> None:
@@ -132,7 +136,7 @@ def _allow(rules: int, files: int, places: Mapping[str, Access]) -> None:
         kept = access == "write" and any(places[place] == "kept" for place in below)
         if not stat.S_ISDIR(os.fstat(entry).st_mode):
             _allow_beneath(rules, entry, rights[access] & _OF_FILES)
-        elif hidden or kept:  # what is common to all in the folder, and the rest one by one
+        elif hidden or kept:  # allow the folder's common rights, then its entries one by one
             listed = 0 if any(map(os.path.isdir, hidden)) else _READ_FOLDER
             _allow_beneath(rules, entry, listed if hidden else _READ)
             below = [f"{path}/{name}" for name in _names(entry)]
@@ -147,7 +151,7 @@ def _allow(rules: int, files: int, places: Mapping[str, Access]) -> None:
 
 
 def _allow_beneath(rules: int, entry: int, rights: int) -> None:
-    """Add a rule; of links, sockets and what is no file there can be none."""
+    """Add a rule. Links, sockets and other non-files cannot have one and are skipped."""
     if rights and not stat.S_ISLNK(os.fstat(entry).st_mode):
         with suppress(OSError):
             rule = struct.pack("=Qi", rights, entry)
@@ -160,14 +164,14 @@ def _names(entry: int) -> list[str]:
     except PermissionError:
         return []
     try:
-        return os.listdir(folder)  # noqa: PTH208 - it has no path
+        return os.listdir(folder)  # noqa: PTH208 - a descriptor, not a path
     finally:
         os.close(folder)
 
 
 @contextmanager
 def _opened(name: str, folder: int | None) -> Iterator[int]:
-    """Open what has this name, itself where it is a link, to be named in a rule."""
+    """Open an entry for use in a rule, without following a link."""
     entry = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         yield entry
@@ -177,8 +181,9 @@ def _opened(name: str, folder: int | None) -> Iterator[int]:
 
 @contextmanager
 def _ruleset(files: int, tcp: int) -> Iterator[int]:
-    """Open rules that deny these rights, as far as the kernel knows of them, and all that leads to
-    processes that are not confined by them."""
+    """Open a ruleset that denies these rights, as far as the kernel supports them, and contact with
+    processes outside the ruleset.
+    """
     known = version()
     attributes = struct.pack("Q", files)
     if known >= _TCP_VERSION:
@@ -199,7 +204,7 @@ def _restrict(rules: int) -> None:
 
 
 def _keep_powers(kept: Sequence[int]) -> None:
-    """Take all other powers from what this thread starts, to which the kernel would give them."""
+    """Drop all other capabilities from this thread's processes; the kernel gives them to root."""
     last = int(Path("/proc/sys/kernel/cap_last_cap").read_text())
     for power in range(last + 1):
         if power not in kept and _prctl(_PR_CAPBSET_READ, power):

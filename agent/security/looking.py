@@ -1,6 +1,5 @@
-"""What a command that only looks may read in addition to the project: the system's programs with
-their libraries and settings, and toolchains. Nothing else is there, so that no spelling of a path
-leads elsewhere.
+"""The files that a read-only command may read in addition to the project: system programs with
+their libraries and settings, and toolchains. All other paths are absent, however they are spelled.
 """
 
 import functools
@@ -17,23 +16,23 @@ _SYSTEM_FOLDERS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu",
     "/proc", "/sys", "/dev",
 )  # fmt: skip
-# Files of the system that root may read, and nobody else.
+# System files that only root may read.
 _SECRETS = ("/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private", "/etc/krb5.keytab")
 _SECRET_PATTERNS = ("ssh/ssh_host_*_key", "NetworkManager/system-connections", "wireguard")
 _LIBRARIES = ("lib", "lib64", "libexec", "share")  # next to a folder of programs
-# git looks without refreshing its index; long here-documents and sort need a temporary file.
+# git must not refresh its index; long here-documents and sort need a temporary file.
 VARIABLES = {"GIT_OPTIONAL_LOCKS": "0", "TMPDIR": "/dev/shm"}
 
 
 def readable_regions(cwd: str) -> dict[str, Region]:
-    """Return the regions that a command which works in `cwd` finds; there is nothing else."""
+    """Return the only regions that a read-only command in `cwd` can see."""
     found = dict.fromkeys(existing(_SYSTEM_FOLDERS), Region("read"))
     return {"/": Region("hidden"), **found, cwd: Region("read")}
 
 
 @functools.cache
 def secrets() -> tuple[str, ...]:
-    """Return the files of the system that only root may read."""
+    """Return the system files that only root may read."""
     matching = (str(path) for pattern in _SECRET_PATTERNS for path in Path("/etc").glob(pattern))
     return tuple(existing((*_SECRETS, *matching)))
 

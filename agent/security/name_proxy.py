@@ -1,13 +1,13 @@
-"""The network by name: an HTTP proxy for the commands of a sandbox that has no network of its own.
+"""Network access by host name: an HTTP proxy for commands in a sandbox without a network.
 
-In the sandbox a short program listens at PORT of the sandbox's own loopback and hands the listening
-socket out (SCM_RIGHTS, unix(7)) to this process, which lies outside: it accepts there and connects
-here. So nothing in the sandbox can reach more than the names that are let through, whatever it
-does with the proxy's address. Both `CONNECT` and requests with a whole address are served
-(RFC 9110, 9.3.6; RFC 9112, 3.2.2). What runs over such a connection is not looked at.
+In the sandbox a short program listens at PORT on the sandbox's loopback interface. It passes the
+listening socket (SCM_RIGHTS, unix(7)) to this process, which accepts and connects outside. So
+commands can only reach allowed hosts, whatever they do with the proxy's address. The proxy serves
+`CONNECT` and requests with an absolute URL (RFC 9110, 9.3.6; RFC 9112, 3.2.2). It does not inspect
+the traffic.
 
-Whatever a command does with the proxy is bounded: connections, bytes held for each, time. More
-connections wait in the queue of the listening socket, and the agent keeps descriptors for itself.
+Connections, buffered bytes per connection and time are limited. Further connections wait in the
+queue of the listening socket, and the agent keeps file descriptors for itself.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from urllib.parse import urlsplit
 from ...tools.system.descriptors import spare_descriptor
 from ..lazy import dataclass, regex
 
-PORT = 3128  # in the sandbox, whose loopback is its own
+PORT = 3128  # on the sandbox's private loopback interface
 MAX_CONNECTIONS = 64  # of one command at once; each takes two descriptors
 MAX_HEAD_BYTES = 16 * 1024  # of a request, before its body
 HEAD_TIMEOUT_S = 10.0
 CONNECT_TIMEOUT_S = 30.0
-IDLE_TIMEOUT_S = 900.0  # without a byte in either direction; a model may think as long
+IDLE_TIMEOUT_S = 900.0  # without traffic; a model request can take that long
 MAX_LOOKUPS = 4  # address lookups at once; a thread in a lookup cannot be stopped
-ACCEPT_RETRY_S = 0.1  # after an error, which may be there at once again
+ACCEPT_RETRY_S = 0.1  # delay after an error, which may repeat at once
 MAX_NAME_CHARS = 253  # of a host (RFC 1035, 2.3.4)
-MAX_ASKED = 20  # hosts of one command that are asked about; others are refused
-_CHUNK_BYTES = 64 * 1024  # what is held at most in each direction of a connection
+MAX_ASKED = 20  # new hosts per command to ask about; others are refused
+_CHUNK_BYTES = 64 * 1024  # buffer limit per direction of a connection
 _DROPPED = regex(rb"(?i)(proxy-[\w-]+|connection):")
 _NAME = regex(r"(?!-)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|[0-9a-f:.]+")
 
@@ -50,13 +50,14 @@ with socket.socket(fileno=int(sys.argv[1])) as out:
 
 
 def listener_command(descriptor: int) -> list[str]:
-    """Return the command that listens in the sandbox, and hands the socket out through this
-    descriptor."""
+    """Return the command that listens in the sandbox and passes the socket out through this
+    descriptor.
+    """
     return [os.path.realpath(sys.executable), "-I", "-S", "-c", _LISTEN, str(descriptor)]
 
 
 def proxy_variables() -> dict[str, str]:
-    """Return the variables by which programs find the proxy."""
+    """Return the environment variables that point programs to the proxy."""
     address = f"http://127.0.0.1:{PORT}"
     names = ("http_proxy", "https_proxy", "all_proxy")
     found = {spelt: address for name in names for spelt in (name, name.upper())}
@@ -65,20 +66,21 @@ def proxy_variables() -> dict[str, str]:
 
 
 def is_named(host: str, names: Sequence[str]) -> bool:
-    """Return True if a host is among names and patterns (`*.npmjs.org`)."""
+    """Return True if a host matches one of the names and patterns (`*.npmjs.org`)."""
     return any(fnmatchcase(host, name.lower()) for name in names)
 
 
 @dataclass(slots=True)
 class NameProxy:
-    """The proxy of one command. `decide` returns why a host that is not among the `names` may not
-    be reached, "" if it may; it is awaited once for each."""
+    """The proxy of one command. `decide` returns why a host that is not in `names` is refused, ""
+    if it is allowed. It is awaited once per host.
+    """
 
     names: Sequence[str]
     decide: Callable[[str], Awaitable[str]]
-    environ: Mapping[str, str] = field(default_factory=dict)  # names the person's own proxy
-    refused: list[str] = field(default_factory=list)  # hosts, in the order of the attempts
-    descriptor: int = field(init=False)  # what the sandbox is given, to be closed by its starter
+    environ: Mapping[str, str] = field(default_factory=dict)  # may name the user's own proxy
+    refused: list[str] = field(default_factory=list)  # refused hosts, in order
+    descriptor: int = field(init=False)  # for the sandbox; closed by the code that starts it
     _decided: "dict[str, asyncio.Future[str]]" = field(init=False, default_factory=dict)
     _own: socket.socket = field(init=False)
 
@@ -87,7 +89,7 @@ class NameProxy:
         self.descriptor = theirs.detach()
 
     async def serve(self) -> None:
-        """Serve what the sandbox connects to, until this is cancelled."""
+        """Serve connections from the sandbox until cancelled."""
         with self._own as own:
             own.setblocking(False)
             passed = await _received(own)
@@ -149,13 +151,14 @@ class NameProxy:
         return await asyncio.shield(self._decided[host])
 
     async def _connect(self, host: str, port: int) -> tuple[socket.socket, bytes]:
-        """Return a connection to a host, and what has come from there. Raises OSError and
-        ValueError."""
+        """Return a connection to a host and the bytes already received. Raises OSError and
+        ValueError.
+        """
         if upstream := self.environ.get("HTTPS_PROXY") or self.environ.get("https_proxy"):
             return await _connect_through(upstream, host, port)
         found = await _look_up(host, port)
         if not is_named(host, [name for name in self.names if "*" not in name]):
-            # A name that anybody may give an address of the person's own network.
+            # Anybody can point such a name to an address in the user's own network.
             found = [each for each in found if ipaddress.ip_address(each[4][0]).is_global]
         if not found:
             raise OSError(f"{host} is an address of the own network. Name it in sandbox.network")
@@ -163,7 +166,7 @@ class NameProxy:
 
 
 async def _readable(waited: socket.socket) -> None:
-    """Wait until something can be read or accepted."""
+    """Wait until a socket is readable or has a connection to accept."""
     loop, ready = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(waited, ready.set)
     try:
@@ -173,7 +176,7 @@ async def _readable(waited: socket.socket) -> None:
 
 
 async def _received(own: socket.socket) -> socket.socket | None:
-    """Wait for a socket that is handed out, None where the other end is closed before."""
+    """Wait for the listening socket from the sandbox; None if the other end closes first."""
     await _readable(own)
     try:
         _, passed, _, _ = socket.recv_fds(own, 1, 1)
@@ -189,13 +192,13 @@ async def _received(own: socket.socket) -> socket.socket | None:
 
 
 async def _accepted(listening: socket.socket) -> socket.socket:
-    """Wait for a connection, and until the agent has descriptors to spare for it."""
+    """Accept a connection once the agent has descriptors to spare."""
     while True:
         await _readable(listening)
         await spare_descriptor()
         try:
             client, _ = listening.accept()
-        except OSError:  # the client is gone, or the command has spoilt the socket
+        except OSError:  # the client left, or the command broke the socket
             await asyncio.sleep(ACCEPT_RETRY_S)
             continue
         return _prepared(client)
@@ -208,8 +211,9 @@ def _prepared(connection: socket.socket) -> socket.socket:
 
 
 async def _head(connection: socket.socket) -> tuple[bytes, bytes]:
-    """Return the head of a request or an answer, and what has come behind it. Raises ValueError for
-    one that is too long, OSError where the connection ends before."""
+    """Return the head of a request or a response, and the bytes received after it. Raises
+    ValueError if the head is too long, OSError if the connection ends first.
+    """
     loop, held = asyncio.get_running_loop(), b""
     while b"\r\n\r\n" not in held:
         if len(held) == MAX_HEAD_BYTES:
@@ -228,19 +232,21 @@ async def _send(connection: socket.socket, data: bytes) -> None:
 
 @cache
 def _lookup_threads() -> ThreadPoolExecutor:
-    """Return threads for lookups alone: slow ones must not take those that tools run in."""
+    """Return a thread pool only for lookups, so that slow lookups do not block the threads of
+    tools.
+    """
     return ThreadPoolExecutor(MAX_LOOKUPS, "lookup")
 
 
 async def _look_up(host: str, port: int) -> list[tuple[Any, ...]]:
-    """Return the addresses of a host as `socket.getaddrinfo` does. Raises OSError."""
+    """Return the addresses of a host, as `socket.getaddrinfo` does. Raises OSError."""
     threads, kind = _lookup_threads(), socket.SOCK_STREAM
     loop = asyncio.get_running_loop()
     return list(await loop.run_in_executor(threads, socket.getaddrinfo, host, port, 0, kind))
 
 
 async def _connect_to_one(found: Sequence[tuple[Any, ...]]) -> socket.socket:
-    """Connect to the first of these addresses that answers. Raises OSError."""
+    """Connect to the first address that answers. Raises OSError."""
     for last, (family, kind, protocol, _, address) in enumerate(found, 1 - len(found)):
         await spare_descriptor()
         with ExitStack() as stack:
@@ -257,8 +263,9 @@ async def _connect_to_one(found: Sequence[tuple[Any, ...]]) -> socket.socket:
 
 
 def _target(head: bytes) -> tuple[str, int, bytes]:
-    """Return host and port of a request, and what goes on to the host of it: nothing of a
-    `CONNECT`. Raises ValueError."""
+    """Return the host and port of a request and the bytes to forward, b"" for `CONNECT`. Raises
+    ValueError.
+    """
     line, _, rest = head.partition(b"\r\n")
     method, _, target = line.decode("latin-1").partition(" ")
     target, _, version = target.rpartition(" ")
@@ -306,8 +313,9 @@ async def _connect_through(proxy: str, host: str, port: int) -> tuple[socket.soc
 
 
 async def _join(one: socket.socket, other: socket.socket) -> None:
-    """Carry what comes from either side to the other, until both have ended, one has failed, or
-    nothing has moved for IDLE_TIMEOUT_S. Raises OSError."""
+    """Forward data in both directions until both sides end, one fails, or no data moves for
+    IDLE_TIMEOUT_S. Raises OSError.
+    """
     loop = asyncio.get_running_loop()
 
     async def carry(source: socket.socket, target: socket.socket) -> None:

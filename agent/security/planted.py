@@ -1,10 +1,10 @@
-"""What commands leave behind for other programs to run later: a repository in the project whose
-configuration names programs (the user's next `git status` runs them), folders and files of
-editors, hooks, direnv and other agents.
+"""Find files that commands leave for other programs to run later: repositories with a configuration
+that names programs (the user's next `git status` runs them), and files of editors, hooks, direnv
+and other agents.
 
-The project is looked through before and after each command. A folder whose times have not changed
-is not read again: nothing can be made in it without that (the kernel sets the time of change, and
-lets no user choose it), so a look costs one lstat for each folder, and for each file that counts.
+The project is scanned before and after each command. A folder with unchanged times is not read
+again, since the kernel updates the change time and users cannot set it. A scan costs one lstat per
+folder and per watched file.
 """
 
 import os
@@ -25,19 +25,19 @@ from ..permissions.paths import PROTECTED_NAMES
 from ..worktree.signatures import file_sha256
 from .sandbox_git import git_folders, repository_root
 
-MAX_FOLDERS = 50_000  # that are looked into, the outer ones first
+MAX_FOLDERS = 50_000  # scanned folders, the outer ones first
 TOO_MANY = (
-    f"what commands plant for other programs to run is looked for in the outermost {MAX_FOLDERS:,} "
-    "folders alone: the project has more"
+    f"the project has more than {MAX_FOLDERS:,} folders: only the outermost are checked for files "
+    "that commands create for other programs to run"
 )
 MAX_NAMED = 8  # paths in a notice
-MAX_FILE_BYTES = 1 << 20  # of larger ones the times are compared, not the content
-_MAX_DEPTH = 3  # folders below one of a protected name in which every file counts
-# A folder that was changed so shortly before it was read may have been changed after in the same
-# tick of the file system's clock.
+MAX_FILE_BYTES = 1 << 20  # larger files are compared by their times, not their content
+_MAX_DEPTH = 3  # levels below a protected folder in which every file is watched
+# A folder changed less than this before it was read may change again in the same tick of the file
+# system's clock.
 _CLOCK_TICK_NS = 2_000_000_000
-_OUTSIDE = -1  # the depth of what is in no folder of a protected name
-# Packages bring along settings for their own development, which nothing reads where they are.
+_OUTSIDE = -1  # the depth outside protected folders
+# Packages ship their own development settings, which no program reads there.
 _PACKAGE_FOLDERS = frozenset(("node_modules", "site-packages"))
 _BARE_REPOSITORY = frozenset(("HEAD", "objects", "refs"))
 
@@ -45,37 +45,39 @@ Stamp = tuple[int, ...]
 
 
 class _Folder(NamedTuple):
-    """What matters of a folder's entries, as they were at a moment."""
+    """The watched entries of a folder at one time."""
 
     stamp: Stamp
     read_at: int  # in ns of Unix time
-    folders: Sequence[tuple[str, int]]  # paths and depths of those below to go on with
-    marks: Sequence[str]  # paths of entries that count
-    repositories: Sequence[str]  # paths of `.git`, whatever it is, and of bare repositories
+    folders: Sequence[tuple[str, int]]  # paths and depths of subfolders to scan
+    marks: Sequence[str]  # paths of watched entries
+    repositories: Sequence[str]  # paths of `.git` files and folders, and of bare repositories
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was planted, and the new names of what of it was set aside."""
+    """Planted files, and the new names of those that were set aside."""
 
     paths: str
     aside: str
 
     @property
     def notice(self) -> str:
-        """Tell the user."""
+        """The notice for the user."""
         if not self.paths:
             return TOO_MANY
         if self.aside:
-            return f"a command made {self.paths}, which other programs run; now {self.aside}"
+            return (
+                f"a command created {self.paths}, which other programs run; renamed to {self.aside}"
+            )
         return (
-            f"a command made or changed {self.paths}: git, editors and the like run what stands "
-            "there. Look at it before you use them here; /set-aside renames it"
+            f"a command created or changed {self.paths}, which git, editors and other programs "
+            "run. Check these files before you use the programs; /set-aside renames them"
         )
 
     @property
     def note(self) -> str:
-        """Tell the model, "" where it has made nothing."""
+        """The note for the model, "" if nothing was planted."""
         if not self.paths:
             return ""
         done = f"set aside as {self.aside}" if self.aside else "the user is told"
@@ -83,27 +85,29 @@ class Found:
 
 
 class PlantedWatch:
-    """Finds what commands have planted in the project at `cwd` and in the `added` directories; one
-    for a session and all its subagents. All methods block, and may be called from any thread."""
+    """A watch for planted files in the project at `cwd` and the `added` directories. A session and
+    its subagents share one. All methods block and are thread-safe.
+    """
 
     def __init__(self, cwd: Path, added: Sequence[str] = ()) -> None:
-        self.told: list[str] = []  # what was found and is not set aside
+        self.told: list[str] = []  # planted paths that are not set aside
         self._root, self._added = os.path.realpath(cwd), added
         self._folders: dict[str, _Folder] = {}
         self._digests: dict[str, tuple[Stamp, int, str]] = {}
         self._signs: dict[str, str] = {}
         self._closed: list[str] = []
         self._running = 0  # commands in the foreground
-        self._jobs_ran = False  # at the last look
-        self._unasked = False  # nobody was asked about a command that runs
+        self._jobs_ran = False  # jobs were running at the last scan
+        self._unasked = False  # a running command was not approved by the user
         self._jobs: dict[int, Mapping[str, Any]] = {}
-        self._is_cut = self._cut_told = False  # there are more folders than are looked into
+        self._is_cut = self._cut_told = False  # the project has more than MAX_FOLDERS folders
         self._lock = threading.Lock()
 
     def begin(self, jobs: Mapping[str, Any], *, unasked: bool) -> None:
-        """Look before a command runs, or before the `jobs` in the background are looked after.
-        While another command runs, what is there may be of its making; otherwise it is not.
-        `unasked` says that nobody was asked about the command: what it plants is set aside."""
+        """Scan before a command runs or before background `jobs` are checked. While another command
+        or job runs, keep the older scan. `unasked` means that the command runs without approval, so
+        its planted files are set aside.
+        """
         with self._lock:
             self._jobs[id(jobs)] = jobs
             busy = self._running > 0 or self._jobs_ran
@@ -113,24 +117,23 @@ class PlantedWatch:
                 self._signs = self._look()
 
     def end(self) -> "Found | None":
-        """Look after a command; return what is new or changed since the look before."""
+        """Scan after a command. Return what is new or changed since the scan before it."""
         with self._lock:
             self._running -= 1
             return self._found()
 
     def last(self) -> "Found | None":
-        """Return what jobs have planted that nobody has looked after."""
+        """Return files that jobs have planted since the last scan."""
         with self._lock:
             return self._found() if self._jobs_ran else None
 
     def closed(self) -> list[str]:
-        """Return what was there at the last look and would run by itself later, for a sandbox to
-        keep as it is."""
+        """Return the watched paths of the last scan, which a sandbox must keep read-only."""
         with self._lock:
             return [*self._closed]
 
     def set_aside(self, paths: Sequence[str]) -> list[str]:
-        """Rename what was found at these paths to names that nothing reads; return those."""
+        """Rename planted files so that no program reads them. Return the new names."""
         with self._lock:
             return self._set_aside(paths)
 
@@ -164,13 +167,13 @@ class PlantedWatch:
         return Found(self._shown(found), self._shown(aside))
 
     def _shown(self, paths: Sequence[str]) -> str:
-        """Return paths as a person would write them here, on one line."""
+        """Return paths for display on one line, relative to the project."""
         named = [path.removeprefix(f"{self._root}/") for path in paths[:MAX_NAMED]]
         more = [f"and {len(paths) - MAX_NAMED} more"] if len(paths) > MAX_NAMED else []
         return reveal_invisible(", ".join([*named, *more])).replace("\n", "\\n")
 
     def _look(self) -> dict[str, str]:
-        """Return a signature for each thing that counts, by path."""
+        """Scan the folders. Return a signature for each watched path."""
         self._closed, self._is_cut = [], False
         roots, signs = [self._root, *self._added], dict[str, str]()
         for root in roots:
@@ -214,7 +217,7 @@ class PlantedWatch:
         return _Folder(stamp, read_at, *_sort(path, depth, rows))
 
     def _sign(self, paths: Iterable[str]) -> dict[str, str]:
-        """Return a signature for each of the paths that is there."""
+        """Return a signature for each of the paths that exists."""
         signs = {}
         for path in paths:
             with suppress(OSError):
@@ -222,8 +225,9 @@ class PlantedWatch:
         return signs
 
     def _sign_repository(self, path: str) -> dict[str, str]:
-        """Return signatures of what makes git run programs in the repository at `path`, which is
-        its folder or names it."""
+        """Return signatures of the files that make git run programs in a repository. `path` is its
+        git folder or a file that names it.
+        """
         top, own = os.path.dirname(path), path  # noqa: PTH120
         if not os.path.isdir(path):  # noqa: PTH112
             own = os.path.join(top, read_text(path).removeprefix("gitdir:").strip())  # noqa: PTH118
@@ -239,7 +243,7 @@ class PlantedWatch:
         return self._sign([path, *parts])
 
     def _signature(self, path: str) -> str:
-        """Return what a thing is, without what does not matter. Raises OSError."""
+        """Return a file's type, mode and content digest. Raises OSError."""
         found = os.lstat(path)
         if stat.S_ISDIR(found.st_mode):
             return "folder"
@@ -258,8 +262,7 @@ class PlantedWatch:
 def _sort(
     path: str, depth: int, rows: Sequence[tuple[str, str, bool]]
 ) -> tuple[list[tuple[str, int]], list[str], list[str]]:
-    """Return the folders among these entries (name, path, whether it is a folder) to go on with,
-    those that count, and the repositories."""
+    """Sort entries (name, path, is folder) into folders to scan, watched paths and repositories."""
     folders, marks, repositories = [], [], []
     in_packages = not _PACKAGE_FOLDERS.isdisjoint(path.split("/"))
     for name, entry, is_folder in rows:
@@ -279,7 +282,7 @@ def _sort(
 
 
 def _entries(folder: str) -> list[str]:
-    """Return the paths in a folder of hooks, without the samples that git puts there."""
+    """Return the paths in a hooks folder, without git's samples."""
     with suppress(OSError):
         return sorted(
             entry.path for entry in os.scandir(folder) if not entry.name.endswith(".sample")

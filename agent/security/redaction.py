@@ -1,10 +1,9 @@
-"""Redaction of what must not be stored: values that are known to be secret, and what looks like a
-key.
+"""Redaction of secrets before text is stored: known secret values, and texts that look like a key.
 
-Known are the API key of the model, and the values of other variables that look like secrets; they
-never reach a disk or a result. Texts with the shape of a key, a token or a password are looked for
-on request, in what tools return and in what the project's own files say; a person's words stay.
-Each is replaced by `[redacted: KIND]`.
+Known values are the model's API key and the values of other variables that look like secrets. They
+never reach the disk or a tool result. Shapes of keys, tokens and passwords are redacted on request,
+in tool results and project files but not in the user's messages. Each secret is replaced by
+`[redacted: KIND]`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,17 +35,17 @@ if TYPE_CHECKING:
     from ...tools.base import Output
     from ...tools.system.capture import Sink
 
-MAX_HELD_LINE_BYTES = 65_536  # an unfinished line that is longer is passed on, but for its end
-OVERLAP_BYTES = 8_192  # the length of that end: nothing that is looked for is longer
-# A shorter value may be a word like any other.
+MAX_HELD_LINE_BYTES = 65_536  # a longer unfinished line is passed on, except for its end
+OVERLAP_BYTES = 8_192  # the length of that end: no shape is longer
+# Shorter values may be ordinary words.
 _MIN_KEY_CHARS = 8
 _MIN_SECRET_CHARS = 16
 _PATH_OR_URL = regex(r"(?:~|\.{1,2})?/[\w.-]+/|[A-Za-z][\w+.-]*://")
-# Of words that no person said here.
+# Sources of messages that the user did not write.
 _PROJECT_SOURCES = (
     "environment", "instructions", SKILL_LIST, SKILL, MEMORY, HOOK, "shell", ATTACHMENT,
 )  # fmt: skip
-# Types of blocks that are no text, or must stay as the model wrote them.
+# Block types without text, or that must stay as the model wrote them.
 _UNTOUCHED_BLOCKS = ("thinking", "redacted_thinking", "image", "document")
 
 E = TypeVar("E", bound=Entry)
@@ -60,19 +59,19 @@ class Redaction:
     shapes: bool = False  # whether to look for shapes of secrets, too
 
     def without_known(self, text: str) -> str:
-        """Return the text without the known values."""
+        """Replace the known values in a text."""
         for value, name in self.known.items():
             if value in text:
                 text = text.replace(value, mark(name))
         return text
 
     def clean_text(self, text: str) -> str:
-        """Return a tool's text without what must not be stored."""
+        """Redact a tool's text."""
         text = self.without_known(text)
         return without_shapes(text, mark) if self.shapes else text
 
     def clean_output(self, output: "Output") -> "Output":
-        """Return a tool call's outcome without what must not be stored."""
+        """Redact the output of a tool call."""
         if not self.known and not self.shapes:
             return output
         return replace(
@@ -86,7 +85,7 @@ class Redaction:
         )
 
     def clean_entry(self, entry: E) -> E:
-        """Return an entry as it may be recorded, or sent elsewhere."""
+        """Redact a log entry before it is recorded or sent elsewhere."""
         is_found = isinstance(entry, ToolResult | Note) or (
             isinstance(entry, User) and entry.source in _PROJECT_SOURCES
         )
@@ -98,12 +97,12 @@ class Redaction:
         return entry if cleaned == values else replace(entry, **cleaned)
 
     def clean_blocks(self, content: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the blocks of a reply without the known values."""
+        """Replace the known values in the blocks of a reply."""
         cleaned: list[dict[str, Any]] = _map_texts(content, self.without_known)
         return cleaned
 
     def filtered_sink(self, sink: "Sink") -> "Sink":
-        """Return a sink that passes its input on to `sink` without what must not be stored."""
+        """Return a sink that passes redacted data on to `sink`."""
         if not self.known and not self.shapes:
             return sink
         return SecretFilter(sink, self.clean_text, tuple(self.known), whole_lines=self.shapes)
@@ -112,7 +111,7 @@ class Redaction:
 def redaction_for(
     environ: Mapping[str, str], *addresses: str | None, shapes: bool = False
 ) -> Redaction:
-    """Return the redaction of secrets in an environment, and of passwords in addresses."""
+    """Return the redaction of the secrets in an environment and of the passwords in URLs."""
     named = [environ.get(name) for name in variables()]
     known = dict(_known_secrets(environ, (*addresses, *named)))
     longest_first = sorted(known.items(), key=lambda item: -len(item[0]))
@@ -142,24 +141,24 @@ def _known_secrets(
 
 
 def _is_distinctive(value: str, min_chars: int) -> bool:
-    """Return True if a text would hardly hold this value for other reasons."""
+    """Return True if a value is unlikely to occur in a text by chance."""
     return len(value) >= min_chars and is_mixed(value) and not any(map(str.isspace, value))
 
 
 def _map_texts(value: Any, clean: Any) -> Any:
-    """Return the value with every text in it cleaned."""
+    """Clean every text in a nested value."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, list):
         return [_map_texts(each, clean) for each in value]
     if isinstance(value, dict) and isinstance(thought := value.get("thinking"), str):
-        # With another text its signature is none: such a block is left out of requests. Of some
-        # protocols the signature has texts, too.
+        # A changed text invalidates the signature, so the block is left out of requests. In some
+        # protocols the signature contains text, too.
         said, signature = clean(thought), str(value.get("signature", ""))
         intact = said == thought and clean(signature) == signature
         return value if intact else altered_thinking(said)
     if isinstance(value, dict) and value.get("type") == COMPACTION:
-        # With another text its signature is none: a summary of our own takes its place.
+        # A changed text invalidates the signature, so a plain summary replaces the block.
         said = _map_texts(value.get("content"), clean)
         return value if said == value.get("content") else {"type": COMPACTION, "content": said}
     if isinstance(value, dict) and value.get("type") not in _UNTOUCHED_BLOCKS:
@@ -168,10 +167,10 @@ def _map_texts(value: Any, clean: Any) -> Any:
 
 
 class SecretFilter:
-    """A sink that redacts what it passes on; bytes that are no text come through as they were.
+    """A sink that redacts the data it passes on. Bytes that are not UTF-8 stay unchanged.
 
-    What may be the beginning of a secret waits for the rest of it: the beginning of a known value
-    and, where shapes are looked for, an unfinished line or private key.
+    It holds back a possible beginning of a secret until the rest arrives: a prefix of a known value
+    and, if shapes are redacted, an unfinished line or private key.
     """
 
     def __init__(
@@ -199,20 +198,20 @@ class SecretFilter:
             self._sink.feed(self._clean(text).encode("utf-8", "surrogateescape"))
 
     def _end_of_certain_text(self) -> int:
-        """Return the place up to which no known value has begun that is not there whole."""
+        """Return the offset from which the data may be the beginning of a known value."""
         held, end = self._held, len(self._held)
         for value in self._known:
             for length in range(min(len(value) - 1, len(held)), 0, -1):
                 if held.endswith(value[:length]):
                     end = min(end, len(held) - length)
                     break
-        for value in self._known:  # a whole value may end as another begins
+        for value in self._known:  # the end of a value may be the beginning of another
             place = held.find(value, max(0, end - len(value) + 1), end + len(value) - 1)
             end = place if 0 <= place < end else end
         return end
 
     def _end_of_whole_lines(self) -> int:
-        """Return the place up to which lines are whole and no unfinished private key has begun."""
+        """Return the offset after the last whole line, or of an unfinished private key there."""
         held = self._held
         end = max(held.rfind(b"\n"), held.rfind(b"\r")) + 1
         if len(held) - end > MAX_HELD_LINE_BYTES:
@@ -222,7 +221,7 @@ class SecretFilter:
 
 
 def _word_boundary_before(held: bytearray, end: int) -> int:
-    """Return the nearest place before `end` that is not in the middle of a word."""
+    """Return the nearest word boundary at or before `end`; `end` if there is none close enough."""
     for place in range(end, max(end - OVERLAP_BYTES, 0), -1):
         if held[place - 1] in b" \t,;\"'<>(){}[]":
             return place

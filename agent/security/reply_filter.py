@@ -1,7 +1,7 @@
-"""A model's reply without secrets that are known: a server may say back the key that it was sent.
+"""Remove known secrets from a model's reply, since a server may return the API key it received.
 
-What streams is filtered too, before anybody sees it: what may be the beginning of a secret waits
-for the rest of it, also over the borders of deltas.
+Streamed text is filtered before it is displayed. A possible beginning of a secret is held back
+until the rest arrives, even across deltas.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from .redaction import Redaction, SecretFilter
 
 
 def reply_filter(redaction: Redaction) -> Callable[[ReplyStream], ReplyStream]:
-    """Return a function that takes known secrets out of a stream of deltas and the reply."""
+    """Return a function that removes known secrets from a stream of deltas and the reply."""
     return lambda stream: _filtered(stream, redaction) if redaction.known else stream
 
 
@@ -49,7 +49,7 @@ async def _filtered(stream: ReplyStream, redaction: Redaction) -> ReplyStream:
 
 
 class _Held:
-    """The text of one kind, filtered; a `Sink` for what comes through."""
+    """Filtered text of one kind of delta, and a `Sink` for the filter's output."""
 
     def __init__(self, redaction: Redaction) -> None:
         self._redaction = redaction
@@ -61,12 +61,12 @@ class _Held:
         self._filter = SecretFilter(self, self._redaction.without_known, known, whole_lines=False)
 
     def add(self, text: str) -> str:
-        """Return what is certain of all that was added and not returned."""
+        """Add text. Return the new text that is certain to contain no part of a secret."""
         self._filter.feed(text.encode("utf-8", "surrogatepass"))
         return self._take()
 
     def rest(self) -> str:
-        """Return what was held back, since nothing follows on it."""
+        """Return the text held back, since no more text follows."""
         self._filter.close()
         self._begin()
         return self._take()

@@ -1,11 +1,10 @@
-"""The sandbox of a session's commands: bubblewrap where it works, on macOS seatbelt.
+"""The sandbox of a session's commands: bubblewrap, or seatbelt on macOS.
 
-A command sees the file system as it is, but read-only, and of homes no more than toolchains need.
-The project and its repository can be written, and what commands have of their own instead of what
-others see: caches, and a folder for temporary files. Secrets, the agent's own files and the sockets
-of other programs are hidden; what would make git or the agent run something later is read-only.
-Each call has processes of its own, which end with it. Where bubblewrap is missing or the system
-forbids what it needs, `absent` says so and nothing is confined.
+Commands see the file system read-only, and only toolchains of the homes. They can write to the
+project, its repository, and private caches and temporary folders. Secrets, the agent's own files
+and other programs' sockets are hidden. Files that would make git or the agent run something later
+are read-only. The processes of a call end with it. If bubblewrap is missing or the system forbids
+it, `absent` gives the reason and commands are not confined.
 """
 
 import copy
@@ -47,7 +46,7 @@ from .guarded_parts import GuardedParts
 from .name_proxy import NameProxy, listener_command, proxy_variables
 from .sandbox_paths import contains_home, existing
 
-# The powers that root keeps: over files, over processes of its own, to be another user.
+# The capabilities that root keeps: files, own processes, switching the user.
 _ROOT_CAPABILITIES = {
     "CHOWN": 0, "DAC_OVERRIDE": 1, "FOWNER": 3, "FSETID": 4, "KILL": 5, "SETGID": 6, "SETUID": 7,
     "NET_BIND_SERVICE": 10,
@@ -56,12 +55,12 @@ _KERNEL_PATHS = (
     "/proc/sys", "/proc/fs", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger", "/proc/mtrr",
 )  # fmt: skip
 _COMPUTE_DEVICES = ("nvidia*", "kfd", "dri/renderD*")
-RECENT_S = 0.2  # for which a boundary counts in judgements; each command has one of its own
+RECENT_S = 0.2  # cache time of a boundary in permission checks; each command makes a new one
 
-# The command's own shell is a child of this one, whose stdin is a pipe to the agent: it reports
-# processes that were left running, which end with it. A job waits for them instead. This shell
-# outlives a request to end, so that the others have time to end themselves. It says first that the
-# sandbox stands (`SANDBOX_STANDS`).
+# This shell runs the command's shell as a child. Its stdin is a pipe to the agent: it first reports
+# that the sandbox started (`SANDBOX_STANDS`), and at the end any processes that are left running,
+# which end with it. A job waits for them instead. It ignores SIGTERM, so that the other processes
+# have time to exit.
 _SHELL_SCRIPT = """trap : HUP INT TERM
 echo up >&0
 exec 3>&2 2>/dev/null
@@ -84,32 +83,32 @@ class Sandbox:
 
     cwd: Path
     environ: Mapping[str, str]
-    own_temporary: Path  # what commands find at `temporary`; made when it is needed
-    own_caches: Path  # likewise, instead of the caches in a home
-    off: bool = False  # it holds only commands that look, and these by Landlock alone
-    required: bool = False  # no command runs where the sandbox is absent
+    own_temporary: Path  # replaces the folders `temporary` for commands; created on demand
+    own_caches: Path  # likewise, replaces the caches in a home
+    off: bool = False  # confine only read-only commands, with Landlock
+    required: bool = False  # refuse to run commands without the sandbox
     network: bool = True
-    network_if_asked: bool = False  # it is off only because nobody was asked about the command
-    names: Sequence[str] | None = None  # hosts, and patterns of them, that are reached without it
-    # Says of other hosts, where there are names, why they may not be reached; "" if they may.
+    network_if_asked: bool = False  # the network would be on if the user had approved the command
+    names: Sequence[str] | None = None  # allowed hosts and patterns, without `network`
+    # Returns why a host that is not in `names` is refused; "" if it is allowed.
     decide: Callable[[str], Awaitable[str]] = _nobody_decides
-    write: Sequence[Path] = ()  # folders that commands may also write to
-    hide: Sequence[Path] = ()  # what commands must not see
-    show: Sequence[Path] = ()  # what they may read within `hide`
-    read: Sequence[Path] = ()  # what else of homes they may read
+    write: Sequence[Path] = ()  # further writable folders
+    hide: Sequence[Path] = ()  # hidden paths
+    show: Sequence[Path] = ()  # readable paths within `hide`
+    read: Sequence[Path] = ()  # further readable paths in homes
     temporary: Sequence[str] = ("/tmp", "/var/tmp")
-    added: Sequence[str] = ()  # additional directories in which the session works; may grow
+    added: Sequence[str] = ()  # additional directories of the session; may grow
     limits: CommandLimits = field(default_factory=CommandLimits)
     _parts: GuardedParts = field(init=False)
     _homes: list[str] = field(init=False)
-    _toolchains: list[str] = field(init=False)  # for commands that look
+    _toolchains: list[str] = field(init=False)  # for read-only commands
     _bubblewrap: Bubblewrap = field(init=False)
-    # When the boundary was last made, and what it was.
+    # The time (monotonic, s) of the cached boundary, and the boundary.
     _recent: tuple[float, Boundary] = field(init=False, default=(0.0, Boundary()))
-    _lasting: list[bool] = field(init=False, default_factory=list)  # one for each job, shared
+    _lasting: list[bool] = field(init=False, default_factory=list)  # one item per job, shared
 
     def __post_init__(self) -> None:
-        # All this happens before a command of the session could change what is found.
+        # Must happen before a command of the session can change the files.
         cwd = os.path.realpath(self.cwd)
         self._homes = home_folders(self.environ)
         self._toolchains = list(looking.toolchains(self.environ, self._homes))
@@ -120,24 +119,27 @@ class Sandbox:
 
     @property
     def absent(self) -> str:
-        """Why commands are not confined here, with what would help; "" if they are."""
+        """Why commands are not confined here, with a hint; "" if they are."""
         return "" if self.partial or seatbelt.works() else self._bubblewrap.absent
 
     @property
     def partial(self) -> str:
-        """Why commands are confined by Landlock alone, with what would help; "" if they are not.
-        That holds less than is promised where a sandbox is required, or nobody is asked."""
+        """Why commands run under Landlock only, with a hint; else "". A required sandbox, and
+        commands that run without asking, need more than Landlock.
+        """
         without = "" if self.required or seatbelt.works() else self._bubblewrap.absent
         return without if without and landlock.works() else ""
 
     @property
     def by_name(self) -> bool:
-        """Whether commands reach some hosts by name, and others once the user allows it."""
+        """Whether commands reach hosts by name through the proxy; other hosts need the user's
+        approval.
+        """
         return self.names is not None and not self._bubblewrap.absent
 
     @property
     def unasked_absent(self) -> str:
-        """Why a command that nobody was asked about cannot be confined; "" if it can."""
+        """Why a command cannot run in the sandbox without asking; "" if it can."""
         if seatbelt.works():
             return ""
         return (
@@ -147,7 +149,7 @@ class Sandbox:
 
     @property
     def holds_looking(self) -> bool:
-        """Whether commands that only look are held here to what they may read."""
+        """Whether the kernel can limit read-only commands to the files they may read."""
         return not seatbelt.works() and (not self._bubblewrap.absent or landlock.works())
 
     @property
@@ -157,9 +159,9 @@ class Sandbox:
         return bool(self._parts.repositories) and not writable
 
     def for_command(self, limits: CommandLimits) -> "Sandbox":
-        """Return the sandbox of a command with these limits. It opens neither secrets nor what
-        would have to be mounted among temporary files, where other commands could exchange it for a
-        link meanwhile."""
+        """Return the sandbox of a command with these limits. It does not open secrets or paths in
+        temporary folders, where other commands could replace the path with a link.
+        """
         own = copy.copy(self)
         own.limits, own._recent = limits, (0.0, Boundary())
         opened = [*limits.opens]
@@ -176,18 +178,19 @@ class Sandbox:
         return own
 
     def can_read(self, path: str) -> bool:
-        """Return True if commands find what lies at an absolute path with links followed."""
+        """Return True if commands can read a path. `path` is absolute with links resolved."""
         moved = self.moved(path)
         gone = moved != path and os.path.lexists(path) and not os.path.lexists(moved)
         return not gone and self._recent_boundary().can_read(moved)
 
     def can_write(self, path: str) -> bool:
-        """Return True if commands may write to an absolute path with links followed."""
+        """Return True if commands can write to a path. `path` is absolute with links resolved."""
         return self._recent_boundary().can_write(self.moved(path))
 
     def moved(self, path: str) -> str:
-        """Return where that lies which commands find at an absolute path with links followed, if it
-        is among temporary files; else the path."""
+        """Map a path in a temporary folder to the sandbox's private copy. Return other paths
+        unchanged. `path` is absolute with links resolved.
+        """
         if self._bubblewrap.absent or not within(path, list(self._temporary_folders())):
             return path
         boundary = self._recent_boundary()
@@ -200,7 +203,7 @@ class Sandbox:
         return boundary.moved(path)
 
     def named(self, path: str) -> str:
-        """Return the name by which commands find what lies at an absolute path."""
+        """Return the path under which commands see an absolute path."""
         own = os.path.realpath(self.own_temporary)
         for folder in self._temporary_folders() if within(path, [own]) else ():
             if self._recent_boundary().at(folder)[1].source == own:
@@ -208,7 +211,7 @@ class Sandbox:
         return path
 
     def _recent_boundary(self) -> Boundary:
-        """Return the boundary as it was a moment ago: one judgement may ask about many paths."""
+        """Return the boundary, cached for RECENT_S: one judgement may check many paths."""
         since, boundary = self._recent
         if not since or time.monotonic() - since > RECENT_S:
             boundary = self.boundary()
@@ -220,23 +223,23 @@ class Sandbox:
         return "the project and added directories" if self.added else "the project"
 
     def describe(self) -> str:
-        """Return one line for people about how commands are confined."""
+        """Describe the confinement for the user in one line."""
         if self.absent:
-            held = "no command runs" if self.required else "commands run without one"
+            held = "no command can run" if self.required else "commands run without a sandbox"
             return f"{held}: {self.absent}"
-        network = "those you allow have the network" if self.network else "without a network"
+        network = "approved commands have network access" if self.network else "no network"
         if self.by_name:
-            network = f"the network by name: {', '.join(self.names or ()) or 'you are asked'}"
+            network = f"network by host name: {', '.join(self.names or ()) or 'you are asked'}"
         if self.partial:
-            return f"Landlock alone, which holds less; {network}. {self.partial}"
+            return f"Landlock only, which is weaker; {network}. {self.partial}"
         if seatbelt.works():
-            written = f"{self._worked_in}, temporary files and caches of their own"
-            return f"sandbox-exec: commands write to {written} only; {network}"
-        own = "caches and temporary files are their own"
-        return f"bubblewrap: commands write to {self._worked_in} only, {own}; {network}"
+            written = f"{self._worked_in}, temporary files and private caches"
+            return f"sandbox-exec: commands write only to {written}; {network}"
+        own = "caches and temporary files are private"
+        return f"bubblewrap: commands write only to {self._worked_in}; {own}; {network}"
 
     def bounds(self) -> str:
-        """Return what a command cannot do, for one that failed."""
+        """Describe the limits of a command, for the result of a failed one."""
         network = "" if self.network else ", and there is no network, nor sockets with a path"
         if self.by_name:
             network = ", and the network is there by names alone, through the proxy that is set"
@@ -261,12 +264,12 @@ class Sandbox:
     def enclose(
         self, command: Sequence[str], *, lasting: bool = False, own: Iterable[int] = ()
     ) -> Enclosed:
-        """Return the command line that runs `command` in the sandbox. A `lasting` command goes on
-        until the last of its processes has ended. Sockets that the processes `own` hold stay within
-        reach."""
+        """Return the command line that runs `command` in the sandbox. A `lasting` command runs
+        until its last process ends. Sockets of the processes `own` remain reachable.
+        """
         if lasting:
             self._lasting.append(True)
-        if not self._lasting:  # then somebody else made what is there now
+        if not self._lasting:  # no command of ours made the files that are there now
             self._parts.accept_present()
         if self.partial:
             return Enclosed(command, give_up=self._confinement())
@@ -281,7 +284,7 @@ class Sandbox:
             arguments += ["--cap-drop", "ALL"]
             for power in _ROOT_CAPABILITIES:
                 arguments += ["--cap-add", f"CAP_{power}"]
-            # Here the kernel does not ask for powers, only for the user, who is its root.
+            # For these paths the kernel checks only the user (root), not capabilities.
             for path in existing(_KERNEL_PATHS):
                 arguments += ["--ro-bind", path, path]
         for device in () if looks else _compute_devices():
@@ -305,8 +308,9 @@ class Sandbox:
         return Enclosed([*arguments, *command], passed, give_up, reports=True, beside=proxy)
 
     def _confinement(self) -> Callable[[], None]:
-        """Return what confines a command by Landlock alone. Sockets with a path are refused, as no
-        rule tells them apart; without the network all are, as there is none of its own."""
+        """Return a function that confines a command with Landlock only. Unix sockets are refused,
+        since no rule can tell them apart. Without the network, all sockets are refused.
+        """
         boundary, looks = self.boundary(), self.limits.looks
         make_own_folder(self.own_caches)
         regions = {"/": boundary.at("/")[1], **boundary.mounted()}
@@ -325,13 +329,15 @@ class Sandbox:
         )
 
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables of `env` that a command is given: none that names a way out."""
+        """Return the variables of `env` for a command, without those that name a way out of the
+        sandbox.
+        """
         hidden = {*sandbox_paths.ESCAPE_VARIABLES}
         if env.get("DOCKER_HOST", "").startswith("unix:"):
             hidden.add("DOCKER_HOST")
         given = {name: value for name, value in env.items() if name not in hidden}
         if not self._bubblewrap.absent:
-            given.pop("XDG_CACHE_HOME", None)  # their own caches are at the usual place
+            given.pop("XDG_CACHE_HOME", None)  # the private caches are at the default path
             given |= proxy_variables() if self.by_name else {}
         elif self.partial or seatbelt.works():
             given["XDG_CACHE_HOME"] = str(self.own_caches)
@@ -340,17 +346,18 @@ class Sandbox:
         return given
 
     def set_aside(self) -> list[str]:
-        """Rename what has appeared where git would take it for its configuration, or the agent for
-        a program of its own; return the new names."""
+        """Rename new files that git would read as configuration or the agent would run as a
+        program. Return the new names.
+        """
         return self._parts.set_aside()
 
     def remove_empty(self) -> None:
-        """Remove the session's own folder for temporary files, at its end, if it is empty."""
+        """Remove the session's temporary folder at the end if it is empty."""
         with suppress(OSError):
             self.own_temporary.rmdir()
 
     def boundary(self) -> Boundary:
-        """Return what commands find at each path, as things are now."""
+        """Return the current access that commands have to each path."""
         self._parts.look()
         cwd, moves = os.path.realpath(self.cwd), not self._bubblewrap.absent
         looks, guarded = self.limits.looks, [*existing(self.limits.hide)]
@@ -372,7 +379,7 @@ class Sandbox:
             if not contains_home(root, self._homes):
                 regions.setdefault(os.path.realpath(root), Region("read"))
         regions |= _all(self._opened(), "write")
-        # Links among them may lead to what is hidden.
+        # Links among them may lead to hidden paths.
         found = Boundary(regions)
         regions |= _all((p for p in existing(self._closed()) if found.can_read(p)), "read")
         regions |= _all((path for path in guarded if path not in self._parts.folders), "hidden")
@@ -380,7 +387,7 @@ class Sandbox:
             regions |= _all(_folders_above(path, Boundary(regions)), "write")
         own: dict[str, Region] = {}
         for folder in self._temporary_folders():
-            # Nothing is mounted where commands may put links meanwhile.
+            # Mount nothing where commands may create links at the same time.
             has_inner = any(path.startswith(f"{folder}/") for path in regions)
             source = "" if has_inner or not moves else os.path.realpath(self.own_temporary)
             shown = source or not looks
@@ -393,16 +400,16 @@ class Sandbox:
         return Boundary(regions)
 
     def _closed(self) -> Iterator[str]:
-        """Yield what is read-only in what can be written."""
+        """Yield the read-only paths within writable folders."""
         yield from (*self._parts.read_only, *self.limits.keep)
         if not self.limits.writes_repository:
             yield from self._parts.repositories
 
     def _of_home(self, home: str, moves: bool) -> Iterator[tuple[str, Region]]:
-        """Yield the regions of a home: what is read of the user's, and caches of its own."""
+        """Yield the regions of a home: readable user files and private caches."""
         cwd = os.path.realpath(self.cwd)
         opened = list(self._opened())
-        if cwd == home:  # as the project it is the person's
+        if cwd == home:  # the project shows the user's own files
             yield from _all(home_paths.plain_files(home), "read").items()
         for path, real in home_paths.readable_paths(home, self.environ):
             if not within(path, opened):
@@ -412,7 +419,7 @@ class Sandbox:
                 yield path, Region("write", str(self.own_caches / name))
 
     def _make_own_folders(self, regions: Mapping[str, Region]) -> None:
-        """Make what commands find in place of something else. Raises OSError."""
+        """Create the private folders that replace other paths. Raises OSError."""
         own = [os.path.realpath(self.own_temporary), str(self.own_caches)]
         for path, region in regions.items():
             if region.source and within(region.source, own):
@@ -421,7 +428,7 @@ class Sandbox:
                     home_paths.link_shared_caches(path.rpartition("/")[0], Path(region.source))
 
     def _opened(self) -> Iterator[str]:
-        """Yield what may be written of the project and its repository, and what settings open."""
+        """Yield the writable folders of the project, its repository and the settings."""
         for folder in self._parts.folders:
             yield from writable_of_project(folder, self._homes)
         yield from existing(self._parts.repositories)
@@ -440,7 +447,7 @@ class Sandbox:
     def _foreign_sockets(
         self, regions: Mapping[str, Region], own: Iterable[int]
     ) -> dict[str, Region]:
-        """Return the regions of sockets of other programs that could still be reached."""
+        """Return hidden regions for other programs' sockets that would still be reachable."""
         opened = list(self._opened())
         covered = [
             path
@@ -461,7 +468,7 @@ def _all(paths: Iterable[str], access: RegionAccess) -> dict[str, Region]:
 
 
 def _folders_above(path: str, boundary: Boundary) -> Iterator[str]:
-    """Yield the folders of a path in what can be written: no command can rename what is mounted."""
+    """Yield the writable folders above a path, to mount them: a mount point cannot be renamed."""
     above = os.path.dirname(path)  # noqa: PTH120
     top, region = boundary.at(above)
     while above != top and region == Region("write"):
@@ -470,8 +477,7 @@ def _folders_above(path: str, boundary: Boundary) -> Iterator[str]:
 
 
 def make_own_folder(path: Path) -> None:
-    """Make a folder that is for its owner alone, in which commands write. Raises OSError where
-    something else has its name."""
+    """Create a folder that only its owner can access. Raises OSError if the name is taken."""
     make_private_folder(path)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
@@ -493,7 +499,7 @@ def _mount_arguments(regions: Mapping[str, Region]) -> Iterator[str]:
             yield from ("--tmpfs", path)
             sealed += [path] if access == "hidden" else []
         else:
-            # Read-only, so that no mode of the system's own device is changed there.
+            # Read-only, so that nobody can change the mode of the system's /dev/null.
             yield from ("--dev-bind", "/dev/null", path, "--remount-ro", path)
     for path in sealed:
         yield from ("--remount-ro", path)
@@ -505,9 +511,9 @@ def _compute_devices() -> tuple[str, ...]:
 
 
 def make_sandbox(launch: LaunchOptions, session: Path, added: Sequence[str] = ()) -> Sandbox:
-    """Return the sandbox for the commands of the session in this folder, which also works in the
-    `added` directories. What the agent keeps is
-    hidden from commands, except for what the session itself has kept."""
+    """Return the sandbox for the commands of a session, which also works in the `added`
+    directories. The agent's own files are hidden, except for the session's folder.
+    """
     chosen = launch.settings.sandbox
     return Sandbox(
         cwd=launch.cwd,
@@ -531,27 +537,27 @@ def make_sandbox(launch: LaunchOptions, session: Path, added: Sequence[str] = ()
 
 
 def sandbox_warnings(sandbox: Confinement | None, approval: Approval) -> list[str]:
-    """Return a warning where commands cannot be confined as the settings say."""
+    """Return a warning if commands cannot be confined as the settings require."""
     if approval.sandboxed and approval.unconfined:
         less = approval.unconfined
-        return [f"Commands are asked about, since nothing confines them here: {less}"]
+        return [f"Commands need approval, since they cannot be sandboxed here: {less}"]
     if sandbox is None or sandbox.required:
         return []
     if sandbox.partial:
-        return [f"Commands are confined by Landlock alone, which holds less: {sandbox.partial}"]
+        return [f"Commands are confined by Landlock only, which is weaker: {sandbox.partial}"]
     if sandbox.absent:
         return [f"Commands run without a sandbox: {sandbox.absent}"]
     return []
 
 
 def agent_paths(launch: LaunchOptions) -> list[Path]:
-    """Return what the agent keeps for itself: settings, sessions, and the list of trusted files."""
+    """Return the agent's own paths: settings, sessions, and the list of trusted files."""
     kept = [launch.state, launch.config_home, user_file(launch.environ)]
     return [*kept, launch.trust] if launch.trust else kept
 
 
 def check_sandbox(launch: LaunchOptions) -> None:
-    """Raise UsageError where commands must be confined and cannot be."""
+    """Raise UsageError if the sandbox is required but not available."""
     chosen = launch.settings.sandbox
     if chosen.mode != "require":
         return

@@ -1,8 +1,8 @@
-"""The parts of a project's git repository, for the sandbox: what a commit must write, and what
-makes git run programs and must not be written.
+"""The parts of a project's git repository for the sandbox: folders that a commit writes to, and
+files that make git run programs and must stay read-only.
 
-A project says by a file, which it may have brought along, that its repository lies elsewhere. Such
-a repository counts only when it says itself that this is its work tree.
+A `.git` file, which a project may ship, can name a repository elsewhere. That repository counts
+only if it names the project as its work tree.
 """
 
 import os
@@ -14,22 +14,22 @@ from ...tools.system.git_links import linked_folders
 from ..lazy import dataclass
 from ..permissions.shell.git import submodules_in_place
 
-# What need not be there, and would have git read its configuration, hooks or objects elsewhere.
+# Optional files that point git to other configuration, hooks or objects.
 _MAY_APPEAR = ("config.worktree", "hooks", "commondir", "objects/info/alternates")
 
 
 @dataclass(frozen=True, slots=True)
 class GitFolders:
-    """The parts of a repository that matter to the sandbox."""
+    """The parts of a repository that the sandbox treats differently."""
 
-    # What a commit writes, and the folders between these: no command can rename what is mounted.
+    # Folders that a commit writes to, and those between them: a mount point cannot be renamed.
     folders: tuple[str, ...] = ()
-    closed: tuple[str, ...] = ()  # within `folders`, must stay as it is
-    absent: tuple[str, ...] = ()  # must not appear: git would read its configuration from there
+    closed: tuple[str, ...] = ()  # within `folders`, read-only
+    absent: tuple[str, ...] = ()  # must not be created: git would read configuration there
 
 
 def find_repository(cwd: str) -> GitFolders:
-    """Return the repository of the folder or of the nearest one above, as it is now."""
+    """Return the current repository of the folder or of its nearest parent."""
     for folder in (Path(cwd), *Path(cwd).parents):
         entry = folder / ".git"
         if entry.is_dir():
@@ -43,13 +43,13 @@ def find_repository(cwd: str) -> GitFolders:
 
 
 def repository_root(cwd: str) -> str:
-    """Return the top folder of the repository that the folder is in, "" if there is none."""
+    """Return the top folder of the folder's repository, "" if there is none."""
     above = (folder for folder in (Path(cwd), *Path(cwd).parents) if (folder / ".git").exists())
     return next(map(str, above), "")
 
 
 def git_folders(folders: list[str]) -> GitFolders:
-    """Return the parts of the repositories at these folders, with what is nested in them."""
+    """Return the parts of the repositories at these folders, including nested repositories."""
     closed, absent = [], []
     between: list[str] = []
     for top in folders:
@@ -65,7 +65,7 @@ def git_folders(folders: list[str]) -> GitFolders:
 
 
 def _nested_folders(top: str) -> Iterator[str]:
-    """Yield the repositories of submodules, and the folders of single work trees of all of them."""
+    """Yield the repositories of submodules, and the git folders of all additional work trees."""
     for folder in (top, *_submodule_folders(top)):
         if folder != top:
             yield folder
@@ -74,14 +74,14 @@ def _nested_folders(top: str) -> Iterator[str]:
 
 
 def _folders_between(top: str, folder: str) -> Iterator[str]:
-    """Yield the folder, and each that it lies in below the top."""
+    """Yield the folder and its parents below `top`."""
     while folder != top:
         yield folder
         folder = os.path.dirname(folder)  # noqa: PTH120
 
 
 def _submodule_folders(top: str) -> Iterator[str]:
-    """Yield the repositories of submodules, which may be named by a path."""
+    """Yield the repositories of submodules, whose names may contain slashes."""
     pending = [f"{top}/modules"]
     while pending:
         try:

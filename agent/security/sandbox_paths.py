@@ -1,7 +1,7 @@
-"""The paths that commands in the sandbox must not see, wherever they lie.
+"""Paths that sandboxed commands must not see.
 
-Secrets are known by the places where programs keep them, sockets by the kernel's own list of them.
-Only existing paths are named, with links followed: nothing is ever created for the sandbox.
+Secrets are found at the places where programs store them, sockets in the kernel's list. All paths
+exist and have links resolved: nothing is created for the sandbox.
 """
 
 import os
@@ -52,7 +52,7 @@ _NEEDED_PATHS = (
 RUN_FOLDERS = ("/run", "/var/run")
 _SYSTEM_SECRETS = ("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-")
 
-# Variables that name a way out: a socket, a display, a multiplexer.
+# Variables that name a way out of the sandbox: a socket, a display, a multiplexer.
 ESCAPE_VARIABLES = words(
     """SSH_AUTH_SOCK SSH_AGENT_PID SSH_ASKPASS GIT_ASKPASS GPG_AGENT_INFO DBUS_SESSION_BUS_ADDRESS
     DBUS_SYSTEM_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY XAUTHORITY XDG_RUNTIME_DIR TMUX TMUX_PANE STY
@@ -63,7 +63,7 @@ ESCAPE_VARIABLES = words(
 
 
 def secret_paths(homes: Iterable[str]) -> Iterator[str]:
-    """Yield the files and folders of these homes and of the system that hold secrets."""
+    """Yield the files and folders with secrets in these homes and in the system."""
     yield from existing(_SYSTEM_SECRETS)
     for home in homes:
         yield from existing(f"{home}/{name}" for name in likely_names(home, _SECRETS))
@@ -75,7 +75,9 @@ def needed_run_paths() -> Iterator[str]:
 
 
 def sockets() -> Iterator[tuple[str, str]]:
-    """Yield the path and the number of every socket with a path in this network namespace."""
+    """Yield the path and the inode number of every Unix socket with a path in this network
+    namespace.
+    """
     try:
         lines = Path("/proc/net/unix").read_bytes().splitlines()[1:]
     except OSError:
@@ -91,7 +93,7 @@ def sockets() -> Iterator[tuple[str, str]]:
 
 
 def sockets_held_by(pids: Iterable[int]) -> set[str]:
-    """Return the numbers of the sockets that these processes hold."""
+    """Return the inode numbers of the sockets that these processes have open."""
     numbers = set()
     for pid in pids:
         try:
@@ -100,7 +102,7 @@ def sockets_held_by(pids: Iterable[int]) -> set[str]:
             continue
         for file in files:
             try:
-                target = os.readlink(file)  # noqa: PTH115 - such a link is no path
+                target = os.readlink(file)  # noqa: PTH115 - the target is not a path
             except OSError:
                 continue
             if target.startswith("socket:["):
@@ -109,15 +111,16 @@ def sockets_held_by(pids: Iterable[int]) -> set[str]:
 
 
 def existing(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the paths that exist, with links followed."""
+    """Yield the paths that exist, with links resolved."""
     yield from filter(None, map(_real_path, paths))
 
 
 def likely_names(folder: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield those of these relative paths that may exist in a folder: one listing describes most of
-    a hundred that they do not."""
+    """Yield the relative paths that may exist in a folder. One listing rules out most of a hundred
+    names.
+    """
     there: Collection[str] | None = None
-    # One that cannot be listed may still be entered; and there are systems that ignore case.
+    # An unlistable folder may still have these paths. Some systems ignore case.
     with suppress(OSError), os.scandir(folder) as entries:
         there = {entry.name.casefold() for entry in entries}
     for name, first in _first_parts(tuple(names)):
@@ -127,18 +130,19 @@ def likely_names(folder: str, names: Iterable[str]) -> Iterator[str]:
 
 @cache
 def _first_parts(names: tuple[str, ...]) -> list[tuple[str, str]]:
-    """Return relative paths, each with its first part as a system may know it that ignores case."""
+    """Return each relative path with its first part in lower case, for case-insensitive systems."""
     return [(name, name.partition("/")[0].casefold()) for name in names]
 
 
 def _real_path(path: str) -> str:
-    """Return an absolute path with links followed, as the kernel has it, "" where there is nothing:
-    that is a few system calls, and not one for each part of it."""
+    """Return an absolute path with links resolved, "" if it does not exist. This takes a few system
+    calls in all, not one per component.
+    """
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
         return ""
-    except (OSError, ValueError, AttributeError):  # there are systems without it
+    except (OSError, ValueError, AttributeError):  # some systems lack O_PATH
         place = -1
     with suppress(OSError):
         try:
@@ -158,6 +162,6 @@ def _is_socket(path: str) -> bool:
 
 
 def contains_home(path: str, homes: Iterable[str]) -> bool:
-    """Return True if a folder is one of these homes, or has one in it."""
+    """Return True if a folder is or contains one of these homes."""
     real = os.path.realpath(path)
     return any(within(home, [real]) for home in homes)

@@ -1,8 +1,7 @@
-"""What a search may read: the folder that was judged, what says which files are ignored, and what
-ripgrep itself needs.
+"""The files that a search may read: the approved folder, ignore files, and ripgrep's own files.
 
-ripgrep opens files by their paths. A folder that is exchanged for a link while it searches would
-lead it elsewhere, past every rule; Landlock holds it to the folder itself.
+ripgrep opens files by path. If a folder is replaced by a link during the search, ripgrep would
+leave the approved folder. Landlock prevents that.
 """
 
 import os
@@ -13,7 +12,7 @@ from ...tools.system.programs import ripgrep
 from . import landlock
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/nix/store")
-_MUSL_PATHS = "ld-musl-*.path"  # in /etc: without it the loader of musl looks nowhere
+_MUSL_PATHS = "ld-musl-*.path"  # in /etc: musl's loader needs it to find libraries
 _IGNORE_FILES = (".gitignore", ".ignore", ".rgignore", ".git/info/exclude")
 _OWN_IGNORE_FILES = (
     ".gitconfig", ".config/git/config", ".config/git/ignore", ".gitignore", ".gitignore_global",
@@ -21,8 +20,9 @@ _OWN_IGNORE_FILES = (
 
 
 def search_bounds(environ: Mapping[str, str], folder: Path) -> Callable[[], None] | None:
-    """Return what a thread gives up before it starts ripgrep for a search in a folder, an absolute
-    real path; None where the kernel has no Landlock."""
+    """Return a function that restricts a thread before it starts ripgrep in a folder; None if the
+    kernel has no Landlock. `folder` is an absolute real path.
+    """
     if not landlock.version():
         return None
     musl = map(str, Path("/etc").glob(_MUSL_PATHS))
@@ -32,7 +32,7 @@ def search_bounds(environ: Mapping[str, str], folder: Path) -> Callable[[], None
 
 
 def _ripgrep(environ: Mapping[str, str]) -> Iterator[str]:
-    """Yield the program, and the libraries that may lie next to it."""
+    """Yield the path of ripgrep and the folder of its libraries."""
     if found := ripgrep(environ.get("PATH")):
         real = Path(os.path.realpath(found))
         yield from (str(real), str(real.parent.parent / "lib"))

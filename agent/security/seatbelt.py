@@ -1,9 +1,9 @@
-"""The sandbox of macOS: sandbox-exec(1) with a profile that says what a command may reach.
+"""The macOS sandbox: sandbox-exec(1) with a profile of allowed accesses.
 
-A profile is a list of rules in the language of Apple's Seatbelt, of which the last that matches
-counts (sandbox(7) and the profiles in /System/Library/Sandbox name its forms). It knows no mounts:
-commands find at each path what everybody finds, or nothing. What it names is told apart by the
-real path, so links lead nowhere else.
+A profile is a list of rules in the language of Apple's Seatbelt; the last matching rule wins (see
+sandbox(7) and the profiles in /System/Library/Sandbox). There are no mounts: at each path commands
+see the same content as other programs, or nothing. Rules match real paths, so links cannot bypass
+them.
 """
 
 import functools
@@ -15,9 +15,8 @@ from .boundary import Region
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 
-# Of the system's services: users and hosts by name, preferences, certificates, the clock's zone,
-# the log, folders for temporary files. Not those that start programs, or keep keys and the
-# clipboard.
+# System services for user and host names, preferences, certificates, the time zone, the log and
+# temporary folders. Services that start programs, or give access to keys or the clipboard, are out.
 _SERVICES = (
     "com.apple.system.opendirectoryd.libinfo",
     "com.apple.system.opendirectoryd.membership",
@@ -33,7 +32,7 @@ _SERVICES = (
     "com.apple.trustd.agent",
 )
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/fd")
-_NAME_SERVICE = "/private/var/run/mDNSResponder"  # the socket by which hosts are found
+_NAME_SERVICE = "/private/var/run/mDNSResponder"  # the socket for host name lookups
 _BASE = """(version 1)
 (deny default)
 (allow process-exec)
@@ -51,7 +50,7 @@ _BASE = """(version 1)
 
 @functools.cache
 def works() -> bool:
-    """Tell whether this system has sandbox-exec."""
+    """Return True if this system has sandbox-exec."""
     return sys.platform == "darwin" and os.access(SANDBOX_EXEC, os.X_OK)
 
 
@@ -62,8 +61,10 @@ def confined(
     *,
     network: bool,
 ) -> list[str]:
-    """Return the command line that runs `command` within these regions by absolute real path (inner
-    ones win, all else can be read), where nothing can be made at the paths `never_made`."""
+    """Return the command line that runs `command` within these regions, keyed by absolute real
+    path. Inner regions win, and all other paths are readable. Nothing can be created at
+    `never_made`.
+    """
     return [SANDBOX_EXEC, "-p", profile(regions, never_made, network=network), *command]
 
 
@@ -74,7 +75,9 @@ def profile(regions: Mapping[str, Region], never_made: Sequence[str], *, network
     rules += [f"(allow file-write* (subpath {_quoted(path)}))" for path in _DEVICES]
     for path in sorted(regions, key=lambda path: path.count("/")):
         rules += _of_region(_quoted(path), regions[path])
-    rules += (f"(allow file-read-metadata (literal {_quoted(p)}))" for p in _ways(regions))
+    rules += (
+        f"(allow file-read-metadata (literal {_quoted(p)}))" for p in _hidden_parents(regions)
+    )
     rules += (f"(deny file-write* (subpath {_quoted(path)}))" for path in never_made)
     if network:
         rules += [
@@ -97,9 +100,10 @@ def _of_region(path: str, region: Region) -> Iterator[str]:
     yield f"({allowed} file-read* (subpath {path}))"
 
 
-def _ways(regions: Mapping[str, Region]) -> Iterator[str]:
-    """Yield the folders that programs must be able to look at to come to what they may read, which
-    lies within what is hidden."""
+def _hidden_parents(regions: Mapping[str, Region]) -> Iterator[str]:
+    """Yield the hidden folders above readable paths, whose metadata programs need to reach these
+    paths.
+    """
     hidden = [path for path, region in regions.items() if region.access in ("hidden", "empty")]
     found = set[str]()
     for path, region in regions.items():
@@ -112,6 +116,6 @@ def _ways(regions: Mapping[str, Region]) -> Iterator[str]:
 
 
 def _quoted(path: str) -> str:
-    """Return a path as a string of the profile."""
+    """Quote a path as a string of the profile."""
     shown = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{shown}"'

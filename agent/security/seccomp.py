@@ -1,14 +1,12 @@
-"""The filter of system calls that commands in a sandbox run under.
+"""The system call filter of sandboxed commands.
 
-It is a program in classic BPF (seccomp(2), linux/filter.h): for each call it reads the number and
-the first words of the arguments, and says whether the kernel goes on or returns an error. What is
-refused leads out of a sandbox, or was a way out of many: keys of the session, memory and calls of
-other processes, io_uring (whose work no filter sees), user namespaces with the powers they give,
-mounts, files that would run as somebody else, keys typed into a terminal; of sockets, all but the
-families that are given.
+The filter is a classic BPF program (seccomp(2), linux/filter.h). It checks the number and the first
+arguments of each call and either allows it or returns an error. It refuses calls that can break out
+of a sandbox: kernel keys, memory and control of other processes, io_uring (invisible to filters),
+user namespaces, mounts, setuid files and terminal input injection. Sockets are limited to the given
+families.
 
-The numbers of calls are those of the kernel's tables for x86-64 and for arm64; elsewhere there is
-no filter.
+Call numbers are known for x86-64 and arm64; other machines get no filter.
 """
 
 import errno
@@ -22,8 +20,8 @@ from collections.abc import Iterable, Iterator
 
 from ..lazy import dataclass
 
-# What sockets may be of: without the network, those of a loopback of one's own and what asks the
-# kernel for addresses; sockets with a path, which lead to programs outside, only with it.
+# Socket families. NETLINK asks the kernel for addresses; INTERNET is for a private loopback.
+# Unix sockets lead to programs outside, so only commands with the network get them.
 NETLINK = frozenset({int(getattr(socket, "AF_NETLINK", 16))})
 INTERNET = NETLINK | {int(socket.AF_INET), 10}  # 10 is AF_INET6 on Linux
 EVERY_FAMILY = INTERNET | {int(socket.AF_UNIX)}
@@ -33,11 +31,11 @@ _NUMBER, _ARCHITECTURE = 0, 4  # offsets into struct seccomp_data, in bytes
 _ALLOW, _ERROR = 0x7FFF_0000, 0x0005_0000
 _SET_ID_BITS = stat.S_ISUID | stat.S_ISGID
 _NEW_USER_NAMESPACE = 0x1000_0000
-_MAKES_A_FILE = os.O_CREAT | 0o20000000  # and the bit of O_TMPFILE alone
+_MAKES_A_FILE = os.O_CREAT | 0o20000000  # and the bit of O_TMPFILE without O_DIRECTORY
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _FIRST_X32 = 0x4000_0000
 
-# Of both architectures since they share one table.
+# The same numbers on both architectures.
 _COMMON = {
     "io_uring_setup": 425, "io_uring_enter": 426, "io_uring_register": 427, "open_tree": 428,
     "move_mount": 429, "fsopen": 430, "fsconfig": 431, "fsmount": 432, "fspick": 433,
@@ -71,14 +69,14 @@ _REFUSED = (
     "pivot_root", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig", "fsmount",
     "fspick", "mount_setattr",
 )  # fmt: skip
-# These keep their flags or modes in memory, which no filter reads; programs go on with an older
-# call where the kernel does not know them.
+# These pass flags or modes in memory, which a filter cannot read. On ENOSYS programs fall back to
+# an older call.
 _UNKNOWN = ("clone3", "openat2")
 
 
 @dataclass(frozen=True, slots=True)
 class _Machine:
-    """An architecture, by its number in linux/audit.h, and its calls by name."""
+    """An architecture with its number in linux/audit.h and its call numbers by name."""
 
     audit: int
     calls: dict[str, int]
@@ -89,9 +87,10 @@ _MACHINES = {"x86_64": _Machine(0xC000_003E, _X86_64), "aarch64": _Machine(0xC00
 
 @functools.cache
 def filter_program(families: frozenset[int], machine: str = "") -> bytes:
-    """Return the filter as the kernel takes it, an array of struct sock_filter of 8 bytes each.
-    Sockets are made of these `families` alone. It is b"" for a machine of which no numbers are
-    known; by default it is for this one, as far as its programs are of 64 bits."""
+    """Return the filter as an array of struct sock_filter, 8 bytes each. It allows sockets only of
+    these `families`. The default machine is this one. Return b"" for 32-bit Python or an unknown
+    machine.
+    """
     own = os.uname().machine if sys.maxsize > 1 << 32 else ""
     known = _MACHINES.get(machine or own)
     if known is None:
@@ -100,8 +99,9 @@ def filter_program(families: frozenset[int], machine: str = "") -> bytes:
 
 
 def readable_filter(families: frozenset[int]) -> tuple[int, ...]:
-    """Return the descriptor of a pipe from which the filter can be read once, none where there is
-    no filter. It is less than a pipe holds."""
+    """Return the descriptor of a pipe with the filter, which can be read once; () if there is no
+    filter. The filter fits into the pipe's buffer.
+    """
     program = filter_program(families)
     if not program:
         return ()
@@ -112,8 +112,9 @@ def readable_filter(families: frozenset[int]) -> tuple[int, ...]:
 
 
 def _instructions(machine: _Machine, families: frozenset[int]) -> Iterator[bytes]:
-    """Yield the program: what it does with a call ends where that call's block ends, so that no
-    jump is longer than a block."""
+    """Yield the instructions. Each call is decided within its own block, so that no jump leaves a
+    block.
+    """
     yield _step(_LOAD, _ARCHITECTURE)
     yield from _unless(_EQUAL, machine.audit, [_error(errno.EPERM)])
     yield _step(_LOAD, _NUMBER)
@@ -140,7 +141,9 @@ def _flagged(argument: int, bits: int) -> list[bytes]:
 
 
 def _opened(flags: int) -> list[bytes]:
-    """Return the block for opening a file: the mode, behind the flags, counts where one is made."""
+    """Return the block for opening a file. The mode follows the flags and counts only if a file is
+    created.
+    """
     made = _flagged(flags + 1, _SET_ID_BITS)
     return [_argument(flags), *_when(_ANY_BIT, _MAKES_A_FILE, made), _allow()]
 
@@ -148,7 +151,7 @@ def _opened(flags: int) -> list[bytes]:
 def _one_of(
     argument: int, values: Iterable[int], then: list[bytes], other: list[bytes]
 ) -> list[bytes]:
-    """Return the block that does `then` for these values of an argument, and else `other`."""
+    """Return a block that runs `then` if an argument has one of these values, else `other`."""
     tests = (step for value in sorted(values) for step in _when(_EQUAL, value, then))
     return [_argument(argument), *tests, *other]
 
@@ -162,7 +165,9 @@ def _unless(test: int, operand: int, block: list[bytes]) -> list[bytes]:
 
 
 def _argument(number: int) -> bytes:
-    """Return the step that loads the lower half of an argument: no argument here has more."""
+    """Return the step that loads the lower 32 bits of an argument, which suffice for the arguments
+    used.
+    """
     return _step(_LOAD, 16 + 8 * number)
 
 

@@ -1,8 +1,7 @@
-"""The shapes that keys, tokens and passwords are known by, and their removal from a text.
+"""Shapes of keys, tokens and passwords, and their removal from a text.
 
-A shape has needles, one of which must be in the text before its pattern is tried: a text without
-any costs next to nothing. Patterns use possessive repeats, so that none takes more than time in
-proportion to the text, whatever stands in it.
+A shape's pattern is tried only if the text contains one of its needles, so a text without needles
+costs almost nothing. Patterns use possessive repeats to keep the time linear in the text length.
 """
 
 import math
@@ -23,13 +22,13 @@ class _Shape(NamedTuple):
     """One kind of secret."""
 
     kind: str
-    needles: tuple[str, ...]  # one of them is in every text that has such a secret
-    pattern: str  # the secret is its last group, or all of it
-    holds: Callable[[str], bool] = bool  # tells whether what the pattern found is a secret
+    needles: tuple[str, ...]  # every text with such a secret contains one of them
+    pattern: str  # the secret is its last group, or the whole match
+    holds: Callable[[str], bool] = bool  # returns True if the match is a secret
 
 
 def is_mixed(text: str) -> bool:
-    """Return True if there are letters and digits: a slug or a word is no key."""
+    """Return True if a text has both letters and digits. Keys do, slugs and words do not."""
     return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
 
 
@@ -38,12 +37,12 @@ def _has_capitals(text: str) -> bool:
 
 
 def _is_real_value(text: str) -> bool:
-    """Return True if a password is one, and neither a name for it nor a placeholder."""
+    """Return True if a text is not a placeholder or a word such as `password`."""
     return not _PLACEHOLDER.search(text)
 
 
 def _looks_random(text: str) -> bool:
-    """Return True if a text looks as if it had been drawn at random."""
+    """Return True if a text looks like a random string."""
     counts = Counter(text).values()
     bits = -sum(n / len(text) * math.log2(n / len(text)) for n in counts)
     drawn = len(text) >= 12 and bits > 3.0 and is_mixed(text)
@@ -136,7 +135,7 @@ _SHAPES = (
         r"(?i)authorization[\"']?[ \t]?[:=][ \t]?[\"']?basic ([A-Za-z0-9+/=]{8,2000}+)",
     ),
 )
-# `NAME=value` as in a file of variables, and `name = "value"` as in code and JSON.
+# `NAME=value` as in .env files, and `name = "value"` as in code and JSON.
 _SECRET_WORDS = (
     r"(?:passw(?:or)?d|passphrase|secret|token|api_?key|access_?key|private_?key|credential)"
 )
@@ -156,7 +155,7 @@ _ASSIGNED = regex(
 )
 _BASE64 = regex(r"[A-Za-z0-9+/=]{16,}")
 _SAME_LINE = regex(r"[A-Za-z0-9+/=\\]+")
-_MAX_HEADER_LINES = 3  # lines before those that are the key
+_MAX_HEADER_LINES = 3  # header lines before the key data
 _MAX_MARKER_LINE_CHARS = 80  # characters of the first or the last line of a private key
 _KEY_BEGINS = regex(r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_ENDS = regex(r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
@@ -168,7 +167,7 @@ def _patterns() -> list[tuple[_Shape, re.Pattern[str]]]:
 
 
 def without_shapes(text: str, mark: Callable[[str], str]) -> str:
-    """Return the text with `mark(kind)` in place of what has a known shape."""
+    """Replace texts with a known shape by `mark(kind)`."""
     if "PRIVATE KEY" in text:
         text = _without_private_keys(text, mark("private key"))
     for shape, pattern in _patterns():
@@ -178,9 +177,9 @@ def without_shapes(text: str, mark: Callable[[str], str]) -> str:
 
 
 def _without_named_secrets(text: str, mark: str) -> str:
-    """Return the text without the values that its lines call a secret."""
+    """Replace values that are assigned to names such as `password` or `API_KEY`."""
     parts, done, lowered = [], 0, text.lower()
-    if len(lowered) != len(text):  # a letter that is two in lower case
+    if len(lowered) != len(text):  # some letters become two in lower case
         lowered = text.translate(_ASCII_LOWER)
     for found in _SECRET_NAME.finditer(lowered):
         if found.start() < done:
@@ -220,9 +219,9 @@ def _without_private_keys(text: str, mark: str) -> str:
 
 
 def private_keys(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where private keys begin and end, from their first line to the end of their last. A key
-    without its end goes on as far as lines look like the rest of it, and one without its beginning
-    goes back as far."""
+    """Yield the start and end of each private key, marker lines included. A key without an end or a
+    beginning covers the adjoining lines that look like key data.
+    """
     done, place = 0, 0
     while (place := text.find(_DASHES, place)) >= 0:
         line = text[place : place + _MAX_MARKER_LINE_CHARS]
@@ -238,19 +237,19 @@ def private_keys(text: str) -> Iterator[tuple[int, int]]:
             if first < place:
                 yield first, end
         else:
-            place += 1  # one dash further, another line may begin
+            place += 1  # a marker may begin one dash later
             continue
         done = place = end
 
 
 def _private_key_end(text: str, place: int) -> int:
-    """Return where a key ends whose first line ends at a place; -1 if none follows."""
+    """Return the end of the key whose first line ends at `place`; -1 if there is no key data."""
     following = text.find(_DASHES, place, place + MAX_PRIVATE_KEY_CHARS)
     line = text[following : following + _MAX_MARKER_LINE_CHARS] if following >= 0 else ""
     if ends := _KEY_ENDS.match(line):
         held = _BASE64.search(text, place, following)
         return following + ends.end() if held else -1
-    last, count = -1, 0  # some of it was cut off
+    last, count = -1, 0  # the end is missing
     while count < MAX_PRIVATE_KEY_CHARS // 64 and place < len(text):
         end = text.find("\n", place)
         end = len(text) if end < 0 else end
@@ -264,7 +263,7 @@ def _private_key_end(text: str, place: int) -> int:
 
 
 def _private_key_start(text: str, place: int, done: int) -> int:
-    """Return where the first of the lines begins that may be a key which ends at a place."""
+    """Return the start of the key lines before `place`, the beginning of the key's last line."""
     first, end = place, text.rfind("\n", done, place)
     while end > done:
         start = text.rfind("\n", done, end) + 1 or done
@@ -276,7 +275,7 @@ def _private_key_start(text: str, place: int, done: int) -> int:
 
 
 def open_private_key(data: bytes | bytearray, end: int) -> int:
-    """Return where in the first `end` bytes an unfinished private key begins; -1 if none does."""
+    """Return the offset of an unfinished private key in the first `end` bytes; -1 for none."""
     place = data.rfind(_BEGIN_MARKER.encode(), 0, end)
     if place < 0 or b"PRIVATE KEY" not in data[place : place + 80]:
         return -1

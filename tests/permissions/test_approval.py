@@ -73,7 +73,7 @@ def approval(project: Path, monkeypatch: pytest.MonkeyPatch) -> Approval:
 
 
 ALLOWED = [
-    # commands that only look
+    # read-only commands
     "ls", "ls -la src", "cat README.md", "head -5 src/app.py | wc -l", "pwd && git status",
     "git log --oneline -5", "git diff HEAD~1 -- src/app.py", "git show HEAD:src/app.py",
     "grep -rn 'a/b' src", "rg -n '/etc/passwd' src", "find . -name '*.py' -type f", "true",
@@ -95,7 +95,7 @@ ALLOWED = [
     "pytest \\\n  -q",
 ]  # fmt: skip
 ASKED = [
-    # not known to only look, and no rule
+    # not known as read-only, and without a rule
     "python x.py", "node -e 1", "mkdir a", "touch a", "git add .", "git checkout .",
     "git branch x",
     "curl http://a", "tee a", "sort -o a b", "sed -i s/a/b/ x", "awk -f x", "./ls",
@@ -134,7 +134,7 @@ ASKED = [
     "pytest > log", "ls &> a", "ls >| a", "ls >& a", "> README.md", "echo x > $f",
     "echo x > out/*",
     "echo x > out/../a", "echo x > link/a", "cat </dev/tcp/a/1", "pytest > out/a > b",
-    # options that bring a file, wherever they stand
+    # options with a file, in any position
     "grep /etc/passwd -e root", "rg /etc -e root", "grep ../outside/data -e .", 
     "grep -e x -- /etc/x",
     "grep --exclude-from ../x . README.md", "rg --ignore-file /etc/passwd x src",
@@ -143,7 +143,7 @@ ASKED = [
     "diff -Xsrc/../../x a b", "git grep -fsrc/../../x", "git blame -Ssrc/../../x README.md",
     "git ls-files -Xsrc/../../x", "grep -R x src", "rg -L x src", "diff -r src out",
     "sort --files0-from=x",
-    # what the shell makes of ~ and of patterns
+    # expansions of ~ and patterns
     "cat ~+/../outside/data", "cat ~-/x", "cat ~1/x", "cd ~+/.. && pytest", "echo x > ~+/../out",
     "cat [l]ink/data", "cat lin[k-k]/data", "uniq s*", "find . -d*", "test -[v] 'a[$(x)]'",
     "sort README.md -*", "git diff --o*", "ls -*", "[ * ]", "for x in a; do [ $x ]; done",
@@ -214,8 +214,8 @@ def test_bypass_allows_the_rest(approval: Approval, command: str) -> None:
 
 
 @pytest.mark.parametrize("command", [*ALLOWED, *ASKED, *DENIED])
-def test_what_is_asked_about_is_allowed_once_remembered(project: Path, command: str) -> None:
-    """Every rule that is offered is a rule, and the offers come to an end."""
+def test_a_remembered_rule_allows_the_call(project: Path, command: str) -> None:
+    """Every suggested rule is valid, and repeated suggestions come to an end."""
     approval = Approval(cwd=project)
     for _ in range(8):
         verdict = judge(approval, "Bash", command)
@@ -253,7 +253,7 @@ def test_the_rule_that_would_allow(tmp_path: Path, command: str, rule: str) -> N
     assert judge(Approval(cwd=tmp_path), "Bash", command).rule == rule
 
 
-def test_an_exact_rule_allows_just_that(tmp_path: Path) -> None:
+def test_an_exact_rule_allows_only_the_exact_command(tmp_path: Path) -> None:
     approval = Approval(cwd=tmp_path, allow=["Bash(X=1 make \\*)"])
     assert judge(approval, "Bash", "X=1 make *").action == "allow"
     assert judge(approval, "Bash", "X=1 make *; ls").action == "ask"
@@ -310,7 +310,7 @@ def test_modes(project: Path, mode: PermissionMode, tool: str, text: str, action
     assert judge(Approval(cwd=project, mode=mode), tool, text).action == action
 
 
-def test_plan_mode_stands_above_allow_rules_and_says_so(project: Path) -> None:
+def test_plan_mode_overrides_allow_rules(project: Path) -> None:
     approval = Approval(cwd=project, mode="plan", allow=["Edit", "Bash(make:*)"])
     for tool, text, rule in (
         ("Edit", "src/a.py", "Edit(src/a.py)"),
@@ -378,7 +378,7 @@ def test_deny_rules_win(project: Path, rule: str, tool: str, path: str) -> None:
     assert (verdict.action, verdict.rule) == ("deny", rule)
 
 
-def test_ask_rules_stand_between(project: Path) -> None:
+def test_ask_rules_come_between_deny_and_allow(project: Path) -> None:
     approval = Approval(cwd=project, allow=["Edit"], ask=["Edit(src/**)", "Read(README.md)"])
     assert judge(approval, "Edit", "a").action == "allow"
     assert judge(approval, "Edit", "src/a").rule == "Edit(src/**)"
@@ -420,7 +420,7 @@ def test_a_denied_file_is_not_read_by_another_spelling(project: Path, command: s
     assert judge(approval, "Bash", command).action != "allow"
 
 
-def test_a_pattern_that_stands_for_nothing_is_a_plain_name(project: Path) -> None:
+def test_a_pattern_without_matches_is_a_plain_name(project: Path) -> None:
     approval = Approval(cwd=project)
     (project / "l[i]nk").symlink_to("/etc/passwd")
     assert judge(approval, "Bash", "cat src/[z]x").action == "allow"
@@ -449,7 +449,7 @@ def test_a_file_named_like_an_option(project: Path) -> None:
     assert judge(approval, "Bash", "cat -- -link").action == "ask"
 
 
-def test_a_denied_name_may_be_in_a_folder_that_is_too_large_to_look_through(project: Path) -> None:
+def test_a_folder_too_large_to_scan_may_contain_a_denied_name(project: Path) -> None:
     (project / "many").mkdir()
     for number in range(4):
         (project / "many" / str(number)).touch()
@@ -572,7 +572,7 @@ def test_home_is_not_needed(project: Path) -> None:
 
 
 class Box:
-    """A sandbox whose commands read and write one folder, and find their own files at /tmp."""
+    """A sandbox that allows one folder and maps /tmp to a private folder."""
 
     required = network = by_name = False
     absent = unasked_absent = partial = ""
@@ -615,14 +615,14 @@ def test_commands_that_need_no_question_in_the_sandbox(
     assert approval.sandboxed is unasked
 
 
-def test_what_the_sandbox_confines_is_allowed_there(project: Path) -> None:
+def test_sandboxed_commands_are_allowed(project: Path) -> None:
     approval = boxed(project, "sandboxed")
     verdict = judge(approval, "Bash", "touch new")
     assert (verdict.action, verdict.confined, verdict.rule) == ("allow", True, "Bash(touch:*)")
     assert not judge(approval, "Bash", "mytool x").confined
     verdict = judge(approval, "Bash", "curl x")
     assert (verdict.action, verdict.confined) == ("ask", False)
-    assert verdict.reason == "it leaves the sandbox, for the network: `curl`"
+    assert verdict.reason == "the sandbox does not allow the network: `curl`"
     assert "protected file: .git" in judge(approval, "Bash", "touch .git/x").reason
     assert "path outside of the project" in judge(approval, "Bash", "touch ../x").reason
     assert judge(approval, "Bash", "cat secrets/key").action == "deny"
@@ -634,7 +634,7 @@ def test_what_the_sandbox_confines_is_allowed_there(project: Path) -> None:
 
 
 @pytest.mark.parametrize("fields", [None, {"unasked_absent": "the kernel forbids it."}])
-def test_where_nothing_confines_commands_they_are_asked_about(
+def test_commands_need_approval_without_a_sandbox(
     project: Path, fields: dict[str, object] | None
 ) -> None:
     approval = boxed(project, "sandboxed", **(fields or {}))
@@ -644,7 +644,7 @@ def test_where_nothing_confines_commands_they_are_asked_about(
     assert approval.unconfined == reason
     verdict = judge(approval, "Bash", "touch new")
     assert verdict.action == "ask"
-    assert verdict.reason.endswith(f"; nothing confines it: {reason}")
+    assert verdict.reason.endswith(f"; not sandboxed: {reason}")
     assert boxed(project).unconfined == ""
 
 
@@ -661,8 +661,8 @@ def test_whether_the_sandbox_would_confine_a_call(project: Path) -> None:
     assert not would("touch new", approval)
 
 
-def test_git_that_takes_ignored_files_is_asked_about_where_rules_guard_some(project: Path) -> None:
-    """What is ignored is in no index yet, so that nothing else shows that git will have it."""
+def test_git_that_stores_guarded_ignored_files_needs_approval(project: Path) -> None:
+    """Ignored files are in no index yet, so nothing else shows that git will store them."""
     settings = {"allow": ["Bash(git:*)"], "deny": ["Read(.env)"]}
     commands = ("git stash -qa; git show stash^3", "git stash push --all", "git add -f .")
     for there, action in ((False, "allow"), (True, "ask")):
@@ -710,7 +710,7 @@ def test_files_that_an_allowed_command_opens(project: Path) -> None:
 
 
 def test_paths_of_commands_in_their_own_temporary_folder(project: Path) -> None:
-    """A path below /tmp means the file that commands in the sandbox have there."""
+    """A path below /tmp means the file in the sandbox's private /tmp."""
     own = project.parent / "own"
     own.mkdir()
     (own / "made").write_text("x")
@@ -745,7 +745,7 @@ def test_hosts_of_commands_in_the_sandbox(project: Path) -> None:
     assert host(approval, "a.good.org").action == "allow"
     asked = Approval(cwd=project, ask=["Network(x.org)"])
     assert host(asked, "x.org").rule == "Network(x.org)"
-    assert "to be asked about" in host(asked, "x.org").reason
+    assert "needs approval due to the rule" in host(asked, "x.org").reason
 
 
 def test_pages_of_the_web(project: Path) -> None:
@@ -827,16 +827,16 @@ def test_rules_come_and_go(project: Path) -> None:
     ("command", "reason"),
     [
         ("touch x", "`touch x` may change something"),
-        ("git $x", "may do what the rule Bash(git push:*) is for"),
+        ("git $x", "the rule Bash(git push:*) may apply to `git $x`"),
         ("ls $x", "`ls $x` may change"),
         ("./ls", "`./ls` may change something"),
         ("cat ../outside/data", "reading ../outside/data: outside the project"),
-        ("ls > $y", "known only when it runs"),
-        ("cat */*/*/x", "are too many to check"),
-        ("grep -R x src", "it follows links, wherever they lead"),
+        ("ls > $y", "known only at run time"),
+        ("cat */*/*/x", "matches too many files to check"),
+        ("grep -R x src", "it follows links, which may lead anywhere"),
         ("sudo ls", "sudo runs another command"),
-        ("echo x > new", "editing new: mode ask asks about edits"),
-        ("git push", "is to be asked about by the rule"),
+        ("echo x > new", "editing new: mode `ask` requires approval for edits"),
+        ("git push", "needs approval due to the rule"),
         ("ls --version x", None), ("tar --version", None),
         ("git log --outp x", "the rule Bash(git log:*) does not cover `--outp`"),
         ("git diff f ../x", "reading ../x: outside the project"),
@@ -901,7 +901,7 @@ def test_git_that_runs_alone_may_write_its_repository(
         ("git worktree remove x", "ask"), ("git rebase --exec ./x main", "ask"),
     ],
 )  # fmt: skip
-def test_git_that_throws_history_away_is_asked_about_in_the_sandbox(
+def test_git_that_discards_history_needs_approval_in_the_sandbox(
     project: Path, command: str, action: str
 ) -> None:
     assert judge(boxed(project, "sandboxed"), "Bash", command).action == action
@@ -912,6 +912,9 @@ def test_a_program_that_is_not_the_systems(project: Path) -> None:
     (project / "bin" / "ls").write_text("#!/bin/sh\n")
     (project / "bin" / "ls").chmod(0o755)
     approval = Approval(cwd=project, path=f"{project}/bin:/usr/bin:/bin", mode="accept-edits")
-    assert "`ls` is not the system's" in judge(approval, "Bash", "ls").reason
+    assert (
+        "`ls` resolves to a folder that commands can write to"
+        in judge(approval, "Bash", "ls").reason
+    )
     assert "a folder of the PATH" in judge(approval, "Edit", "bin/tool").reason
     assert judge(approval, "Edit", "src/tool").action == "allow"

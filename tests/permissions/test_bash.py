@@ -1,4 +1,4 @@
-"""What bash makes of quotes, escapes and tests, and the guess at commands in a text in doubt."""
+"""How bash reads quotes, escapes and tests, and the guessed commands in doubtful text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The parts of a command that are asked about: all are named, the dangerous ones first."""
+"""The parts of a command that need approval: all are listed, dangerous ones first."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The table of commands: what it says is consistent, and how a command line is read by it."""
+"""The table of commands is consistent, and command lines are read by it correctly."""
 
 import tomllib
 from pathlib import Path
@@ -24,7 +24,7 @@ def part(text: str) -> SimpleCommand:
 
 @pytest.mark.parametrize("name", RAW)
 def test_each_option_has_one_form(name: str) -> None:
-    """An option takes a value or takes none. Only an optional value may be listed twice."""
+    """An option either takes a value or none. Only an optional value may be listed twice."""
     table = RAW[name]
     sets = {key: table[key].split() for key in ("flags", "values", "files") if key in table}
     for key, options in sets.items():
@@ -105,7 +105,7 @@ def test_words_that_a_rule_has_itself_count_as_listed() -> None:
     assert stray_word(command, 2, "git log --output=x --ext-diff", plainly_inside) == ""
 
 
-def test_what_lies_in_the_project_is_told_by_the_caller() -> None:
+def test_the_caller_decides_which_paths_are_in_the_project() -> None:
     command = part("git add /a/b")
     assert stray_word(command, 1, "", plainly_inside) == "/a/b"
     assert stray_word(command, 1, "", lambda path: path == "/a/b") == ""
@@ -127,5 +127,5 @@ def test_what_lies_in_the_project_is_told_by_the_caller() -> None:
         ('git commit -m "$(cat <<\'E\'\nit\'s "x"\nE\n)"', True),
     ],
 )  # fmt: skip
-def test_git_that_throws_no_commit_away(text: str, keeps: bool) -> None:
+def test_git_that_keeps_all_commits(text: str, keeps: bool) -> None:
     assert keeps_history(part(text)) is keeps

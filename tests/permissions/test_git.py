@@ -1,4 +1,4 @@
-"""Git commands and repositories: what a command shows of files, and what git would run."""
+"""Git commands and repositories: the files a command shows, and the programs git would run."""
 
 import hashlib
 import os
@@ -155,7 +155,7 @@ def test_an_index_with_shortened_paths(repository: Path) -> None:
 
 @pytest.mark.parametrize("path", ["../secret", "/etc/shadow", "src/../../secret", "..", "a/../b"])
 def test_an_index_that_leads_out_of_the_project(repository: Path, path: str) -> None:
-    """Git itself writes no such index; a packed folder may bring one."""
+    """Git itself writes no such index, but a downloaded folder may contain one."""
     name = path.encode()
     entry = bytes(24) + b"\0\0\x81\xa4" + bytes(32) + len(name).to_bytes(2, "big") + name
     entry += bytes(8 - len(entry) % 8)
@@ -262,7 +262,7 @@ def test_a_repository_that_is_not_whole(repository: Path, tmp_path: Path) -> Non
     (repository / ".git" / "objects").rmdir()
     assert git.program_git_runs(str(repository)) == unreadable
     head.unlink()
-    assert git.program_git_runs(str(repository)) == ""  # git goes on upward
+    assert git.program_git_runs(str(repository)) == ""  # git continues upward
 
 
 def test_a_file_that_names_the_repository(repository: Path, tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_file_that_names_the_repository(repository: Path, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_repositories_inside_others(tmp_path: Path) -> None:
-    """What one inside names is found; one too deep inside counts as unreadable."""
+    """Programs of an inner repository are found; one nested too deeply counts as unreadable."""
     tops = [tmp_path / "a"]
     for name in ("b", "c", "d", "e"):
         tops.append(tops[-1] / name)

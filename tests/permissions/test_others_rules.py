@@ -1,4 +1,4 @@
-"""Permission rules of another agent, and the rule that means the same here."""
+"""Permission rules of another agent, and the equivalent ctxagent rules."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_a_rule_that_means_the_same(text: str, rule: str) -> None:
     assert own_rule(text, allows=True, in_project=True) == rule
 
 
-def test_a_name_that_is_denied_means_every_folder_already() -> None:
+def test_a_denied_name_matches_in_every_folder() -> None:
     assert own_rule("Read(.env)", allows=False, in_project=True) == "Read(.env)"
     assert own_rule("Read(*.pem)", allows=False, in_project=True) == "Read(**/*.pem)"
 

@@ -1,4 +1,4 @@
-"""A command taken apart: nothing that bash would run is missed, or the command is in doubt."""
+"""Parsing a command: no command that bash would run is missed, or the text is doubtful."""
 
 import os
 import shutil
@@ -80,7 +80,7 @@ def test_every_simple_command_is_a_part(text: str, parts: list[str]) -> None:
         ("ls\n\\\nrm x", "rm x"),
     ],
 )  # fmt: skip
-def test_what_others_start_is_seen_and_in_doubt(text: str, part: str) -> None:
+def test_inner_commands_are_found_and_doubtful(text: str, part: str) -> None:
     script = parse(text)
     assert part in lines(script)
     assert not certain(script)
@@ -161,7 +161,7 @@ PIECES = [
     "]]", "$'", "{a,b}", "time ", "\\ ", "\\#", "x=1 ", "~", "-", '""', "<(", "function g ",
 ]  # fmt: skip
 # Reports each command that bash cannot find, words between \x1f, commands between \0.
-# Bash writes line by line, and what runs side by side would write in between.
+# Bash writes line by line, and parallel commands would write in between.
 REPORT = """command_not_found_handle() {
     local IFS=$'\\x1f'; local words="$*"; printf '%s\\0' "${words//$'\\n'/$'\\x1e'}" >> "$REPORT"
 }
@@ -175,7 +175,7 @@ eval "$COMMAND"
 @settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_bash_runs_nothing_that_was_not_seen(pieces: list[str], tmp_path: Path) -> None:
+def test_bash_runs_no_command_that_the_parser_missed(pieces: list[str], tmp_path: Path) -> None:
     command = "".join(pieces)
     script = parse(command)
     if not certain(script):

@@ -1,4 +1,4 @@
-"""The judgement of paths, by the rules, the mode and the places of a session."""
+"""Verdicts on paths by rules, mode and folders of a session."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""The forms of a path, protected names, and the files that a pattern stands for."""
+"""Path forms, protected names, and the files that a pattern matches."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a command visibly needs beyond a sandbox, and the paths that it reads and writes."""
+"""Visible needs of a command beyond a sandbox, and the paths it reads and writes."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -31,7 +31,7 @@ NO_NETWORK = [
 
 
 class Box:
-    """A sandbox whose commands read and write below one folder."""
+    """A sandbox that allows reading and writing below one folder."""
 
     def __init__(self, project: Path, *, by_name: bool = False) -> None:
         self.project, self.by_name = str(project), by_name
@@ -123,7 +123,7 @@ def test_paths_that_the_sandbox_gives(project: Path, command: str) -> None:
 
 
 def test_the_project_itself(project: Path) -> None:
-    reason = "the project's own folder, which it removes or moves"
+    reason = "removing or moving the project's folder"
     for command in ("rm -rf .", f"rm -rf {project}", "mv . /x", "rmdir src/..", "mv . src"):
         assert need(project, command) == reason
     assert need(project, "cp -r . src") == ""

@@ -1,4 +1,4 @@
-"""Commands that only look and their hostile twins: what needs no question, and what does."""
+"""Read-only commands and similar hostile ones: which need approval and which do not."""
 
 import os
 import subprocess
@@ -154,7 +154,7 @@ TWINS = [
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A repository with files of plain names."""
+    """A repository with plain file names."""
     root = tmp_path / "project"
     (root / "src").mkdir(parents=True)
     for name in ("a.py", "b.py", "f", "g.md", "list", "src/c.py"):
@@ -176,7 +176,7 @@ def judged(project: Path, command: str, *, confined: bool = True, **given: Any) 
 
 
 @pytest.mark.parametrize("command", LOOKERS)
-def test_what_only_looks_needs_no_question(project: Path, command: str) -> None:
+def test_read_only_commands_need_no_approval(project: Path, command: str) -> None:
     assert judged(project, command) == "allow"
 
 
@@ -200,9 +200,10 @@ HANDED_OVER = (
 
 
 @pytest.mark.parametrize("command", HANDED_OVER)
-def test_names_that_are_handed_over_need_the_kernel(project: Path, command: str) -> None:
-    """What such a command opens is known only when it runs: without the kernel it is asked about,
-    and beside a command that does more than look, which would not run confined."""
+def test_commands_that_receive_names_need_kernel_confinement(project: Path, command: str) -> None:
+    """The files of such a command are known only at run time. It needs approval if the kernel
+    cannot confine it, or if another part of the command is not read-only.
+    """
     assert judged(project, command) == "allow"
     assert judged(project, command, confined=False) == "ask"
     assert judged(project, f"{command}; mkdir x", allow=["Bash(mkdir:*)"]) == "ask"
@@ -226,7 +227,7 @@ def test_a_command_that_only_looks_says_so(project: Path) -> None:
 
 
 def test_rules_hold_within(project: Path) -> None:
-    """Rules for what stands in a loop, a substitution or behind xargs count as before."""
+    """Rules also apply to commands in a loop, in a substitution or after xargs."""
     for command in (
         "for f in *.py; do wc -l $f; done",
         "echo $(wc -l f)",
@@ -247,7 +248,7 @@ def test_names_that_a_loop_finds_are_split(project: Path) -> None:
 def test_a_program_that_the_project_brings(
     project: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """First on the PATH, it is what runs: it is asked about, and what is not there is not."""
+    """A project's program that is first on the PATH needs approval. A missing one does not."""
     folder = project / place
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tar").write_text("#!/bin/sh\n")
@@ -260,7 +261,7 @@ def test_a_program_that_the_project_brings(
 
 
 def test_a_repository_inside_is_looked_at(project: Path) -> None:
-    """One that names a program is asked about, whichever way git is led there."""
+    """An inner repository that names a program needs approval, however git gets there."""
     inner = project / "inner"
     subprocess.run(["git", "init", "-q", inner], check=True)
     commands = ("git -C inner status", "cd inner && git status", "cd PROJECT/inner && git diff")
@@ -275,7 +276,7 @@ def test_a_repository_inside_is_looked_at(project: Path) -> None:
 
 @pytest.mark.slow
 def test_by_the_real_command(tmp_path: Path) -> None:
-    """Headless, where nobody can be asked: lookers run, and a twin is denied."""
+    """In a headless run, read-only commands run and a hostile variant is denied."""
     place = Place(tmp_path)
     (place.project / "f").write_text("one two\n")
     run = [

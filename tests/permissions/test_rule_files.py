@@ -1,5 +1,6 @@
-"""Rules in settings files: put in and taken out with everything else as it was, and trusted only
-by the person's own hand."""
+"""Rules in settings files: adding and removing them keeps the rest, and only the user's own edit
+makes a file trusted.
+"""
 
 import os
 import stat
@@ -21,7 +22,7 @@ RULE = "Bash(npm test:*)"
 
 @dataclass
 class Place:
-    """A home with a project in it, and the files that rules are kept in."""
+    """A home with a project, and the files with the rules."""
 
     root: Path
 
@@ -85,7 +86,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("before", SHAPES)
-def test_a_rule_is_put_in_and_all_else_stays(place: Place, before: str) -> None:
+def test_adding_a_rule_keeps_the_rest_of_the_file(place: Place, before: str) -> None:
     place.mine.parent.mkdir(parents=True)
     place.mine.write_bytes(before.encode())
     files = place.files()
@@ -128,7 +129,7 @@ def test_what_is_trusted_stays_so(place: Place) -> None:
     assert place.load().settings.permissions.allow == ("Read", RULE)
 
 
-def test_what_needs_no_trust_is_no_hindrance(place: Place) -> None:
+def test_settings_that_need_no_trust_do_not_prevent_an_edit(place: Place) -> None:
     place.ours.write_text('# ours\n[permissions]\ndeny = ["Read(.env)"]\n')
     place.files().add(RULE, "project")
     assert place.ours.read_text().startswith('# ours\n[permissions]\ndeny = ["Read(.env)"]\n')
@@ -143,7 +144,7 @@ def test_what_needs_no_trust_is_no_hindrance(place: Place) -> None:
         ('[hooks]\nbefore_compact = ["true"]\n', "hooks.before_compact"),
     ],
 )
-def test_what_is_not_trusted_is_never_trusted_along(place: Place, theirs: str, key: str) -> None:
+def test_untrusted_settings_are_not_trusted_by_an_edit(place: Place, theirs: str, key: str) -> None:
     place.ours.write_text(theirs)
     with pytest.raises(ConfigError, match=key) as caught:
         place.files().add(RULE, "project")
@@ -176,7 +177,7 @@ def test_a_mode_that_only_the_persons_own_file_makes_harmless_needs_trust(place:
         ('[model]\nid = "claude-x"\n', []),
     ],
 )
-def test_what_could_ever_loosen_needs_trust(place: Place, text: str, keys: list[str]) -> None:
+def test_settings_that_may_loosen_need_trust(place: Place, text: str, keys: list[str]) -> None:
     place.ours.write_text(text)
     assert keys_needing_trust(place.ours, text.encode()) == keys
     if not keys:
@@ -198,7 +199,7 @@ def test_a_mode_is_not_trusted_before_a_stricter_one_is_chosen(place: Place) -> 
     assert len(loaded.notices) == 1
 
 
-def test_paths_are_not_kept_where_they_would_mean_other_files(place: Place) -> None:
+def test_relative_rules_are_not_saved_where_they_match_other_files(place: Place) -> None:
     (place.project / ".git").mkdir()
     inner = place.project / "inner"
     inner.mkdir()
@@ -207,7 +208,7 @@ def test_paths_are_not_kept_where_they_would_mean_other_files(place: Place) -> N
     files = RuleFiles(loaded, cwd=inner, environ=place.environ)
     assert files.paths["project"] == place.ours
     for rule in ("Edit(Makefile)", "Read(../x)", "Grep(./~a)"):
-        with pytest.raises(ConfigError, match="would mean other files"):
+        with pytest.raises(ConfigError, match="would match other files"):
             files.add(rule, "project")
     assert place.ours.read_text() == ""
     kept = (RULE, "Edit(/opt/x)", "Read(~/x)", "Task(explore)")
@@ -226,13 +227,13 @@ def test_where_a_link_leads_is_said(place: Place, tmp_path: Path) -> None:
     assert files.describe_file("user") == "~/.config/ctxagent/agentrc"
 
 
-def test_what_changed_since_it_was_trusted_is_looked_at_again(place: Place) -> None:
+def test_a_file_changed_since_it_was_trusted_is_checked_again(place: Place) -> None:
     place.ours.write_text('[permissions]\nallow = ["Read"]\n')
     place.trusted()
     files = place.files()
     changed = '[permissions]\nallow = ["Read", "Bash"]\n'  # by the model, say
     place.ours.write_text(changed)
-    with pytest.raises(ConfigError, match="not trusted"):
+    with pytest.raises(ConfigError, match="has untrusted settings: "):
         files.add(RULE, "project")
     assert place.ours.read_text() == changed
     assert files.allow == ("Read",)
@@ -298,7 +299,7 @@ VISIBLE = st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1
 
 @pytest.mark.slow
 @given(rules=st.lists(VISIBLE, max_size=4), rule=VISIBLE)
-def test_any_rule_goes_in_and_out(
+def test_any_rule_can_be_added_and_removed(
     tmp_path_factory: pytest.TempPathFactory, rules: list[str], rule: str
 ) -> None:
     place = Place(tmp_path_factory.mktemp("kept"))

@@ -1,4 +1,4 @@
-"""Which commands a rule for a kind of command means: stray words, and options in any order."""
+"""Commands that a prefix rule matches: stray words, and options in any order."""
 
 import pytest
 
@@ -158,7 +158,7 @@ def test_a_pattern_allows_the_stray_words_that_it_spells() -> None:
 
 
 def test_words_that_the_shell_fills_in() -> None:
-    """The value of an option may be known only to the shell, where it stays one word."""
+    """An option's value may be known only to the shell if it remains one word."""
     for word in ('--since="$x"', '--grep "$x"', "--since='a b'"):
         assert allows("git log:*", f"git log {word}"), word
     for word in (

@@ -1,4 +1,4 @@
-"""The rules of a session: which match, which nearly match, and how they come and go."""
+"""The rules of a session: matches, near matches, adding and removing."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Permission rules: how they are read, what they cover, which paths and commands they mean."""
+"""Permission rules: parsing, covered tools, matching paths and commands."""
 
 import os
 from pathlib import Path
@@ -230,7 +230,7 @@ def test_files_below_a_folder(project: Path, subject: str, folder: str, below: b
     assert matcher.below(os.path.normpath(project / folder)) is below
 
 
-def test_a_folder_that_is_too_large_is_taken_to_hold_some(project: Path) -> None:
+def test_a_folder_too_large_to_scan_counts_as_a_match(project: Path) -> None:
     matcher = path_matcher("nothing", str(project), widely=True)
     assert matcher.below(str(project), max_files=8) is False
     assert matcher.below(str(project), max_files=7) is True

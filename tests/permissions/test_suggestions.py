@@ -1,4 +1,4 @@
-"""What rules are offered for a call, what a rule means in words, which ones are wide."""
+"""Suggested rules for a call, descriptions of rules, and wide rules."""
 
 from pathlib import Path
 
@@ -169,7 +169,7 @@ def test_rules_that_are_not_wide(rule: str, tmp_path: Path) -> None:
     assert suggestions.why_wide(parse_rule(rule), tmp_path) == ""
 
 
-def test_a_place_in_the_project_counts_however_it_is_written(tmp_path: Path) -> None:
+def test_a_project_path_matches_in_any_spelling(tmp_path: Path) -> None:
     project = tmp_path / "a*b"
     (project / ".husky").mkdir(parents=True)
     assert suggestions.why_wide(parse_rule(f"Edit({tmp_path}/a\\*b/src/**)"), project) == ""
@@ -187,13 +187,13 @@ def test_a_rule_for_one_path_is_wide_where_that_is_a_folder(tmp_path: Path) -> N
     assert (
         suggestions.check_for_call(approval, "Edit(.husky/pre-commit)", tool, params, project) == ""
     )
-    assert "it reaches .husky" in suggestions.check_for_call(
+    assert "it covers .husky" in suggestions.check_for_call(
         approval, "Edit(.husky)", tool, params, project
     )
     other.mkdir()
     assert offered(ReadTool(), str(other), project) == (f"Read({other})", "Read")
     params = call(ReadTool(), str(other))
-    assert "beyond" in suggestions.check_for_call(
+    assert "outside this project" in suggestions.check_for_call(
         approval, f"Read({other})", ReadTool(), params, project
     )
 
@@ -203,13 +203,13 @@ def test_a_rule_for_one_path_is_wide_where_that_is_a_folder(tmp_path: Path) -> N
 )
 def test_a_rule_that_cannot_be_read_is_not_taken(rule: str, tmp_path: Path) -> None:
     params = call(BashTool(), "touch \u3164\u202e\ufe0f\n")
-    with pytest.raises(UsageError, match="cannot be seen"):
+    with pytest.raises(UsageError, match="contains invisible characters"):
         suggestions.check_for_call(Approval(cwd=tmp_path), rule, BashTool(), params, tmp_path)
 
 
 @pytest.mark.parametrize("rule", ["Edit(~\0)", "Read(a\0)", "Edit(~\ud800)"])
-def test_what_nothing_can_be_called_is_no_rule(rule: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no path is"):
+def test_a_rule_with_an_impossible_path_is_rejected(rule: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"the path in the rule .* is invalid"):
         suggestions.check_for_call(
             Approval(cwd=tmp_path), rule, WriteTool(), call(WriteTool(), "a"), tmp_path
         )

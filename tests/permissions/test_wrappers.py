@@ -1,4 +1,4 @@
-"""Commands that start others: where the inner command stands, or which text a shell runs."""
+"""Commands that start others: the position of the inner command, or the script for a shell."""
 
 import shlex
 
@@ -59,7 +59,7 @@ def test_wrappers_that_only_a_person_can_judge(text: str, inner: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["command -v ls", "command -V ls", "command -pv ls"])
-def test_a_question_about_a_command_starts_none(text: str) -> None:
+def test_judging_a_command_starts_no_process(text: str) -> None:
     found = find_inner_commands(text.split())
     assert (found.spans, found.doubt) == ((), "")
 
@@ -101,8 +101,8 @@ def test_find_starts_each_of_its_commands() -> None:
     ("text", "doubt"),
     [
         ("find . -name a", ""), ("find . -delete", "find deletes what it finds"),
-        ("find . -na[m]e a", "find may be told by a file's name what to do"),
-        ("find . -*", "find may be told by a file's name what to do"),
+        ("find . -na[m]e a", "find may read a file name as an option"),
+        ("find . -*", "find may read a file name as an option"),
         ("find * -name a", ""), ("alias x=y", "alias changes the shell itself"),
         ("export A=1", "export changes the shell itself"),
         ("read x", "read changes the shell itself"),

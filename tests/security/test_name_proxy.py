@@ -1,4 +1,4 @@
-"""The bounds of the proxy: connections, heads, silence, descriptors; and that it carries all."""
+"""The limits of the proxy: connections, heads, idle time, descriptors; and complete transfers."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ async def nobody(host: str) -> str:
 
 
 class Seat:
-    """A proxy, and a server that it reaches by the name of localhost."""
+    """A proxy, and a server that it reaches as localhost."""
 
     def __init__(self, address: tuple[str, int], port: int) -> None:
         self.address, self.port = address, port
@@ -43,10 +43,10 @@ class Seat:
         return self.open[-1]
 
     async def say(self, words: bytes) -> bytes:
-        """What a client is told that sends this and waits for the end."""
+        """The answer to a client that sends this and waits for the end."""
         reader, writer = await self.connect()
         writer.write(words)
-        with suppress(ConnectionResetError):  # what it sent was not read to its end
+        with suppress(ConnectionResetError):  # its data was not read to the end
             return await reader.read()
         return b""
 
@@ -93,7 +93,7 @@ async def seat(
 REFUSED = b"CONNECT example.org:443 HTTP/1.1\r\n\r\n"
 
 
-def test_connections_beyond_the_bound_wait_for_their_place() -> None:
+def test_connections_beyond_the_limit_wait() -> None:
     async def scene() -> None:
         async with seat() as place:
             held = [await place.tunnel() for _ in range(MAX_CONNECTIONS)]
@@ -129,7 +129,7 @@ def test_a_tunnel_carries_all_in_both_directions() -> None:
     asyncio.run(scene())
 
 
-def test_what_comes_behind_the_head_is_carried_too() -> None:
+def test_bytes_after_the_head_are_forwarded() -> None:
     async def scene() -> None:
         async with seat() as place:
             reader, writer = await place.connect()
@@ -141,7 +141,7 @@ def test_what_comes_behind_the_head_is_carried_too() -> None:
     asyncio.run(scene())
 
 
-def test_a_proxy_of_the_person_may_say_more_than_its_answer() -> None:
+def test_bytes_after_the_head_of_the_users_proxy_are_kept() -> None:
     async def upstream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(b"CONNECT localhost:22 ")
@@ -158,7 +158,7 @@ def test_a_proxy_of_the_person_may_say_more_than_its_answer() -> None:
     asyncio.run(scene())
 
 
-def test_a_head_has_a_length_and_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_head_is_limited_in_length_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         async with seat() as place:
             just = REFUSED[:-2] + b"X: " + b"x" * (MAX_HEAD_BYTES - len(REFUSED) - 5) + b"\r\n\r\n"
@@ -172,7 +172,7 @@ def test_a_head_has_a_length_and_a_time(monkeypatch: pytest.MonkeyPatch) -> None
     asyncio.run(scene())
 
 
-def test_a_tunnel_in_which_nothing_moves_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_tunnel_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(name_proxy, "IDLE_TIMEOUT_S", 0.05)
 
     async def scene() -> None:
@@ -183,7 +183,7 @@ def test_a_tunnel_in_which_nothing_moves_ends(monkeypatch: pytest.MonkeyPatch) -
     asyncio.run(scene())
 
 
-def test_no_connection_takes_what_the_agent_keeps_for_itself(
+def test_connections_leave_the_reserved_descriptors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(descriptors, "WAIT_S", 0.001)
@@ -214,7 +214,7 @@ def test_no_connection_takes_what_the_agent_keeps_for_itself(
     asyncio.run(scene())
 
 
-def test_a_spoilt_socket_ends_nothing() -> None:
+def test_a_broken_socket_does_not_stop_the_proxy() -> None:
     async def scene() -> None:
         async with seat() as place:
             reader, writer = await place.tunnel()
@@ -248,7 +248,7 @@ time.sleep(1000)
 
 @pytest.mark.slow
 @needs_bwrap
-def test_a_job_with_600_connections_starves_nothing(tmp_path: Path) -> None:
+def test_a_job_with_600_connections_leaves_descriptors_free(tmp_path: Path) -> None:
     place = Place(tmp_path)
     (place.project / "a.txt").write_text("walrus\n")
     (place.project / "hold.py").write_text(HOLD)

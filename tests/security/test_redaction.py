@@ -1,4 +1,4 @@
-"""Redaction: known values and shapes are taken out of outputs, entries and streams."""
+"""Redaction of known values and shapes in outputs, entries and streams."""
 
 import json
 from dataclasses import replace
@@ -82,7 +82,7 @@ def test_a_line_without_end_is_not_held_back_for_ever() -> None:
     assert heard.data.endswith(b"[redacted: GitHub token]")
 
 
-def test_only_what_may_be_a_secret_waits() -> None:
+def test_only_a_possible_secret_is_held_back() -> None:
     heard = Heard()
     sieve = redaction_for(ENVIRON).filtered_sink(heard)
     sieve.feed(b"Password for sk-ant: ")
@@ -118,7 +118,7 @@ def test_known_are_keys_of_the_environment_that_no_text_holds_by_chance() -> Non
 
 
 def test_entries_lose_what_is_known_wherever_it_stands() -> None:
-    """Thinking with another text has no signature: it is marked, so that it is not sent again."""
+    """Changed thinking has no valid signature: it is marked, so that it is not sent again."""
     thought = {"type": "thinking", "thinking": f"the key is {KEY}", "signature": "s"}
     said = {"type": "text", "text": f"It is {KEY}."}
     call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": f"echo {KEY}"}}
@@ -145,7 +145,7 @@ def test_images_stay_as_they_are() -> None:
     assert left == [image, {"type": "text", "text": mark("AWS key")}]
 
 
-def test_shapes_are_taken_from_what_is_found_and_not_from_what_is_said() -> None:
+def test_shapes_are_redacted_in_results_but_not_in_messages() -> None:
     token = f"ghp_{lot(36)}"
     redaction = Redaction(shapes=True)
     for found in (
@@ -174,7 +174,7 @@ def test_an_output_loses_what_is_known_in_all_its_parts() -> None:
     assert Redaction().clean_output(output) is output
 
 
-def test_a_summary_of_the_api_gives_way_to_one_without_its_signature() -> None:
+def test_a_redacted_api_summary_loses_its_signature() -> None:
     block = {"type": "compaction", "content": f"It is {KEY}.", "signature": "s"}
     redaction = redaction_for(ENVIRON)
     assert redaction.clean_blocks([block]) == [
@@ -184,8 +184,8 @@ def test_a_summary_of_the_api_gives_way_to_one_without_its_signature() -> None:
     assert redaction.clean_blocks([harmless]) == [harmless]
 
 
-def test_how_long_a_known_value_is_at_least() -> None:
-    """A key is told apart from a word sooner than any other secret."""
+def test_known_values_have_a_minimum_length() -> None:
+    """An API key may be shorter than other secrets."""
     values = {"ANTHROPIC_API_KEY": lot(8), "DEPLOY_TOKEN": lot(16)}
     assert set(redaction_for(values).known) == set(values.values())
     assert redaction_for({name: value[1:] for name, value in values.items()}).known == {}

@@ -1,4 +1,4 @@
-"""Commands under bubblewrap: what they can do, and every way out that is known."""
+"""Commands under bubblewrap: what they can do, and every known escape."""
 
 import asyncio
 import os
@@ -44,8 +44,9 @@ SECRET = "the-secret-of-the-person"
 
 @dataclass
 class Field:
-    """A home with secrets, a project with a repository, a state folder with two sessions; and
-    beside them a folder that is nobody's business. Nothing of it counts as temporary."""
+    """A home with secrets, a project with a repository, a state folder with two sessions, and an
+    unrelated folder. None of them is a temporary folder.
+    """
 
     root: Path
     network: bool = True
@@ -92,7 +93,7 @@ class Field:
         return Context(self.cwd, session_dir=own, env=self.environ, sandbox=box)
 
     def run(self, *commands: str, **params: Any) -> list[Output]:
-        """The commands one after another, as those of one session."""
+        """Run the commands one after another, as in one session."""
 
         async def scene() -> list[Output]:
             context = self.context()
@@ -124,7 +125,7 @@ def git(cwd: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def place() -> Iterator[Field]:
-    """Where a plain user comes too, which pytest's own folders are not."""
+    """A folder that an ordinary user can access, unlike pytest's own folders."""
     with tempfile.TemporaryDirectory(prefix="box-") as folder:
         root = Path(folder).resolve()
         root.chmod(0o755)
@@ -132,7 +133,7 @@ def place() -> Iterator[Field]:
 
 
 def as_user(who: str, root: Path, work: Callable[..., Any], *given: Any) -> Any:
-    """What `work` gives, done by this user in a process of its own; the files are theirs."""
+    """The result of `work` in a separate process of this user, who owns the files."""
     if who == "us":
         return work(*given)
     for path in (root, *root.rglob("*")):
@@ -141,13 +142,13 @@ def as_user(who: str, root: Path, work: Callable[..., Any], *given: Any) -> Any:
 
 
 def _with_new_bubblewrap(work: Callable[..., Any], *given: Any) -> Any:
-    """Have it tried whether bubblewrap works for this user, too."""
+    """Check again whether bubblewrap works for this user."""
     bubblewrap._try.cache_clear()
     return work(*given)
 
 
 def texts_of(place: Field, *commands: str) -> list[str]:
-    """What the commands say."""
+    """The output of the commands."""
     return [output.text for output in place.run(*commands)]
 
 
@@ -197,7 +198,7 @@ ATTEMPTS = {
 
 
 def attempts(place: Field, mark: str, pid: int) -> dict[str, str]:
-    """What each attempt says."""
+    """The output of each attempt."""
 
     async def scene() -> dict[str, str]:
         context = place.context()
@@ -217,7 +218,7 @@ def attempts(place: Field, mark: str, pid: int) -> dict[str, str]:
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
 def test_no_way_out(place: Field, who: str) -> None:
-    """Each attempt ends in `&& echo ESCAPED`, and none may say so."""
+    """Each attempt ends in `&& echo ESCAPED`, and none may print it."""
     mark = secrets.token_hex(8)
     before = (place.cwd / ".git/config").read_text()
     with ExitStack() as stack:
@@ -239,7 +240,7 @@ def test_no_way_out(place: Field, who: str) -> None:
 
 
 def test_each_attempt_would_succeed_outside(place: Field) -> None:
-    """That the attempts are no empty threats: some of them, without a sandbox."""
+    """Some of the attempts without a sandbox, to prove that they work."""
     context = Context(place.cwd, env={**place.environ, "R": str(place.root)})
     for name in ("write outside", "through a link", "a secret", "a hook", "our settings"):
         command = f"( {ATTEMPTS[name].replace('{secret}', SECRET)} ) && echo {OUT}"
@@ -250,7 +251,7 @@ def test_each_attempt_would_succeed_outside(place: Field) -> None:
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
 def test_what_work_needs(place: Field, who: str) -> None:
-    """Files of the project, commits, exit codes and signals, its own session."""
+    """Project files, commits, exit codes and signals, and the session's own folder work."""
     commands = (
         "echo a > file && git add file && git commit -qm one && git log --format=%s",
         f"cat {place.root}/state/projects/p/sessions/own/log.jsonl",
@@ -271,7 +272,7 @@ def test_what_work_needs(place: Field, who: str) -> None:
 
 
 def gone(mark: str) -> bool:
-    """The kernel ends them, in its own time."""
+    """Wait until the kernel has ended them."""
     return comes(lambda: not running(mark))
 
 
@@ -292,9 +293,9 @@ def test_nothing_outlives_its_call(place: Field) -> None:
 
 @pytest.mark.slow
 @needs_bwrap
-def test_a_request_to_end_gives_a_moment(place: Field) -> None:
+def test_sigterm_leaves_time_to_exit(place: Field) -> None:
     command = "trap 'echo tidied; exit' TERM; echo on; while :; do sleep 0.1; done"
-    for seconds in (1, 5, 25):  # on a busy machine the first may pass before anything is said
+    for seconds in (1, 5, 25):  # on a busy machine the first may pass before any output
         (output,) = place.run(command, timeout=seconds)
         if output.text.startswith("on\n"):
             break
@@ -305,8 +306,9 @@ def test_a_request_to_end_gives_a_moment(place: Field) -> None:
 @pytest.mark.slow
 @needs_bwrap
 def test_jobs_last_and_are_reached(place: Field) -> None:
-    """A job, also one that goes on behind its shell, lives on over calls; a later one reaches its
-    socket, but not that of a stranger in the same folder."""
+    """A job keeps running over several calls, even after its shell ends. A later job reaches its
+    socket, but not a foreign socket in the same folder.
+    """
     temporary = place.root / "tmp"
     temporary.mkdir()
     place.temporary = (str(temporary),)
@@ -340,7 +342,9 @@ def test_jobs_last_and_are_reached(place: Field) -> None:
 @pytest.mark.slow
 @needs_bwrap
 def test_without_a_network(place: Field) -> None:
-    """Neither ports nor abstract sockets of the machine; but a server within the command."""
+    """No ports or abstract sockets of the machine can be reached, but a server within the command
+    can.
+    """
     place.network = False
     own = (
         "$s=IO::Socket::INET->new(Listen=>1,LocalAddr=>q(127.0.0.1)); "
@@ -387,21 +391,21 @@ def test_a_link_to_the_project(place: Field) -> None:
 
 @needs_bwrap
 def test_a_home_as_the_project(place: Field) -> None:
-    """What runs when its person comes in stays; the folders without a dot are theirs to work in."""
+    """Files that run at login stay unchanged; folders without a dot are writable."""
     place.cwd = place.root / "home"
     attempts = "echo x > .bashrc; echo x > .zshenv; echo x > notes/new; cat .ssh/id; ls notes"
     assert place.run(attempts)[0].text.endswith("new\nplain")
     assert not (place.cwd / ".zshenv").exists()
-    place.cwd = place.root  # what holds the home
+    place.cwd = place.root  # the parent of the home
     assert "Read-only" in place.run("echo x > new; echo x > home/notes/newer")[0].text
     assert not (place.root / "home/notes/newer").exists()
 
 
 @needs_bwrap
-def test_what_was_to_be_hidden_goes_in_that_very_moment(
+def test_a_hidden_path_disappears_during_the_start(
     place: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A socket of another program, for one: the sandbox is started again, a command only once."""
+    """For example another program's socket: the sandbox starts again, the command only once."""
     sockets = [iter([("/gone/with/its/folder", "1")]), iter([("/gone", "2")])]
     monkeypatch.setattr(sandbox_paths, "sockets", lambda: sockets.pop(0) if sockets else iter(()))
     assert [output.text for output in place.run("echo x >> file; cat file")] == ["x"]
@@ -424,7 +428,7 @@ def test_folders_that_are_given(place: Field) -> None:
 @pytest.mark.slow
 @needs_bwrap
 def test_linked_work_trees_and_submodules(place: Field) -> None:
-    """A commit writes to a repository that lies elsewhere, where that knows of the work tree."""
+    """A commit writes to a repository elsewhere if that repository names the work tree."""
     git(place.cwd, "commit", "-q", "--allow-empty", "-m", "first")
     linked = place.root / "linked"
     git(place.cwd, "worktree", "add", "-q", str(linked))
@@ -449,8 +453,10 @@ def test_linked_work_trees_and_submodules(place: Field) -> None:
 
 @pytest.mark.slow
 @needs_bwrap
-def test_what_git_reads_cannot_be_exchanged_with_its_folder(place: Field) -> None:
-    """A repository of a submodule, or of a linked work tree, renamed and copied would be open."""
+def test_a_git_folder_cannot_be_replaced_to_open_it(place: Field) -> None:
+    """If a command could rename and copy a submodule's or work tree's repository, it could write
+    it.
+    """
     for repository in (place.cwd, place.root / "outside"):
         git(repository, "init", "-q")
         git(repository, "commit", "-q", "--allow-empty", "-m", "first")
@@ -478,7 +484,7 @@ def test_what_git_reads_cannot_be_exchanged_with_its_folder(place: Field) -> Non
 @pytest.mark.slow
 @needs_bwrap
 def test_what_the_agent_would_run_is_set_aside(place: Field) -> None:
-    """Files that would have git read another configuration, or stand in for git itself."""
+    """Files that git would read as configuration, or that replace git itself."""
     bin = place.cwd / ".venv" / "bin"
     bin.mkdir(parents=True)
     place.path = f"{bin}:{place.path}"
@@ -492,7 +498,7 @@ def test_what_the_agent_would_run_is_set_aside(place: Field) -> None:
         (told,) = asyncio.run(planted_by_a_job(place, action))
         assert ("set aside as" in told) == (action == "wait")
         assert not (place.cwd / ".git/commondir").exists()
-    shutil.copy("/bin/true", bin / "git")  # by the person, between two commands
+    shutil.copy("/bin/true", bin / "git")  # by the user, between two commands
     shutil.copy("/bin/true", bin / "rg")
     outputs = place.run("true", "cp /bin/false .venv/bin/git || echo closed")
     assert "closed" in outputs[1].text
@@ -512,7 +518,7 @@ async def planted_by_a_job(place: Field, action: Literal["wait"] | None) -> list
 
 
 def test_where_it_is_absent(place: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run as ever, unless it is required; then none does, and no way leads around it."""
+    """Commands run as usual, unless the sandbox is required; then none runs, in no way."""
     monkeypatch.setattr(landlock, "works", lambda: False)
     context = place.context()
     assert isinstance(context.sandbox, Sandbox)
@@ -541,8 +547,8 @@ def leaving(place: Field, mode: str, **fields: Any) -> Conversation:
 
 
 @needs_bwrap
-def test_outside_is_asked_about(place: Field) -> None:
-    """Although a rule allows the command; and no rule is offered that would not cover it."""
+def test_running_outside_needs_approval(place: Field) -> None:
+    """Even if a rule allows the command. No rule is suggested that would not cover it."""
     ask, questions = answering(Answer(True))
     talk = leaving(place, "ask", allow=["Bash"], ask=ask)
     talk.say("read it")
@@ -553,7 +559,7 @@ def test_outside_is_asked_about(place: Field) -> None:
 
 
 @needs_bwrap
-def test_outside_where_nobody_is_asked(place: Field) -> None:
+def test_running_outside_in_headless_mode(place: Field) -> None:
     nobody = leaving(place, "ask", allow=["Bash"])
     assert nobody.say("read it").status == "denied"
     assert "OUTSIDE the sandbox" in nobody.of(ToolResult)[0].content
@@ -578,7 +584,7 @@ def test_a_person_runs_outside(place: Field) -> None:
 @needs_bwrap
 @pytest.mark.skipif(os.geteuid() != 0, reason="hiding a program of the system takes the root")
 def test_the_command_where_it_is_absent(tmp_path: Path) -> None:
-    """Without bubblewrap the doctor says so, and a run that requires it does not begin."""
+    """Without bubblewrap the doctor reports it, and a run that requires it does not start."""
     place = Place(tmp_path)
     without = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", "/dev/null", shutil.which("bwrap")]
 
@@ -603,30 +609,30 @@ def test_the_command_where_it_is_absent(tmp_path: Path) -> None:
     assert place.logs() == []
     with Server([Say("Hello.")]) as server:
         said = run("-p", "hi", env=place.server(server.url)).stderr
-    what = "are confined by Landlock alone" if landlock.works() else "run without a sandbox"
+    what = "are confined by Landlock only" if landlock.works() else "run without a sandbox"
     assert f"Commands {what}" in said
 
 
 @pytest.mark.slow
 @needs_bwrap
 def test_the_command_where_commands_could_change_it(tmp_path: Path) -> None:
-    """In / nothing lies out of reach: it is said that this is why, and where it would work."""
+    """In / commands could write anywhere: the message gives this reason and a place that works."""
     place = Place(tmp_path)
     doctor = place.run("--cwd", "/", "doctor").stdout
     (line,) = [line for line in doctor.splitlines() if " sandbox: " in line]
-    assert "bwrap is not used, since it lies in what commands can change here. Start in" in line
+    assert "bwrap is not used, since commands can write to its folder. Start in" in line
     assert "nstall" not in line
     done = place.run(
         "--cwd", "/", "-p", "hi", "-c", "sandbox.mode=require", "--model", "scripted:x"
     )
     assert done.returncode == 2
-    assert "bwrap is not used, since it lies in what commands can change here\n" in done.stderr
-    assert "Start in the folder of a project, or name it: --cwd DIR." in done.stderr
+    assert "bwrap is not used, since commands can write to its folder\n" in done.stderr
+    assert "Start in a project's folder, or name it with --cwd DIR." in done.stderr
 
 
 @pytest.mark.slow
 def test_a_bubblewrap_of_the_project_is_never_used(tmp_path: Path) -> None:
-    """What a command may have put there is not run, and the advice is to install another."""
+    """A program that a command may have planted is not run; the advice is to install another."""
     place = Place(tmp_path)
     planted = place.project / "bin" / "bwrap"
     planted.parent.mkdir()
@@ -644,8 +650,9 @@ def test_the_status_says_that_there_is_none() -> None:
 
 
 def peek_and_stop(place: Field, mark: str) -> list[str]:
-    """Close the memory of this process; what a command says that looks into it, and one that is
-    ended."""
+    """Close the memory of this process. Return the output of a command that reads it, and an ended
+    one.
+    """
     close_memory()
     peek = f"cat /proc/{os.getpid()}/environ; ls /proc/{os.getpid()}/fd"
     context = Context(place.cwd, env=place.environ)
@@ -657,8 +664,9 @@ def peek_and_stop(place: Field, mark: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the root alone can be another user")
 def test_the_agents_memory_is_closed(place: Field) -> None:
-    """A process of the same user reads neither environment nor memory of one that has closed it,
-    which can still start and end commands."""
+    """A process of the same user cannot read the environment or memory of a process that has closed
+    it. That process can still start and end commands.
+    """
     mark = f"61.{secrets.randbelow(10**9)}"
     peeked, ended = as_user("a plain user", place.root, peek_and_stop, place, mark)
     assert peeked.count("Permission denied") == 2

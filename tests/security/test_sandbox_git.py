@@ -1,4 +1,4 @@
-"""The parts of a project's repository that the sandbox opens and closes."""
+"""The parts of a project's repository that are writable or read-only in the sandbox."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_no_repository(tmp_path: Path) -> None:
     assert repository_root(str(tmp_path)) == ""
 
 
-def test_what_is_closed_and_what_must_not_appear(project: Path) -> None:
+def test_read_only_parts_and_parts_that_must_not_appear(project: Path) -> None:
     (project / "src").mkdir()
     found = find_repository(str(project / "src"))
     assert found.folders == (f"{project}/.git",)

@@ -1,5 +1,6 @@
-"""The profile for macOS's sandbox says what the boundary says. sandbox-exec itself is not here: the
-rules are read by a reader of our own, by which the last that matches counts."""
+"""The profile for macOS's sandbox matches the boundary. Since sandbox-exec is not available here,
+our own reader evaluates the rules: the last match wins.
+"""
 
 import asyncio
 import os
@@ -24,7 +25,7 @@ _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n", "\\r": "\r"}
 
 
 def parse(text: str) -> list[Any]:
-    """The rules as nested lists; strings stand in a tuple of one."""
+    """The rules as nested lists; a string is a tuple with one item."""
     stack: list[list[Any]] = [[]]
     for token in _TOKEN.findall(text):
         if token == "(":
@@ -41,7 +42,7 @@ def parse(text: str) -> list[Any]:
 
 
 def decide(rules: Sequence[Any], operation: str, path: str) -> bool:
-    """Whether the profile allows an operation on a path."""
+    """Return True if the profile allows an operation on a path."""
     allowed = False
     for action, *rest in rules:
         if action == "version":
@@ -99,7 +100,7 @@ def test_the_profile_allows_what_the_boundary_does(
 
 @pytest.mark.slow
 @given(REGIONS, PATHS)
-def test_what_must_not_appear_is_not_made(regions: dict[str, Region], path: str) -> None:
+def test_forbidden_paths_are_not_created(regions: dict[str, Region], path: str) -> None:
     rules = parse(seatbelt.profile({**regions, path: Region("write")}, [path], network=True))
     assert not decide(rules, "file-write-create", path)
     assert not decide(rules, "file-write-data", f"{path}/x")
@@ -118,7 +119,7 @@ def test_the_network_and_services() -> None:
 
 
 def test_commands_get_the_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program in the place of sandbox-exec keeps the profile, and runs the command."""
+    """A program in place of sandbox-exec stores the profile and runs the command."""
     kept, program = tmp_path / "profile", tmp_path / "sandbox-exec"
     program.write_text(f'#!/bin/sh\nprintf %s "$2" >"{kept}"\nshift 2\nexec "$@"\n')
     program.chmod(stat.S_IRWXU)

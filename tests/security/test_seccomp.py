@@ -1,4 +1,4 @@
-"""The filter of system calls, read as the kernel reads it, for each architecture."""
+"""The system call filter, evaluated as the kernel does, for each architecture."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ UNIX, INET, NETLINK_FAMILY, VSOCK = 1, 2, 16, 40
 
 
 def verdict(program: bytes, number: int, *arguments: int, arch: int) -> int:
-    """The error that a call ends with, 0 where it goes on."""
+    """Return the error of a call, 0 if it is allowed."""
     steps = list(struct.iter_unpack("=HBBI", program))
     data = struct.pack("=iIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
     accumulator, at = 0, 0

@@ -1,4 +1,4 @@
-"""The shapes of secrets: which are known, and what only looks like one."""
+"""Shapes of secrets: which are found, and similar texts that are not secrets."""
 
 import time
 
@@ -15,7 +15,7 @@ def taken(text: str) -> str:
 
 
 @pytest.mark.parametrize("said", SECRETS, ids=[each[:24] for each in SECRETS])
-def test_shapes_are_taken_out(said: str) -> None:
+def test_shapes_are_redacted(said: str) -> None:
     secret = SECRETS[said] or said
     for text in (said, f"before\n{said}\nafter", f"# it is {said}\r\n"):
         left = taken(text)
@@ -25,7 +25,7 @@ def test_shapes_are_taken_out(said: str) -> None:
     assert taken(f"before {said}\nafter").startswith("before ")
 
 
-def test_what_is_harmless_stays() -> None:
+def test_harmless_texts_are_unchanged() -> None:
     for text in HARMLESS:
         assert taken(text) == text
 
@@ -46,7 +46,7 @@ HOSTILE = (
 
 
 def test_hostile_texts_take_time_in_proportion() -> None:
-    """Measured against the harmless: what backtracks would be thousands of times slower."""
+    """Compared with harmless texts: with backtracking they would take thousands of times longer."""
     size = 60_000
     taken("warm")
     for piece in HOSTILE:
@@ -88,14 +88,14 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_token_that_a_service_gives_is_named(kind: str) -> None:
+def test_every_known_token_format_is_named(kind: str) -> None:
     for token in KINDS[kind]:
         assert taken(token) == mark(kind), token
         assert taken(f"a {token}, b") == f"a {mark(kind)}, b", token
         assert taken(f"a{token}") == f"a{token}", token  # the end of another word
 
 
-def test_only_the_value_of_what_is_named_goes() -> None:
+def test_only_the_value_of_a_named_secret_is_removed() -> None:
     key, sig = lot(30), lot(30)
     assert taken(f"AccountKey={key};x") == f"AccountKey={mark('Azure key')};x"
     assert taken(f"SharedAccessKey={key};x") == f"SharedAccessKey={mark('Azure key')};x"
@@ -110,7 +110,7 @@ def test_only_the_value_of_what_is_named_goes() -> None:
     assert taken("PASSWORD=hunter22, x") == f"PASSWORD={mark('secret')}, x"
 
 
-def test_what_stands_between_named_secrets_stays() -> None:
+def test_text_between_named_secrets_is_kept() -> None:
     secret = mark("secret")
     lines = ["one", "DB_PASSWORD=hunter22", "two", f"api_key = '{lot(30)}'", "three token", ""]
     left = ["one", f"DB_PASSWORD={secret}", "two", f"api_key = '{secret}'", "three token", ""]
@@ -123,7 +123,7 @@ def test_what_stands_between_named_secrets_stays() -> None:
     )
 
 
-def test_letters_that_are_two_in_lower_case_move_nothing() -> None:
+def test_letters_that_become_two_in_lower_case_do_not_shift_offsets() -> None:
     assert taken("İİİİ\nDB_PASSWORD=hunter22\nİ") == f"İİİİ\nDB_PASSWORD={mark('secret')}\nİ"
 
 

@@ -1,5 +1,6 @@
-"""Commands that run without a question because the sandbox confines them: what they can do there,
-and what is asked about instead."""
+"""Commands that run without asking because they are sandboxed: what they can do, and what needs
+approval.
+"""
 
 import json
 import os
@@ -34,7 +35,7 @@ def talking(
     answers: Sequence[Answer] = (),
     **fields: Any,
 ) -> tuple[list[Question], list[ToolResult]]:
-    """Run commands, one reply each; what was asked, and the results."""
+    """Run commands, one reply each. Return the questions and the results."""
     steps = [Step(tools=[("Bash", call)]) for call in calls]
     ask, questions = answering(*answers)
     talk = Conversation(place.cwd, [*steps, Step(text="done")], mode=mode, ask=ask, **fields)
@@ -48,7 +49,7 @@ def talking(
 
 @needs_bwrap
 def test_the_project_is_its_own(place: Field) -> None:  # noqa: F811
-    """It changes the project unasked, and neither what lies outside nor what runs later."""
+    """A command changes the project without asking, but no other files and none that run later."""
     calls = [
         {"command": "sh -c 'echo new > made.txt' && cat made.txt"},
         {"command": "python3 -c \"open('../outside.txt', 'w')\""},
@@ -66,7 +67,9 @@ def test_the_project_is_its_own(place: Field) -> None:  # noqa: F811
 
 @needs_bwrap
 def test_the_network_is_there_once_it_is_allowed(place: Field) -> None:  # noqa: F811
-    """Unasked there is none, and the model reads how to ask for it; with a yes it is there."""
+    """Without approval there is no network, and the model reads how to request it; after approval
+    there is.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         command = CONNECT.format(port=server.getsockname()[1])
         calls = [{"command": command}, {"command": command, "network": True}]
@@ -81,7 +84,7 @@ def test_the_network_is_there_once_it_is_allowed(place: Field) -> None:  # noqa:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("git push origin main", "it leaves the sandbox, for the network: `git push`"),
+        ("git push origin main", "the sandbox does not allow the network: `git push`"),
         ("cd src && curl -s http://127.0.0.1:1", "the network: `curl`"),
         ("python3 -m pip install x", "the network: `pip install`"),
         ("touch ../beside.txt", "a path outside of the project: "),
@@ -94,7 +97,7 @@ def test_the_network_is_there_once_it_is_allowed(place: Field) -> None:  # noqa:
         ("docker ps", "a service of the system: `docker`"),
     ],
 )
-def test_what_visibly_leaves_is_asked_about(
+def test_commands_that_visibly_leave_need_approval(
     place: Field,  # noqa: F811
     command: str,
     reason: str,
@@ -108,8 +111,9 @@ def test_what_visibly_leaves_is_asked_about(
 
 @needs_bwrap
 def test_rules_hold_inside(place: Field) -> None:  # noqa: F811
-    """What rules keep from being read is hidden, what they keep from edits is read-only; commands
-    that rules are about are judged by them."""
+    """Files that rules guard from reading are hidden, those guarded from edits are read-only. Rules
+    for commands still apply.
+    """
     for name in ("secrets/key", "deep/er/.env", "migrations/1.sql"):
         (place.cwd / name).parent.mkdir(parents=True, exist_ok=True)
         (place.cwd / name).write_text(f"{SECRET}\n")
@@ -133,9 +137,10 @@ def test_rules_hold_inside(place: Field) -> None:  # noqa: F811
 
 
 @needs_bwrap
-def test_one_answer_settles_the_rest(place: Field) -> None:  # noqa: F811
-    """In the mode that asks, the offer stands in the question; with it, this command and those
-    after it run confined, and edits are still asked about."""
+def test_one_answer_allows_sandboxed_commands(place: Field) -> None:  # noqa: F811
+    """In mode `ask`, the question offers the sandbox. If accepted, this and later commands run
+    sandboxed; edits still need approval.
+    """
     calls = [{"command": "python3 -c 'print(1)'"}, {"command": "python3 -c 'print(2)'"}]
     questions, results = talking(place, calls, "ask", [Answer(True, sandboxed=True)])
     (question,) = questions
@@ -160,7 +165,7 @@ def test_without_a_sandbox_everything_is_asked_about(place: Field) -> None:  # n
     box._bubblewrap = Bubblewrap(absent="bwrap is not installed.")
     talk.agent.approval.sandbox = box
     talk.say("go")
-    assert "nothing confines it: bwrap is not installed." in questions[0].reason
+    assert "not sandboxed: bwrap is not installed." in questions[0].reason
 
 
 @pytest.mark.slow
@@ -177,8 +182,9 @@ def test_jobs_are_confined_too(place: Field) -> None:  # noqa: F811
 @pytest.mark.slow
 @needs_bwrap
 def test_headless(tmp_path: Path) -> None:
-    """What is confined runs without anybody there; what leaves the sandbox is named, with the rule
-    that would allow it."""
+    """Sandboxed commands run without a user. A command that needs more is named with the rule for
+    it.
+    """
     home = Place(tmp_path)
     steps = [
         Say(tools=[("Bash", {"command": "python3 -c \"open('made', 'w')\" && git push"})]),
@@ -192,18 +198,18 @@ def test_headless(tmp_path: Path) -> None:
         )  # fmt: skip
     result = json.loads(done.stdout)
     assert (done.returncode, result["status"]) == (3, "denied")
-    assert "it leaves the sandbox, for the network: `git push`" in done.stderr + done.stdout
+    assert "the sandbox does not allow the network: `git push`" in done.stderr + done.stdout
     assert (home.project / "made").exists()
 
 
-def test_it_is_said_where_nothing_confines(tmp_path: Path) -> None:
+def test_a_missing_sandbox_is_reported(tmp_path: Path) -> None:
     home = Place(tmp_path)
     steps = [Say(tools=[("Bash", {"command": "python3 x.py"})]), Say("Well.")]
     with Server(steps) as server:
         env = {**home.server(server.url), "CTXAGENT_SANDBOX_MODE": "off"}
         done = home.run("-p", "go", "--permission-mode", "sandboxed", env=env)
     assert done.returncode == 3
-    assert "Commands are asked about, since nothing confines them here" in done.stderr
+    assert "Commands need approval, since they cannot be sandboxed here" in done.stderr
 
 
 @needs_bwrap

@@ -1,4 +1,4 @@
-"""What is kept of an output: clean text, in a file once it is more than a little."""
+"""Kept output: clean text, and a file for long output."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Which variables commands see."""
+"""The variables that commands see."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The file of an output: its limit, what it says of what is missing, and a full disk."""
+"""The file of an output: its limit, its note on missing bytes, and a full disk."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Processes and their trees, the output they leave, and the environment they get."""
+"""Process trees, the output they leave, and their environment."""
 
 import asyncio
 import os

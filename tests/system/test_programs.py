@@ -1,4 +1,4 @@
-"""The programs that the agent starts itself are never those that a command could have made."""
+"""The agent never starts a program that a command could have created."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ PROGRAMS = ("git", "rg", "bash", "sh")
 
 
 def plant(folder: Path, mark: Path) -> str:
-    """Programs that leave a mark, by the names of ours, as a folder of PATH."""
+    """Programs named like the agent's, which leave a mark, in a folder for the PATH."""
     folder.mkdir(parents=True)
     for name in PROGRAMS:
         real = shutil.which(name) or "/bin/false"
@@ -90,7 +90,9 @@ def test_one_that_is_found_nowhere_else_is_absent(tmp_path: Path) -> None:
 
 
 def test_what_commands_may_write_to(tmp_path: Path) -> None:
-    """Also what is not there yet; a home or the whole system as the project is not all of it."""
+    """Includes folders that do not exist yet. A home or the whole system as the project is only
+    partly writable.
+    """
     home, cwd = tmp_path / "home", project(tmp_path / "project")
     (home / "work").mkdir(parents=True)
     environ = {"HOME": str(home), "TMPDIR": "/elsewhere"}
@@ -106,7 +108,7 @@ def test_what_commands_may_write_to(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "off"])
 def test_what_a_repository_ships_is_not_ours(tmp_path: Path, mode: str) -> None:
-    """Also from a folder in it; and in a home, from folders that are only made later."""
+    """Also from a folder in it and, in a home, from folders that are created later."""
     mark, top = tmp_path / "mark", project(tmp_path / "repo")
     shipped = plant(top / "bin", mark)
     (top / "deep").mkdir()
@@ -134,7 +136,7 @@ def test_what_a_repository_ships_is_not_ours(tmp_path: Path, mode: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["auto", "off"])
 def test_the_real_command(tmp_path: Path, mode: str) -> None:
-    """From its first git, GitPython's own, on."""
+    """From its first git on, which GitPython starts."""
     place, mark = Place(tmp_path), tmp_path / "mark"
     project(place.project)
     path = ":".join([plant(place.project / ".venv/bin", mark), os.environ["PATH"]])

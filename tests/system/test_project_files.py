@@ -1,4 +1,4 @@
-"""The listing of files: by git, by a walk, and what neither may do."""
+"""The listing of files by git and by a walk, and their limits."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ def listed(root: Path, limit: int = 1000) -> list[str]:
 
 @pytest.fixture(params=["git", "walk"])
 def root(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    """An empty directory: a repository, or not."""
+    """An empty directory, with or without a repository."""
     if request.param == "git":
         git(tmp_path, "init", "-q")
     return tmp_path

@@ -1,4 +1,4 @@
-"""Cutting a text to a length."""
+"""Shortening texts."""
 
 import pytest
 

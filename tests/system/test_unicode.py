@@ -1,4 +1,4 @@
-"""What a person cannot see is written out, and nothing else is."""
+"""Invisible characters are written out, and no others."""
 
 import pytest
 

@@ -43,7 +43,9 @@ def test_a_day_in_the_repl(place: Place) -> None:
         terminal.keys()
         assert not (place.project / "made").exists()
         terminal.type("y")
-        shown = terminal.see(lambda text: "a + b" in text and "mode ask asks about edits" in text)
+        shown = terminal.see(
+            lambda text: "a + b" in text and "mode `ask` requires approval for edits" in text
+        )
         assert (place.project / "made").exists()
         assert "return a - b" in shown
         assert "a - b" in (place.project / "calc.py").read_text()

@@ -90,7 +90,7 @@ def test_sh_where_there_is_no_bash(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_timeout_kills_the_tree_and_keeps_the_output(tmp_path: Path) -> None:
     command = "(setsid sh -c 'echo $$; exec sleep 1000' &); sleep 1000"
-    for seconds in (1, 5, 25):  # on a busy machine the first may pass before anything is said
+    for seconds in (1, 5, 25):  # on a busy machine the first may pass before any output
         output = bash(tmp_path, command, timeout=seconds)
         pid, _, note = output.text.partition("\n")
         if pid.isdecimal():
@@ -131,7 +131,7 @@ def test_an_interruption_keeps_the_output_and_leaves_no_child(times: int, tmp_pa
 
 
 @pytest.mark.slow
-def test_what_still_holds_the_output_becomes_a_job(tmp_path: Path) -> None:
+def test_processes_with_open_output_become_a_job(tmp_path: Path) -> None:
     async def scene() -> tuple[Output, Output]:
         os.mkfifo(tmp_path / "go")
         context = context_in(tmp_path)
@@ -151,7 +151,7 @@ def test_what_still_holds_the_output_becomes_a_job(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_becomes_a_job_has_shown_all_it_said_before(tmp_path: Path) -> None:
+def test_a_new_job_has_shown_its_earlier_output(tmp_path: Path) -> None:
     async def scene() -> list[str]:
         shown: list[str] = []
         context = context_in(tmp_path, progress=shown.append)
@@ -163,7 +163,7 @@ def test_what_becomes_a_job_has_shown_all_it_said_before(tmp_path: Path) -> None
 
 
 async def under_way(context: Context, command: str) -> asyncio.Task[Output]:
-    """A command that has said something and runs on."""
+    """A command that has printed something and keeps running."""
     shown = asyncio.Event()
     context.progress = lambda text: shown.set()
     running = asyncio.create_task(BashTool().run(BashParams(command=command), context))
@@ -220,7 +220,7 @@ def test_a_command_that_cannot_go_to_the_background_goes_on(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_what_cannot_become_a_job_is_ended(tmp_path: Path) -> None:
+def test_a_command_that_cannot_become_a_job_is_ended(tmp_path: Path) -> None:
     (tmp_path / ".session").write_text("a file where the folder should be")
     with pytest.raises(ToolError, match="No file for the job's output"):
         bash(tmp_path, "sleep 1000 & echo $! > pid")
@@ -293,7 +293,7 @@ def test_bad_parameters(bad: dict[str, Any]) -> None:
         BashParams(**{"command": "true", **bad})
 
 
-def test_what_rules_and_people_are_told() -> None:
+def test_subjects_and_titles() -> None:
     params = BashParams(command="make \\\n  test", description="Run the tests")
     assert BashTool().subject(params) == "make \\\n  test"
     assert BashTool().title(params) == "make \\ …"

@@ -1,4 +1,4 @@
-"""Edit: the match, what stays as it was, and what a failed try is told."""
+"""Edit: matching, unchanged parts of a file, and messages for a failed call."""
 
 import asyncio
 import stat
@@ -103,7 +103,7 @@ def test_a_file_that_changed_since_it_was_read(context: Context, tmp_path: Path)
     assert (tmp_path / "a").read_text() == "1\ntwo\n"
 
 
-def test_what_means_nothing_is_refused(context: Context, tmp_path: Path) -> None:
+def test_meaningless_rules_are_rejected(context: Context, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"one\r\n")
     assert "use Write" in refusal(context, "")
     assert "are the same" in refusal(context, "one", "one")
@@ -230,7 +230,7 @@ PIECES = st.lists(st.sampled_from([*CHARACTERS, "\r\n", "\r"]), max_size=20).map
 
 
 def written(text: str, form: Form) -> bytes:
-    """The text's bytes, if they can be told to be of that form: without a BOM not all can."""
+    """The text's bytes if their form can be recognised; without a BOM not all can."""
     try:
         data = encode(text, form)
         told = recognise(data)
@@ -267,8 +267,8 @@ def test_everything_but_the_match_stays(form: Form, before: str, after: str, new
 @pytest.mark.slow
 @settings(deadline=None)
 @given(FORMS, st.tuples(LINES, LINES, LINES, LINES), st.sampled_from(["\n", "\r\n"]))
-def test_an_edit_can_be_taken_back(form: Form, parts: tuple[str, str, str, str], end: str) -> None:
-    """A piece over any number of lines, as it is shown, is matched; the reverse restores it."""
+def test_an_edit_can_be_reversed(form: Form, parts: tuple[str, str, str, str], end: str) -> None:
+    """A text over any number of lines, as Read shows it, matches; the reverse edit restores it."""
     first, before, after, last = parts
     piece = f"{before}OLD{after}"
     text = f"{first}{piece}{last}".replace("\n", end)

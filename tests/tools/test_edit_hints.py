@@ -1,4 +1,4 @@
-"""Why a text was not found: line numbers, whitespace, a few words, or nothing like it."""
+"""Why a text was not found: line numbers, whitespace, a few words, or no similar text."""
 
 import time
 
@@ -43,7 +43,7 @@ def test_several_places_with_other_whitespace_are_named_up_to_a_bound() -> None:
     assert told.count("\ta = 1") == edit_hints.MAX_PLACES
 
 
-def test_what_is_most_like_it_is_shown() -> None:
+def test_the_most_similar_text_is_shown() -> None:
     told = hint("def two():\n    value = calculate(2)\n    return value")
     assert told.startswith(
         "Most like it: From line 5 on:\n5\tdef two():\n6\t    value = compute(2)"

@@ -1,4 +1,4 @@
-"""A path whose link is exchanged for a file while it is followed."""
+"""A path with a link that is replaced by a file while it is resolved."""
 
 import asyncio
 import errno

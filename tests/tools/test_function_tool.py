@@ -1,4 +1,4 @@
-"""Functions as tools: what the model is told of them, what is refused, and how they are called."""
+"""Functions as tools: the model's view, refused functions, and calls."""
 
 import asyncio
 import threading
@@ -171,7 +171,7 @@ class Caller:
         (Caller(), "cannot be the name of a tool"),
     ],
 )
-def test_what_can_be_no_tool_is_told_with_the_next_step(function: Any, message: str) -> None:
+def test_an_invalid_function_gives_an_error_with_a_hint(function: Any, message: str) -> None:
     with pytest.raises(UsageError, match=message) as told:
         function_tool(function)
     assert told.value.hint

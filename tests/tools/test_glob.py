@@ -1,4 +1,4 @@
-"""Glob: which files it finds, in which order, and what it says when it finds none."""
+"""Glob: files found, their order, and the message if there are none."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ from ctxagent.tools.glob import GlobParams, GlobTool
 
 
 def write(root: Path, *names: str) -> None:
-    """Files of which each is a minute newer than the one before it."""
+    """Create files, each a minute newer than the one before."""
     for n, name in enumerate(names):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("")

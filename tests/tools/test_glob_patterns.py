@@ -1,4 +1,4 @@
-"""Wildcard patterns: which paths they match."""
+"""Wildcard patterns and the paths they match."""
 
 import warnings
 
@@ -52,13 +52,13 @@ def test_patterns(pattern: str, matching: list[str], other: list[str]) -> None:
         ("a}", "a } in 'a}' was never opened"),
     ],
 )
-def test_what_is_never_closed_is_refused(pattern: str, reason: str) -> None:
+def test_unclosed_sets_and_braces_are_rejected(pattern: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         compile_wildcard(pattern)
 
 
 def test_many_stars_over_many_like_letters() -> None:
-    """Tried at every place, they would take longer than anybody waits."""
+    """With backtracking, these would take far too long."""
     name = "a" * 255
     assert not compile_wildcard("*a" * 40 + "*b").fullmatch(name)
     assert compile_wildcard("*a" * 40 + "*a").fullmatch(name)
@@ -66,8 +66,8 @@ def test_many_stars_over_many_like_letters() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["[--a]", "[-a]", "[+--]", "[&&a]", "[a||b]", "[~~]", "[[a]"])
-def test_a_set_of_marks_is_no_operation(pattern: str) -> None:
-    """Which some regular expressions know, and Python warns of."""
+def test_punctuation_in_a_set_is_literal(pattern: str) -> None:
+    """Some regular expression syntaxes have set operations, and Python warns about them."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         expression = compile_wildcard(pattern)

@@ -1,4 +1,4 @@
-"""Grep: what it finds, how it says it, and how it ends."""
+"""Grep: what it finds, how it shows it, and how it ends."""
 
 import asyncio
 import os
@@ -162,7 +162,7 @@ def test_multiline_spans_lines(tmp_path: Path) -> None:
     counted = grep(tmp_path, r"begin \{\n.*?\}", multiline=True, output_mode="count")
     assert counted.details["matches"] == 2
     letters = grep(tmp_path, "[ybg]", multiline=True, output_mode="count")
-    assert letters.details["matches"] == 7  # matches, where without multiline it is lines
+    assert letters.details["matches"] == 7  # matches; without multiline it would be lines
     assert files(tmp_path, "}\ny", multiline=True, literal=True) == ["a.txt"]
 
 
@@ -312,7 +312,7 @@ def test_a_path_outside_the_project_is_shown_whole(project: Path) -> None:
     ]
 
 
-def test_a_configuration_of_ripgrep_has_no_say(tmp_path: Path) -> None:
+def test_a_ripgrep_config_file_is_ignored(tmp_path: Path) -> None:
     write(tmp_path, {"a.txt": "needle\n", "rc": "--invert-match\n--glob=!*.txt\n"})
     env = {**os.environ, "RIPGREP_CONFIG_PATH": str(tmp_path / "rc")}
     params = GrepParams(pattern="needle")
@@ -322,7 +322,7 @@ def test_a_configuration_of_ripgrep_has_no_say(tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_child_left() -> Iterator[None]:
-    """No other than there were before, neither running nor waiting to be collected."""
+    """Check that there are no new child processes, running or zombie."""
     before = children()
     yield
     assert children() <= before
@@ -339,7 +339,7 @@ def children() -> set[str]:
 
 @pytest.fixture
 def slow_ripgrep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A ripgrep that finds `a.txt` and then never ends; it makes the file `started`."""
+    """A ripgrep that finds `a.txt` and then never ends. It creates the file `started`."""
     script = tmp_path / "rg"
     script.write_text(f"#!/bin/sh\nprintf 'a.txt\\0'\ntouch {tmp_path}/started\nexec sleep 600\n")
     script.chmod(0o755)
@@ -356,7 +356,7 @@ def test_what_was_found_in_time_is_kept(slow_ripgrep: Path) -> None:
             return asyncio.run(run)
         return None
 
-    # On a busy machine the first second may pass before anything is looked at.
+    # On a busy machine the first second may pass before the search starts.
     seconds, out = next((n, out) for n in (1, 5, 25) if (out := found_in(n)))
     assert out.text.splitlines()[0] == "a.txt"
     assert f"stopped after {seconds} s" in out.text

@@ -1,4 +1,4 @@
-"""Background jobs and the tool that looks after them."""
+"""Background jobs and the Job tool."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ ENV = {"PATH": os.environ["PATH"]}
 
 
 def play(path: Path, scene: Callable[[Context], Awaitable[None]], **fields: Any) -> None:
-    """Run a scene with a session in `path`; no job outlives it."""
+    """Run a scene with a session in `path`. No job outlives it."""
 
     async def whole() -> None:
         given = {"cwd": path, "session_dir": path / "session", "env": ENV, **fields}
@@ -154,7 +154,7 @@ def test_much_output_is_given_in_part_and_its_file_named(tmp_path: Path) -> None
     play(tmp_path, scene)
 
 
-def test_a_character_half_written_is_given_when_it_is_whole(tmp_path: Path) -> None:
+def test_an_incomplete_character_is_read_when_complete(tmp_path: Path) -> None:
     async def scene(context: Context) -> None:
         os.mkfifo(tmp_path / "go")
         job = await start_job(r"printf 'a\303'; read x < go; printf '\251b'", context)

@@ -1,4 +1,4 @@
-"""Read of notebooks: cells, outputs, images, and what is none."""
+"""Read of notebooks: cells, outputs, images, and files that are not notebooks."""
 
 import base64
 import json

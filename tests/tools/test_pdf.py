@@ -1,4 +1,4 @@
-"""Read of PDFs: pages, bounds, and files that are broken or made to do harm."""
+"""Read of PDFs: pages, limits, and broken or malicious files."""
 
 import io
 import zlib
@@ -82,7 +82,7 @@ def test_a_broken_pdf_names_the_next_step(tmp_path: Path, data: bytes) -> None:
     assert said.endswith("Look into it with Bash (pdfinfo, pdftotext, strings).")
 
 
-def test_a_page_that_is_broken_does_not_take_the_others(tmp_path: Path) -> None:
+def test_a_broken_page_does_not_affect_other_pages(tmp_path: Path) -> None:
     objects = [
         b"<</Type/Catalog/Pages 2 0 R>>",
         b"<</Type/Pages/Kids[3 0 R 4 0 R]/Count 2>>",
@@ -97,7 +97,7 @@ def test_a_page_that_is_broken_does_not_take_the_others(tmp_path: Path) -> None:
 
 
 def slow_pdf() -> bytes:
-    """Return a PDF whose second page takes for ever: a small stream of many operators."""
+    """Return a PDF whose second page takes endlessly: a small stream with many operators."""
     operators = zlib.compress(b"q Q\nBT ET\n" * 10_000_000, 9)
     packed = b"<</Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(operators), operators)
     objects = [
@@ -114,7 +114,7 @@ def slow_pdf() -> bytes:
 
 @pytest.mark.parametrize("in_form", [False, True])
 def test_a_page_that_is_too_large_when_unpacked_says_so(tmp_path: Path, *, in_form: bool) -> None:
-    """In the page itself, and in a form on it, which pypdf skips."""
+    """On the page itself, and in a form on it, which pypdf skips."""
     blanks = zlib.compress(b" " * (100 << 20), 9)
     large = b"/Length %d/Filter/FlateDecode>>stream\n%s\nendstream" % (len(blanks), blanks)
     shows_form = b"<</Length 6>>stream\n/X Do \nendstream"
@@ -132,7 +132,7 @@ def test_a_page_that_is_too_large_when_unpacked_says_so(tmp_path: Path, *, in_fo
 
 
 @pytest.mark.slow
-def test_a_pdf_that_is_made_to_harm_ends_with_its_reader(
+def test_a_malicious_pdf_only_ends_its_reader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pdf_pages, "MAX_SECONDS", 3)

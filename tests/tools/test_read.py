@@ -1,4 +1,4 @@
-"""Read: pages, long lines, encodings, images, and what it refuses."""
+"""Read: pages, long lines, encodings, images, and refused files."""
 
 import asyncio
 import base64
@@ -126,7 +126,7 @@ def test_a_huge_line_is_not_held(tmp_path: Path) -> None:
 
 
 def test_a_cancelled_call_does_not_read_on(tmp_path: Path) -> None:
-    """The file would take hours; `asyncio.run` waits for the thread, so this ends or hangs."""
+    """The file would take hours. `asyncio.run` waits for the thread, so the test ends or hangs."""
     with (tmp_path / "endless").open("wb") as file:
         file.write(b"x\n" * 100_000)
         file.truncate(1 << 40)
@@ -267,7 +267,7 @@ def png(width: int, height: int) -> bytes:
 
 
 def pictured(format: str) -> bytes:
-    """Return a small photograph of a format."""
+    """Return a small photograph in a format."""
     data = io.BytesIO()
     PIL.Image.effect_noise((48, 32), 90).convert("RGB").save(data, format)
     return data.getvalue()
@@ -295,7 +295,7 @@ def test_what_the_api_does_not_take_is_converted(tmp_path: Path, format: str) ->
     assert (image.format, output.original) == ("PNG", data)
 
 
-def test_a_photograph_stands_as_its_camera_was_held(tmp_path: Path) -> None:
+def test_a_photograph_is_rotated_by_its_exif_data(tmp_path: Path) -> None:
     turned = PIL.Image.new("RGB", (40, 20)), PIL.Image.Exif()
     turned[1][0x0112] = 6  # to be turned by 90 degrees
     turned[0].save(tmp_path / "photo.jpg", exif=turned[1])
@@ -313,7 +313,7 @@ def test_a_cut_off_image_is_refused(tmp_path: Path, format: str, kept: float) ->
 
 @pytest.mark.slow
 def test_no_broken_image_reaches_a_request(tmp_path: Path) -> None:
-    """Each of 80 is shown as one that can be decoded, or it is a sentence."""
+    """Each of 80 images either is shown and can be decoded, or gives an error message."""
     chance = random.Random(1)
     formats = ["PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF", "ICO", "AVIF"]
     wholes = [pictured(format) for format in formats]
@@ -343,7 +343,7 @@ def test_no_broken_image_reaches_a_request(tmp_path: Path) -> None:
 
 
 def shown(output: Output) -> tuple[str, PIL.Image.Image]:
-    """Return the line that stands before an image, and the image that is sent."""
+    """Return the line before an image, and the image that is sent."""
     text, image = output.blocks or ({}, {})
     found = PIL.Image.open(io.BytesIO(base64.b64decode(image["source"]["data"])))
     assert f"image/{(found.format or '').lower()}" == image["source"]["media_type"]

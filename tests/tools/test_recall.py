@@ -1,4 +1,4 @@
-"""Recall: what it asks of its context, and how texts, images and passages are given."""
+"""Recall: its requests to the context, and its output of texts, images and passages."""
 
 import asyncio
 import io
@@ -17,7 +17,7 @@ from ctxagent.tools.system.kept_text import KeptText
 
 
 class Records:
-    """What a session recorded: texts and images by ref, and one answer to every search."""
+    """The records of a session: texts and images by ref, and one answer to every search."""
 
     def __init__(self, folder: Path | None = None, **texts: str) -> None:
         self.asked: list[Any] = []

@@ -1,4 +1,4 @@
-"""The search for a pattern in a text: matches with their offsets in characters."""
+"""Search for a pattern in a text: matches with their offsets in characters."""
 
 import asyncio
 import os
@@ -36,7 +36,7 @@ def test_a_match_has_its_offset_and_its_line() -> None:
     assert matches("line", "") == []
 
 
-def test_offsets_are_characters_whatever_stands_before() -> None:
+def test_offsets_are_in_characters() -> None:
     text = "é🙂 one\nlone \ud800 and \x00 two, one\r\nthree one"
     assert offsets("one", text) == [
         place for place in range(len(text)) if text[place:][:3] == "one"
@@ -59,7 +59,7 @@ def test_every_match_of_a_line_is_given() -> None:
     assert offsets("x*", "abc") == [0, 1, 2]  # also one of no characters
 
 
-def test_a_pattern_that_needs_it_is_one_of_pcre2() -> None:
+def test_pcre2_is_used_for_patterns_that_need_it() -> None:
     assert offsets(r"(?<=port )\d+", "port 80, part 81, port 82") == [5, 23]
 
 

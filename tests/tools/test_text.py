@@ -1,4 +1,4 @@
-"""Text in files: encodings that come back byte for byte, lines, and diffs."""
+"""Text in files: encodings that are restored byte for byte, lines, and diffs."""
 
 import codecs
 
@@ -163,6 +163,6 @@ def test_a_diff_for_a_record_is_bounded() -> None:
 def test_files_with_too_many_equal_lines_are_compared_as_wholes(
     monkeypatch: pytest.MonkeyPatch, most: int, removed: int
 ) -> None:
-    """difflib might take minutes for them. Here they make five pairs."""
+    """difflib might take minutes for them. Here the limit is five pairs."""
     monkeypatch.setattr(module, "MAX_EQUAL_PAIRS", most)
     assert compare("1\nx\n2\nx\n", "x\n2\nx\n3\n", "f").removed == removed

@@ -1,4 +1,4 @@
-"""Todo: the list is replaced as a whole, and shown with counts."""
+"""Todo: each call replaces the list, and the output has counts."""
 
 import asyncio
 from pathlib import Path

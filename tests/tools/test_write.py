@@ -1,4 +1,4 @@
-"""Write: new files, files that were seen, and everything that leaves a file as it was."""
+"""Write: new files, files that were read, and everything that leaves a file unchanged."""
 
 import asyncio
 import os
@@ -79,7 +79,7 @@ def test_an_unseen_file_is_not_overwritten(context: Context, tmp_path: Path) -> 
     assert output.details["created"] is False
 
 
-def test_an_empty_unseen_file_holds_nothing_to_lose(context: Context, tmp_path: Path) -> None:
+def test_an_unread_empty_file_may_be_overwritten(context: Context, tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     write(context, "a", "new\n")
     assert (tmp_path / "a").read_text() == "new\n"
@@ -240,7 +240,7 @@ except ToolError as error:
 
 @pytest.mark.slow
 def test_a_disk_that_takes_no_more_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    """A limit on the size of files, which only a process of its own can bear, stands for it."""
+    """A file size limit, which needs a separate process, simulates a full disk."""
     (tmp_path / "a").write_text("old")
     command = [sys.executable, "-B", "-c", WRITE_TOO_MUCH, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -250,7 +250,7 @@ def test_a_disk_that_takes_no_more_leaves_the_file_as_it_was(tmp_path: Path) -> 
 
 
 def test_a_file_with_two_names_gets_its_content_back(tmp_path: Path) -> None:
-    """Its room on a full disk is that of a file with a limit on its size."""
+    """A file size limit simulates a full disk."""
     old, program = (
         "x" * 2_000,
         (

@@ -1,1 +1,1 @@
-"""Processes, files and characters of the system; nothing here knows of agents."""
+"""Processes, files and text of the operating system. Nothing here depends on agents."""

@@ -1,8 +1,8 @@
-"""Capture the output of a command: cleaned as a terminal would, shown while it comes, and kept in a
-file once it is more than a little, so that memory stays bounded.
+"""Capture the output of a command: clean it as a terminal would, show it live, and write long
+output to a file to bound memory.
 
-No character is split: a cut, wherever it falls, is moved to the next whole character. Bytes that
-are not UTF-8 become U+FFFD.
+Every cut is moved to the next whole character, so no character is split. Bytes that are not UTF-8
+become U+FFFD.
 """
 
 import asyncio
@@ -15,19 +15,19 @@ from ...agent.lazy import regex
 from .output_file import OutputCut, OutputFile
 from .text_bytes import from_whole, whole
 
-KEPT_BYTES = 1 << 19  # bytes of output in memory from the beginning, and as many from the end
-FILED_BYTES = 1 << 16  # a longer output goes to a file while it comes
-MAX_HELD_CHARS = 1 << 16  # of a line, or of a string for the terminal, that is not complete yet
+KEPT_BYTES = 1 << 19  # bytes of output in memory, at the beginning and the end each
+FILED_BYTES = 1 << 16  # longer output goes to a file at once
+MAX_HELD_CHARS = 1 << 16  # limit of an incomplete line or terminal string
 MAX_ESCAPE_CHARS = 4_096
-SHOWN_BYTES = 16_384  # bytes of output shown to a person at a time
-SHOW_INTERVAL_S = 0.05  # seconds between two of those
+SHOWN_BYTES = 16_384  # bytes of output shown to the user at a time
+SHOW_INTERVAL_S = 0.05  # interval between two updates
 
 NOT_RECORDED = "this session is not recorded"
 _NO_CONTINUATION = bytes(sorted({*range(256)} - {*range(0x80, 0xC0)}))
 
 
 class Sink(Protocol):
-    """Where output goes. `close` is called once, when no more will come."""
+    """A target for output. `close` is called once, after the last `feed`."""
 
     def feed(self, data: bytes) -> None: ...
 
@@ -35,11 +35,11 @@ class Sink(Protocol):
 
 
 class Capture:
-    """A sink that keeps output as clean text, in `output`, and shows it as it comes.
+    """A sink that keeps output as clean text in `output` and shows it live.
 
-    `kept` bytes of the beginning and of the end stay in memory. All of an output of more than
-    FILED_BYTES goes to the file that `open_file` makes. `sieve` puts a filter for secrets before a
-    sink: cleaning may bring a secret together.
+    `kept` bytes of the beginning and of the end stay in memory. An output of more than FILED_BYTES
+    goes to the file from `open_file`. `sieve` wraps a sink in a filter for secrets. The filter
+    comes after cleaning, which may join the parts of a secret.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Capture:
 
 
 class KeptOutput:
-    """A sink that keeps clean text: its beginning and end in memory, and all of it in a file."""
+    """A sink for clean text: its beginning and end stay in memory, the whole goes to a file."""
 
     def __init__(self, kept: int, open_file: Callable[[], OutputFile] | None) -> None:
-        # It has all of the output; None for a short one, or where there can be no file.
+        # The file with all output; None for short output, or if no file can be created.
         self.file: OutputFile | None = None
-        self.hands_over = False  # the file stays open: somebody else goes on with it
+        self.hands_over = False  # the file stays open for a new owner
         self.characters = 0
         self._breaks = 0
         self._kept = kept
@@ -91,7 +91,7 @@ class KeptOutput:
 
     @property
     def cut(self) -> OutputCut | None:
-        """What is kept nowhere; None as long as all is kept."""
+        """The lost part of the output; None if nothing is lost."""
         if self.file is not None:
             return self.file.cut_so_far
         kept = self._total - self.dropped
@@ -128,13 +128,13 @@ class KeptOutput:
         self.file.feed(bytes(self._tail))
 
     def kept(self) -> bytes:
-        """Return the text that is in memory; a line says how much is missing."""
+        """Return the text in memory, with a line that gives the number of missing bytes."""
         head, tail = self._ends()
         gap = f"\n[{self.dropped:,} bytes were not kept]\n".encode() if self.dropped else b""
         return head + gap + tail
 
     def text(self, advice: str) -> str:
-        """Return the text that is in memory; `advice` says how to get at the rest."""
+        """Return the text in memory. `advice` tells how to get the rest."""
         return excerpt(*self._ends(), self.dropped, advice)
 
     def _ends(self) -> tuple[bytes, bytes]:
@@ -142,13 +142,13 @@ class KeptOutput:
 
 
 class _Cleaner:
-    """A sink that passes on what a terminal would have left of its input, line by line."""
+    """A sink that passes on its input as a terminal would show it, line by line."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
-        self._mid_line = False  # a part of the line was passed on already
+        self._mid_line = False  # a part of the current line was already passed on
 
     def feed(self, data: bytes) -> None:
         self._held += self._decoder.decode(data).replace("\0", "")
@@ -171,7 +171,7 @@ class _Cleaner:
             self._sink.feed((f"\n{cleaned}" if redraws else cleaned).encode())
 
     def _shorten(self) -> None:
-        """Replace a long line by its present state, or pass it on if that is long, too."""
+        """Replace a long line by its visible state, or pass the state on if it is long, too."""
         end = max(self._held.rfind(c, -MAX_ESCAPE_CHARS) for c in "\x1b\x9b\x9d")
         end = end if end >= 0 else len(self._held)
         line, rest = self._held[:end], self._held[end:]
@@ -185,7 +185,7 @@ class _Cleaner:
 
 
 def _end_of_lines(text: str) -> int:
-    """Return where the whole lines end that no string for the terminal goes beyond."""
+    """Return the offset after the last whole line that is not in an unfinished terminal string."""
     end = text.rfind("\n") + 1
     while end:
         begin, after = text.rfind("\x1b", 0, end), text.find("\x1b", end)
@@ -198,10 +198,10 @@ def _end_of_lines(text: str) -> int:
 
 
 class Live:
-    """Shows output to a person while it arrives.
+    """Shows output to the user while it arrives.
 
-    It is cleaned, in whole characters, not more often than every SHOW_INTERVAL_S, and of a flood
-    only the newest. A line that is still being redrawn is held back until it is done.
+    The text is clean and made of whole characters. It is shown at most once per SHOW_INTERVAL_S; of
+    a large output only the newest part is shown. A line that is still being redrawn is held back.
     """
 
     def __init__(self, show: Callable[[str], None]) -> None:
@@ -242,7 +242,7 @@ class Live:
 def excerpt(head: bytes, tail: bytes, dropped: int, advice: str) -> str:
     """Return `head` and `tail` as clean text, with a line between them for the `dropped` bytes.
 
-    No character is split where they were cut.
+    No character is split at the cuts.
     """
     if not dropped:
         return clean((head + tail).decode(errors="replace"))
@@ -268,10 +268,10 @@ _CONTROL = regex(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def clean(text: str) -> str:
-    r"""Return output as a terminal would have left it.
+    r"""Return output as a terminal would show it.
 
-    Escape sequences and control characters are gone, and lines that were overwritten (`\r`,
-    backspace, erase) stand in their last state.
+    Escape sequences and control characters are removed. Overwritten lines (`\r`, backspace, erase)
+    are in their last state.
     """
     if not _CONTROL.search(text):
         return text
@@ -282,7 +282,7 @@ def clean(text: str) -> str:
 
 
 def _without_escapes(text: str) -> str:
-    """Return the text with the movements of its escape sequences in their places."""
+    """Replace escape sequences by their movements within the line."""
     text = text.replace("\0", "")
     if not _ESCAPING.search(text):
         return text
@@ -290,9 +290,9 @@ def _without_escapes(text: str) -> str:
 
 
 def _movement(escape: re.Match[str]) -> str:
-    r"""Return what an escape does to its line, as one character.
+    r"""Return the effect of an escape sequence on its line, as one character.
 
-    \r moves back to its start, NUL erases what follows.
+    \r moves to the start of the line, NUL erases the rest.
     """
     sequence = escape[0].removeprefix("\x1b[").removeprefix("\x9b")
     if sequence in ("K", "0K"):
@@ -307,7 +307,7 @@ def _redrawn(line: str) -> str:
 
 
 def _drawn(line: str) -> tuple[str, int]:
-    """Return what a line leaves, and the column in which it goes on."""
+    """Return the visible text of a line, and the cursor's column."""
     line = line[line.rfind("\r\0") + 2 :] if "\r\0" in line else line  # erased as a whole
     if "\b" in line or "\0" in line:
         return _drawn_by_cells(line)

@@ -1,8 +1,8 @@
-"""Run short-lived child processes that only read: start one, take its output in pieces, end it.
+"""Run short-lived child processes that only read: start one, read its output in pieces, end it.
 
-A child gets a process group of its own and either the bytes it is given or a closed stdin. Leaving
-the block, by an error, by cancellation or early on purpose, kills the group and reaps the child.
-Its stderr is read all along, so that it cannot block, and only its beginning is kept.
+A child gets its own process group, and a closed stdin or the given bytes. When the block is left,
+even by an error or cancellation, the group is killed and the child is reaped. Its stderr is read
+all the time so that it cannot block; only the beginning is kept.
 """
 
 import asyncio
@@ -18,22 +18,22 @@ from .process import input_of
 from .programs import own_environment
 from .spawn import Spawned, spawn
 
-MAX_STDERR_BYTES = 16_000  # bytes of stderr that are kept
+MAX_STDERR_BYTES = 16_000  # limit of kept stderr
 CHUNK_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A running child."""
+    """A running child process."""
 
     out: asyncio.StreamReader  # its stdout
     _process: Spawned
     _complaints: asyncio.Task[str]
 
     async def end(self) -> tuple[int, str]:
-        """Wait for its end; return its exit code and the beginning of its stderr.
+        """Wait for the child to end. Return its exit code and the beginning of its stderr.
 
-        To be called when `out` has been read to its end.
+        Call it after `out` is read to the end.
         """
         complaints = await self._complaints
         await self._process.wait()
@@ -49,10 +49,10 @@ async def child(
     given: bytes = b"",
     give_up: Callable[[], None] | None = None,
 ) -> AsyncIterator[Child]:
-    """Run a child for the length of a block. `given` is all it can read from stdin; it is started
-    from a thread that has called `give_up`.
+    """Run a child for the duration of a block. `given` is its stdin. It is started from a thread
+    that has called `give_up`.
 
-    Raises OSError when it cannot be started: FileNotFoundError for a missing program or `cwd`.
+    Raises OSError if it cannot be started: FileNotFoundError for a missing program or `cwd`.
     """
     async with contextlib.AsyncExitStack() as stack:
         out, out_end = await _pipe(stack)
@@ -82,7 +82,7 @@ async def child(
 
 
 async def _end(process: Spawned) -> None:
-    """Kill a child with its group, where it still runs."""
+    """Kill a child and its group if it still runs."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -90,7 +90,7 @@ async def _end(process: Spawned) -> None:
 
 
 async def _pipe(stack: contextlib.AsyncExitStack) -> tuple[asyncio.StreamReader, BinaryIO]:
-    """Make a pipe, and return what reads from it and its other end; both are closed at the end."""
+    """Create a pipe. Return a reader and the write end; the stack closes both."""
     ours, theirs = os.pipe()
     end = stack.enter_context(os.fdopen(theirs, "wb", 0))
     reader = asyncio.StreamReader()
@@ -104,7 +104,7 @@ async def _pipe(stack: contextlib.AsyncExitStack) -> tuple[asyncio.StreamReader,
 async def pieces(
     stream: asyncio.StreamReader, separator: bytes, longest: int
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the pieces of a stream between separators of one byte, cut after `longest` bytes."""
+    """Yield the pieces of a stream between one-byte separators, each cut after `longest` bytes."""
     held = bytearray()
     while chunk := await stream.read(CHUNK_BYTES):
         *whole, rest = chunk.split(separator)

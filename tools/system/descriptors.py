@@ -1,16 +1,16 @@
-"""Keep file descriptors for the agent itself, whatever its commands make it open."""
+"""Reserve file descriptors for the agent, however many its commands make it open."""
 
 import asyncio
 import os
 import resource
 
-RESERVED_DESCRIPTORS = 64  # files, sockets and pipes that the agent can always open
-MAX_SOFT_LIMIT = 4096  # children have it, too, and some go through all the numbers there may be
+RESERVED_DESCRIPTORS = 64  # descriptors that the agent can always open
+MAX_SOFT_LIMIT = 4096  # children inherit it, and some loop over all possible descriptors
 WAIT_S = 0.1
 
 
 def raise_limit() -> None:
-    """Let this process open more than the usual 1024, where the system allows that."""
+    """Raise this process's limit of open files above the usual 1024 if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_SOFT_LIMIT if hard == resource.RLIM_INFINITY else min(hard, MAX_SOFT_LIMIT)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -18,7 +18,7 @@ def raise_limit() -> None:
 
 
 def has_spare_descriptors(count: int = 1) -> bool:
-    """Return True if the reserve stays when this process opens more. Raises OSError."""
+    """Return True if this process can open `count` more and keep the reserve. Raises OSError."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return True
@@ -26,6 +26,6 @@ def has_spare_descriptors(count: int = 1) -> bool:
 
 
 async def spare_descriptor() -> None:
-    """Wait until the reserve stays when one more is opened at once."""
-    while not has_spare_descriptors():  # noqa: ASYNC110 - nothing tells when others close theirs
+    """Wait until one more descriptor can be opened without using the reserve."""
+    while not has_spare_descriptors():  # noqa: ASYNC110 - closing sends no event
         await asyncio.sleep(WAIT_S)

@@ -1,9 +1,9 @@
-"""The environment of the commands the model runs: the user's own, without what opens doors.
+"""The environment of the model's commands: the user's own without secrets.
 
-Variables are judged by name. What looks like a key, token or password goes; paths and sockets stay
-(`SSH_AUTH_SOCK`, `GOOGLE_APPLICATION_CREDENTIALS`), and so do addresses, even where some hold a
-password (`DATABASE_URL`), as a project's tests need them; of package indexes only those without.
-What waits for a person at a terminal is told that there is none.
+Variables are judged by name. Names of keys, tokens and passwords are removed. Paths and sockets
+stay (`SSH_AUTH_SOCK`, `GOOGLE_APPLICATION_CREDENTIALS`), and so do URLs, even with a password
+(`DATABASE_URL`), as a project's tests need them. URLs of package indexes stay only without a
+password. Further settings tell programs that there is no terminal.
 """
 
 import re
@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 
 from ...agent.lazy import regex
 
-# Words of a name (split at `_` and the like), then parts of it with all separators gone.
+# Words of a name (split at `_` etc.), then parts of a name without separators.
 _WORDS = frozenset({"AUTH", "CRED", "CREDS", "JWT", "PASS", "PAT", "TOKEN", "WEBHOOK"})
 _PARTS = (
     "ACCESSTOKEN",
@@ -27,15 +27,15 @@ _PARTS = (
 )
 _NAMES = frozenset({"AWS_ACCESS_KEY_ID", "SSHPASS"})
 _LAST_WORDS = frozenset({"KEY", "KEYS", "TOKENS"})
-_LIMITS = frozenset({"COUNT", "LIMIT", "MAX", "MIN", "NUM"})  # words of numbers (`MAX_TOKENS`)
-# Addresses of package indexes, which are not needed where they hold a password.
+_LIMITS = frozenset({"COUNT", "LIMIT", "MAX", "MIN", "NUM"})  # in names of numbers (`MAX_TOKENS`)
+# URLs of package indexes, which are removed if they contain a password.
 _INDEX = regex(r"(?:PIP|UV|POETRY|PDM|NPM|YARN|CARGO|TWINE|CONDA)_\w*(?:INDEX|URL|REGISTRY)\w*")
 _WITH_PASSWORD = regex(r"//[^/@\s]+@")
-_PLACES = frozenset({"DIR", "FILE", "PATH", "SOCK"})  # last words of names that say where
-# Headers for a collector of telemetry, often with a key.
+_PLACES = frozenset({"DIR", "FILE", "PATH", "SOCK"})  # last words of names of paths
+# Headers for a telemetry collector, often with a key.
 _HEADERS = regex(r"OTEL_EXPORTER_OTLP_(?:\w+_)?HEADERS")
 _HARMLESS = frozenset({"GOOGLE_APPLICATION_CREDENTIALS"})
-_declared: frozenset[str] = frozenset()  # secrets, whatever their names look like
+_declared: frozenset[str] = frozenset()  # names that are always secrets
 
 NON_INTERACTIVE = {
     "TERM": "dumb",
@@ -44,22 +44,22 @@ NON_INTERACTIVE = {
     "GIT_EDITOR": "true",
     "GIT_TERMINAL_PROMPT": "0",
     "DEBIAN_FRONTEND": "noninteractive",
-    "PYTHONUNBUFFERED": "1",  # what a script printed before it was killed is not lost in a buffer
+    "PYTHONUNBUFFERED": "1",  # a killed script's output is not lost in a buffer
 }
-# A folder that looks like a bare repository may come with a project; its configuration would name
-# programs that git runs.
+# A project may ship a folder that looks like a bare repository, with a configuration that names
+# programs.
 _GIT_SETTINGS = {
     "safe.bareRepository": "explicit",
     "core.fsmonitor": "false",
-    "diff.submodule": "short",  # "diff" runs what a repository inside configures
+    "diff.submodule": "short",  # "diff" would run programs that a submodule configures
 }
 
 
 def child_environment(environ: Mapping[str, str], keep: Iterable[str] = ()) -> dict[str, str]:
-    """Return `environ` without secrets, and with settings that keep programs from waiting for a
-    person and git from running what a folder configures.
+    """Return `environ` without secrets, with settings that keep programs from waiting for user
+    input and git from running programs that a folder configures.
 
-    `keep` are names, or patterns such as `AWS_*`, that pass whatever they look like.
+    `keep` lists names or patterns such as `AWS_*` that are never removed.
     """
     kept = tuple(keep)
     passed = {
@@ -72,7 +72,7 @@ def child_environment(environ: Mapping[str, str], keep: Iterable[str] = ()) -> d
 
 
 def git_variables(settings: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return variables that put settings above git's files, after those that `environ` sets so."""
+    """Return variables that override git's config files, after those already in `environ`."""
     given = environ.get("GIT_CONFIG_COUNT", "")
     count = int(given) if given.isdecimal() else 0
     variables = {"GIT_CONFIG_COUNT": str(count + len(settings))}
@@ -86,14 +86,15 @@ def _is_private_index(name: str, value: str) -> bool:
 
 
 def declare_secrets(names: Iterable[str]) -> None:
-    """Treat these variables, and no others, as secrets whatever their names look like."""
+    """Set the variables that are secrets although their names do not look like it."""
     global _declared
     _declared = frozenset(names)
 
 
 def is_secret(name: str) -> bool:
-    """Return True for a declared secret, and for a name that looks like that of a key, a token or a
-    password."""
+    """Return True for a declared secret, and for a name that looks like that of a key, token or
+    password.
+    """
     if name in _declared:
         return True
     name = name.upper()
@@ -113,7 +114,7 @@ def is_secret(name: str) -> bool:
 
 
 def secrets_in(name: str, value: str) -> list[str]:
-    """Return the secrets in a variable, [] for none: its value, or those of the headers in it."""
+    """Return the secrets in a variable: its value, or the values of its headers; [] for none."""
     if not is_secret(name):
         return []
     headers = value.split(",") if _HEADERS.fullmatch(name.upper()) else []

@@ -1,8 +1,7 @@
-"""Files and folders written whole and for their owner alone.
+"""Write files and folders atomically, with access for their owner only.
 
-`replacing` is the one way to put a file in place: the new content goes to a part file next to it,
-which takes its name when all is written. What is there is either the old content or the new one,
-whenever the process is killed.
+`replacing` writes the new content to a part file next to the target and renames it at the end. If
+the process is killed, the target has either the old or the new content.
 """
 
 import errno
@@ -32,13 +31,13 @@ def replacing(
     keep_mode: bool = False,
     durable: bool = True,
 ) -> Iterator[BinaryIO]:
-    """Yield a part file that takes the place of `path` when the block ends, or goes when it raises.
+    """Yield a part file that replaces `path` when the block ends, or is deleted if it raises.
 
-    `part_name` is for a name that one process alone writes to: the part that a kill has left is
-    then overwritten by the next one. By default each part has a name of its own. A file that was
-    not there gets `new_mode`, None for what the umask says; with `keep_mode` one that was keeps its
-    mode and, where that is allowed, its owner. `durable`: the content is on the medium before it
-    takes its place. Raises OSError, with the old file as it was.
+    `part_name` is for a file with a single writer: a leftover part file is then overwritten next
+    time. Without it each part file has a unique name. A new file gets `new_mode`, or the umask's
+    for None. With `keep_mode` an existing file keeps its mode and, if permitted, its owner.
+    `durable` syncs the content to disk before the rename. Raises OSError and leaves the old file
+    unchanged.
     """
     old = None
     with suppress(FileNotFoundError):
@@ -68,9 +67,9 @@ def replacing(
 
 
 def sync_file(descriptor: int) -> None:
-    """Put on the medium what was written to an open file. Raises OSError."""
-    if full := getattr(fcntl, "F_FULLFSYNC", None):  # fsync(2) of macOS leaves it to the drive
-        with suppress(OSError):  # a file system of another machine does not know it
+    """Sync an open file to disk. Raises OSError."""
+    if full := getattr(fcntl, "F_FULLFSYNC", None):  # macOS: fsync(2) is not enough
+        with suppress(OSError):  # network file systems do not support it
             fcntl.fcntl(descriptor, full)
             return
     os.fsync(descriptor)
@@ -79,19 +78,20 @@ def sync_file(descriptor: int) -> None:
 def replace_file(
     path: Path, data: bytes, *, single_writer: bool = False, durable: bool = True
 ) -> None:
-    """Put a file with these bytes in place, open to its owner alone. Raises OSError.
-    `single_writer`: one process alone writes it, so however often that is killed, one part file is
-    left behind at most."""
+    """Write a file atomically, with access for its owner only. Raises OSError. `single_writer`:
+    only one process writes it, so repeated kills leave at most one part file.
+    """
     part_name = f"{path.name}.part" if single_writer else ""
     with replacing(path, part_name=part_name, durable=durable) as file:
         file.write(data)
 
 
 def edit_file(path: Path, data: bytes) -> None:
-    """Put a file of the user's in place, and make the folders it needs. A new one gets the mode
-    that the umask says, one that is there keeps its mode, owner and extended attributes. One with
-    several names (hard links) is written over, so that all of them have the new content. Raises
-    PermissionError for one that is read-only, and OSError; then nothing has changed."""
+    """Write a file of the user and create its folders. A new file gets the umask's mode; an
+    existing one keeps its mode, owner and extended attributes. A file with hard links is
+    overwritten in place, so that all names have the new content. Raises PermissionError for a
+    read-only file, and OSError; the file is then unchanged.
+    """
     if path.exists() and not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "it is read-only", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,8 +103,9 @@ def edit_file(path: Path, data: bytes) -> None:
 
 
 def _write_over(path: Path, data: bytes) -> None:
-    """Give a file new content where it lies. A part file has it whole until that is done, in case a
-    kill comes between. Raises OSError, with the old content put back."""
+    """Overwrite a file in place. A part file keeps the new content until the end, in case of a
+    kill. Raises OSError after restoring the old content.
+    """
     part = path.with_name(f".ctxagent-{os.urandom(8).hex()}")
     try:
         write_private(part, data)
@@ -129,8 +130,8 @@ def _write_from_start(file: FileIO, data: bytes) -> None:
 
 
 def _copy_attributes(source: Path, target: int) -> None:
-    """Copy the extended attributes, access lists among them, as far as that is allowed."""
-    if not hasattr(os, "listxattr"):  # Linux alone has them in this form
+    """Copy the extended attributes, including ACLs, as far as permitted."""
+    if not hasattr(os, "listxattr"):  # only on Linux
         return
     with suppress(OSError):
         for name in os.listxattr(source):
@@ -139,13 +140,14 @@ def _copy_attributes(source: Path, target: int) -> None:
 
 
 def is_part_name(name: str) -> bool:
-    """Return whether a file has the name of a part of its own, until it is whole."""
+    """Return True if a file name is that of a unique part file."""
     return _UNIQUE_PART.fullmatch(name) is not None
 
 
 def private_opener(path: str, flags: int) -> int:
-    """Open a file for `open(..., opener=)`; a new one is for its owner alone. A link is an OSError
-    with ELOOP: what it leads to may be anybody's."""
+    """Open a file for `open(..., opener=)`. A new file is accessible to its owner only. Raises
+    OSError with ELOOP for a link, whose target may belong to anybody.
+    """
     return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
 
 
@@ -154,20 +156,22 @@ def _no_link_opener(path: str, flags: int) -> int:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Write a file that is for its owner alone. Raises OSError."""
+    """Write a file that only its owner can access. Raises OSError."""
     with open(path, "wb", opener=private_opener) as file:
         file.write(data)
 
 
 def open_kept(path: Path) -> BufferedReader:
-    """Open a regular file for reading; a FIFO or a device, which would be waited for or never end,
-    is an OSError with EINVAL, a link one with ELOOP. Raises OSError."""
+    """Open a regular file for reading. Raises OSError, with EINVAL for a FIFO or a device, which
+    could block or never end, and with ELOOP for a link.
+    """
     return open(path, "rb", opener=_regular_opener)
 
 
 def read_next(descriptor: int, max_bytes: int) -> bytes:
-    """Return the next bytes of a pipe or the like, also of one that does not block by itself; b""
-    at the end, which an unreadable one has come to. Blocking."""
+    """Return the next bytes of a pipe, even of a non-blocking one; b"" at the end or on an error.
+    Blocks.
+    """
     while True:
         try:
             return os.read(descriptor, max_bytes)
@@ -178,14 +182,15 @@ def read_next(descriptor: int, max_bytes: int) -> bytes:
 
 
 def read_below(folder: Path, name: str, max_bytes: int) -> bytes:
-    """Return what a regular file below a folder begins with, `max_bytes` at most; no link leads to
-    it. Raises OSError."""
+    """Return the first `max_bytes` of a regular file below a folder, following no links. Raises
+    OSError.
+    """
     with open_below(folder, name) as file:
         return file.read(max_bytes)
 
 
 def open_below(folder: Path, name: str) -> BufferedReader:
-    """Open a regular file below a folder for reading; no link leads to it. Raises OSError."""
+    """Open a regular file below a folder for reading, following no links. Raises OSError."""
     with entered(folder.resolve()) as inside, opened_folder(inside) as top:
         return os.fdopen(open_regular(name, top), "rb")
 
@@ -199,8 +204,9 @@ def _regular_opener(path: str, flags: int) -> int:
 
 
 def copy_private(source: Path, target: Path) -> None:
-    """Copy the content of a regular file to one for its owner alone. Raises OSError: a file is not
-    copied onto itself, which would lose it."""
+    """Copy a regular file to one that only its owner can access. Raises OSError, also for a copy
+    onto itself, which would lose the content.
+    """
     with open_kept(source) as old, open(target, "ab", opener=private_opener) as new:
         if os.path.samestat(os.fstat(old.fileno()), os.fstat(new.fileno())):
             raise OSError(errno.EINVAL, "it is the very file that it is copied to", str(source))
@@ -209,8 +215,7 @@ def copy_private(source: Path, target: Path) -> None:
 
 
 def share_private(source: Path, target: Path) -> None:
-    """Give a regular file that is never written again a second name, or copy it where the file
-    system cannot. Raises OSError."""
+    """Hard-link a regular file that never changes, or copy it if that fails. Raises OSError."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -220,9 +225,9 @@ def share_private(source: Path, target: Path) -> None:
 def copy_tree_private(
     source: Path, target: Path, copy: Callable[[Path, Path], None] = copy_private
 ) -> None:
-    """Copy a folder with the regular files and folders in it, for its owner alone, each file by
-    `copy`; links are left out. Raises OSError, with EINVAL for a folder that would be copied into
-    itself."""
+    """Copy a folder's regular files and folders with `copy`, for their owner only. Links are left
+    out. Raises OSError, with EINVAL for a copy of a folder into itself.
+    """
     if target.resolve().is_relative_to(source.resolve()):
         raise OSError(errno.EINVAL, "a folder is not copied into itself", str(source))
     entries = list(os.scandir(source))
@@ -235,7 +240,7 @@ def copy_tree_private(
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder and its missing parents, open to their owner alone. Raises OSError."""
+    """Create a folder and its missing parents, for their owner only. Raises OSError."""
     missing = []
     while not folder.exists():
         if folder.is_symlink():

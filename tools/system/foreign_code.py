@@ -1,4 +1,4 @@
-"""Code of tools and extensions, which may fail in any way without harm to the agent."""
+"""Run code of tools and extensions, whose failures must not harm the agent."""
 
 import asyncio
 import traceback
@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-MODULE_PREFIX = "ctxagent_extension_"  # of the modules that files of extensions become
+MODULE_PREFIX = "ctxagent_extension_"  # of the modules of extension files
 
 
 @contextmanager
 def foreign_code(*passed: type[BaseException]) -> Iterator[list[str]]:
-    """Yield a list that is empty, or says what the code within raised and where. Pass `passed`
-    errors and interrupts on. An exit of the process is a failure like any other."""
+    """Yield a list that receives a description of the exception in the block, with its place.
+    Exceptions in `passed` and interrupts are raised again. SystemExit counts as a failure.
+    """
     problems = list[str]()
     try:
         yield problems
@@ -21,7 +22,7 @@ def foreign_code(*passed: type[BaseException]) -> Iterator[list[str]]:
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt | GeneratorExit) or _is_cancelled(error):
             raise
-        text = str(traceback.TracebackException(type(error), error, None))  # which cannot fail
+        text = str(traceback.TracebackException(type(error), error, None))  # str(error) might raise
         what = ": ".join(filter(None, [type(error).__name__, text]))
         problems.append(f"{what}{_place_of(error)}")
 
@@ -36,7 +37,7 @@ def _is_cancelled(error: BaseException) -> bool:
 
 
 def _place_of(error: BaseException) -> str:
-    """Return the line of the extension's file that was run last, "" for none."""
+    """Return the last executed line in a file of the extension, "" for none."""
     places = [
         f" ({Path(frame.f_code.co_filename).name}, line {line})"
         for frame, line in traceback.walk_tb(error.__traceback__)

@@ -1,8 +1,8 @@
-"""Where the files that make up a git repository lead: git reads through links and pointers that a
-folder brings along, and shows lines of what it finds there.
+"""Find links and pointers of a git repository that lead outside it. Git follows them, also in a
+folder from somebody else, and shows lines of the target files.
 
-The places are those of gitrepository-layout(5) and gitworktree(1). Nothing is read here but
-pointers, the configuration and the names in git's own folders.
+The file layout follows gitrepository-layout(5) and gitworktree(1). Only pointers, the configuration
+and file names in git's own folders are read.
 """
 
 import os
@@ -16,43 +16,45 @@ from ...agent.lazy import dataclass, regex
 from .programs import within
 from .safe_open import whereabouts
 
-MAX_ENTRIES = 50_000  # of git's own folders that are looked at
-_MAX_TEXT_BYTES = 1 << 20  # of a pointer or a configuration
-MAX_STORES = 100  # of objects that are borrowed
-# What git itself reads nothing of when it looks: hooks are judged where they are run.
+MAX_ENTRIES = 50_000  # limit of scanned entries in git's own folders
+_MAX_TEXT_BYTES = 1 << 20  # limit of a pointer or a configuration
+MAX_STORES = 100  # limit of borrowed object stores
+# Folders that read-only git commands do not read. Hooks are judged elsewhere.
 _NOT_READ = frozenset(("hooks", "lfs", "annex"))
-_BORROWED = "objects/info/alternates"  # the file that names the stores
+_BORROWED = "objects/info/alternates"  # the list of borrowed object stores
 _FAN_OUT = regex(r"[0-9a-f]{2}")
 _FILE_SETTING = regex(r"\w*file|skiplist|template")
-_ODDLY_WRITTEN = regex(r'["\\#;]|[%:]\(')  # quotes, escapes, comments, prefixes of git's own
+_ODDLY_WRITTEN = regex(r'["\\#;]|[%:]\(')  # quotes, escapes, comments, git's own prefixes
 
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """A thing in a repository that leads to a path out of git's own folders."""
+    """A link or setting in a repository that leads to a path outside git's own folders."""
 
-    name: str  # the thing: a path below the repository's top, or a setting
-    target: str  # absolute, with links followed
+    name: str  # a path below the repository's top, or a setting
+    target: str  # absolute, links resolved
 
 
 def leads_astray(folder: str | Path) -> str:
-    """Return what leads out of the repository that a folder is in, in a few words; "" if nothing
-    does. The agent's own git does not look at one that does. Objects that it borrows from another
-    one do not count: only their names, which are their digests, lead to them."""
+    """Describe the first link or setting that leads out of a folder's repository; "" if there is
+    none. The agent's own git does not read a repository with one. Borrowed object stores do not
+    count: only object names, which are digests, lead there.
+    """
     try:
         real = whereabouts(Path(folder))
         top = next((p for p in (real, *real.parents) if os.path.lexists(p / ".git")), None)
         for lead in leads(str(top)) if top else ():
             if lead.name != _BORROWED and not within(lead.target, [str(top)]):
                 return f"{lead.name} leads to {lead.target}"
-    except OSError as error:  # folders are exchanged for links while this looks
+    except OSError as error:  # a folder was replaced by a link during the scan
         return f"it changes while it is looked at ({error.strerror})"
     return ""
 
 
 def leads(top: str) -> Iterator[Lead]:
-    """Yield what leads out of git's own folders in the repository at `top`, its top folder. What
-    cannot be told leads to "/"."""
+    """Yield the links and settings that lead out of git's own folders in the repository with the
+    top folder `top`. An unknown target counts as "/".
+    """
     entry, real = Path(top, ".git"), os.path.realpath(top)
     own = linked_folders(entry) if entry.is_file() else []
     if not own:
@@ -77,9 +79,9 @@ def leads(top: str) -> Iterator[Lead]:
 
 
 def settings_in(config: str) -> Iterator[tuple[str, str]]:
-    """Yield the name, in lower case and without its section, and the value of each setting in the
-    text of a git-config(1) file, as they are written; of one without a value "". It takes time in
-    proportion to the text."""
+    """Yield the key, in lower case and without its section, and the raw value of each setting in a
+    git-config(1) text. A setting without a value gives "". The time is linear in the text length.
+    """
     for line in config.removeprefix("\ufeff").split("\n"):
         before, _, value = line.partition("=")
         words = re.split(r"[\s\]]", before.rstrip())
@@ -88,9 +90,10 @@ def settings_in(config: str) -> Iterator[tuple[str, str]]:
 
 
 def linked_folders(entry: Path) -> list[str]:
-    """Return the folders of a repository that the file `entry`, a `.git`, names. They are that of a
-    linked work tree with the common one, or that of a submodule; none when they do not name `entry`
-    in turn: a project says by a file that it brings along where its repository is."""
+    """Return the git folders that the `.git` file `entry` names: those of a linked work tree and
+    its repository, or that of a submodule. Return [] if they do not name `entry` in turn, since a
+    project can ship any `.git` file.
+    """
     named = _pointer(entry)
     if not named:
         return []
@@ -127,7 +130,7 @@ def _links(own: Sequence[str], top: str) -> Iterator[Lead]:
 
 
 def _borrowed(objects: str, own: Sequence[str]) -> Iterator[Lead]:
-    """Yield the stores that an object store borrows from, and what they borrow from in turn."""
+    """Yield the object stores that an object store borrows from, directly or indirectly."""
     pending, known = [objects], {objects}
     while pending:
         objects = pending.pop()
@@ -161,7 +164,7 @@ def _named_files(config: str, top: str) -> Iterator[Lead]:
 
 
 def _pointer(entry: Path) -> str:
-    """Return the folder that a `.git` file names, which git takes with every space in it."""
+    """Return the folder that a `.git` file names, with all its spaces, as git reads it."""
     return read_text(entry).removeprefix("gitdir:").removeprefix(" ").rstrip("\r\n")
 
 

@@ -1,6 +1,6 @@
-"""Close the memory and the environment of this process to others of the same user.
+"""Hide the memory and the environment of this process from other processes of the same user.
 
-Commands run as that user, and must not read the key out of /proc. The root may still do so.
+Commands run as that user, and must not read the API key from /proc. Root still can.
 """
 
 import sys
@@ -9,7 +9,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def close_memory() -> None:
-    """Ask the kernel to close it, where it can; core dumps and debuggers are lost with it."""
+    """Make this process non-dumpable on Linux. This also disables core dumps and debuggers."""
     if not sys.platform.startswith("linux"):
         return
     import ctypes

@@ -1,10 +1,10 @@
-"""Run a command that ends with the process which started it, however that one ends.
+"""Run a command that ends with its parent process, however that one ends.
 
-A script of its own, started as `python leash.py FD[,BYTES] COMMAND…` in a session of its own. FD is
-the read end of a pipe whose other end the starter alone holds: the kernel closes it when the
-starter is gone, also by SIGKILL. Then, or when the command has ended, what is left of the process
-group is asked to end and, after a moment, killed. Stdin, stdout and stderr are the command's. With
-BYTES no file that the command writes becomes larger.
+This is a separate script, started as `python leash.py FD[,BYTES] COMMAND…` in its own session. FD
+is the read end of a pipe whose write end only the parent has: the kernel closes it when the parent
+ends, even by SIGKILL. Then, or when the command ends, the rest of the process group gets SIGTERM
+and, after a moment, SIGKILL. The command inherits stdin, stdout and stderr. BYTES limits the size
+of files that the command writes.
 """
 
 import os
@@ -13,17 +13,18 @@ import signal
 import sys
 import time
 
-GRACE_S = 0.5  # between asking the group to end and killing it
+GRACE_S = 0.5  # between SIGTERM and SIGKILL
 
 
 def main(held: int, command: list[str]) -> int:
-    """Run the command to its end or to that of the starter; return its exit code, 127 where it
-    cannot be started."""
+    """Run the command until it or the parent ends. Return its exit code, 127 if it cannot be
+    started.
+    """
     woken, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda *_: None)  # what the group is asked with
+    signal.signal(signal.SIGTERM, lambda *_: None)  # the group gets SIGTERM, this process included
     try:
         pid = os.posix_spawnp(
             command[0],
@@ -35,7 +36,7 @@ def main(held: int, command: list[str]) -> int:
     except OSError as error:
         print(f"cannot start {command[0]}: {error.strerror}", file=sys.stderr)
         return 127
-    for stream in (0, 1):  # the command's alone: who reads them sees its end
+    for stream in (0, 1):  # only the command has them open, so that readers see its end
         os.close(stream)
     while held not in select.select([held, woken], [], [])[0]:
         os.read(woken, 100)
@@ -53,7 +54,7 @@ def main(held: int, command: list[str]) -> int:
 
 if __name__ == "__main__":
     held, _, max_bytes = sys.argv[1].partition(",")
-    if max_bytes:  # neither this process nor its children write a larger file
+    if max_bytes:  # also limits this process
         import resource
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(max_bytes), int(max_bytes)))

@@ -1,6 +1,6 @@
 """Find and end the processes that a killed agent's commands have left running.
 
-They are found by the name that each carries in its environment, next to the mark of its tree.
+Each carries the name of its call in its environment, next to the mark of its process tree.
 """
 
 import hashlib
@@ -11,12 +11,13 @@ import time
 from . import process_table
 from .process import GRACE_CENTISECONDS, TREE_VARIABLE, Tree, send_signal
 
-KILL_ROUNDS = 25  # of killing: what forks may have forked in between
+KILL_ROUNDS = 25  # rounds of SIGKILL, since processes may fork in between
 
 
 def call_name(session: str, number: int, id: str) -> str:
-    """Return the name of a call: its session, the number of the entry that came next when it began,
-    and a digest of its id."""
+    """Return the name of a call: its session, the number of the next log entry at its start, and a
+    digest of its ID.
+    """
     return f"{session}/{number}-{hashlib.sha256(id.encode(errors='replace')).hexdigest()[:16]}"
 
 
@@ -28,7 +29,7 @@ def parts(name: str) -> tuple[str, int]:
 
 
 def names(session: str) -> set[str]:
-    """Return the names of the calls of a session and its subagents that still run something."""
+    """Return the names of the calls of a session and its subagents that still have processes."""
     found = set[str]()
     for pid in process_table.TABLE.numbers():
         found |= _names(process_table.TABLE.environment(pid))
@@ -36,9 +37,9 @@ def names(session: str) -> set[str]:
 
 
 def end(name: str) -> bool:
-    """End all that runs of a call, blocking: ask, wait a moment, kill what is left.
+    """End all processes of a call: send SIGTERM, wait a moment, send SIGKILL. Blocks.
 
-    Returns whether there was any. A tree that this process belongs to is left alone.
+    Returns True if there were any. A tree that includes this process is left alone.
     """
     tree = Tree(name, 0, None)
     pids = tree.members()

@@ -1,8 +1,8 @@
-"""The file that takes a command's output while the command runs.
+"""A file that receives a command's output while the command runs.
 
-The file grows up to a limit and leaves the last DISK_RESERVE_BYTES of the disk free. Output that
-does not fit is counted, and its end is written behind a line that says how much is missing. A full
-disk never fails the command.
+The file grows up to a limit and leaves the last DISK_RESERVE_BYTES of the disk free. Further output
+is counted, and its end is written after a line with the number of missing bytes. A full disk never
+makes the command fail.
 """
 
 import os
@@ -16,10 +16,10 @@ from .text_bytes import from_whole, whole
 
 MAX_OUTPUT_BYTES = 256 << 20
 DISK_RESERVE_BYTES = 1 << 30
-UNRESERVED_BYTES = 1 << 20  # of each file, written also where less than the reserve is free
-_END_BYTES = 65_536  # kept from the end of an output that does not fit
-_CHECK_BYTES = 4 << 20  # written between two looks at the free space
-_GAP_BYTES = 300  # more than a line about missing output takes
+UNRESERVED_BYTES = 1 << 20  # part of each file that may use the reserve
+_END_BYTES = 65_536  # kept of the end of an output that does not fit
+_CHECK_BYTES = 4 << 20  # written between two checks of the free space
+_GAP_BYTES = 300  # longer than a line about missing output
 
 OVER_LIMIT = "tools.max_output_bytes is {limit:,}"
 DISK_NEARLY_FULL = "less than 1 GB of the disk is free"
@@ -27,7 +27,7 @@ DISK_NEARLY_FULL = "less than 1 GB of the disk is free"
 
 @dataclass(frozen=True, slots=True)
 class OutputCut:
-    """How much of an output is kept, and why not all of it."""
+    """The size of the kept part of an output, and the reason for the cut."""
 
     printed: int  # bytes
     kept: int  # bytes
@@ -45,7 +45,7 @@ class OutputFile:
     """A sink that writes to a new file, which only its owner can read."""
 
     def __init__(self, path: Path, limit: int = MAX_OUTPUT_BYTES) -> None:
-        """Create the file. Raises OSError, FileExistsError for a path that is taken."""
+        """Create the file. Raises OSError, FileExistsError if the path exists."""
         self.path = path
         self.cut: OutputCut | None = None  # known once the file is closed
         self.closed_at: float | None = None
@@ -55,13 +55,13 @@ class OutputFile:
         self._size = 0  # bytes in the file
         self._checked_to = UNRESERVED_BYTES  # the size up to which the disk has room
         self._stopped = ""  # why nothing more is written
-        self._end = bytearray()  # of what was not written
+        self._end = bytearray()  # the end of the unwritten output
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         self._fd = os.open(path, flags, 0o600)
 
     @property
     def cut_so_far(self) -> OutputCut | None:
-        """What is missing by now; None as long as all of the output is in the file."""
+        """The part that is missing so far; None if the whole output is in the file."""
         missing = self._printed - self._size
         if self.closed_at is not None or not missing:
             return self.cut
@@ -85,7 +85,7 @@ class OutputFile:
         os.close(self._fd)
 
     def move(self, path: Path) -> None:
-        """Give the file another path on the same disk. Raises OSError."""
+        """Rename the file on the same disk. Raises OSError."""
         self.path.rename(path)
         self.path = path
 
@@ -96,8 +96,9 @@ class OutputFile:
             self.path.unlink()
 
     def add_note(self, text: str) -> None:
-        """Append lines of the agent, "" for none, to the closed file in place of white space at its
-        end, as far as the disk allows."""
+        """Append the agent's notes to the closed file, in place of trailing white space. "" only
+        strips the white space. A full disk is ignored.
+        """
         with suppress(OSError):
             fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
@@ -109,7 +110,7 @@ class OutputFile:
                 os.close(fd)
 
     def _write(self, data: bytes) -> int:
-        """Write what fits, and return how many bytes did."""
+        """Write the bytes that fit. Return their number."""
         fits = min(len(data), self._limit - self._end_bytes - self._size)
         why = OVER_LIMIT.format(limit=self._limit) if fits < len(data) else ""
         if self._size + fits > self._checked_to:
@@ -133,8 +134,9 @@ class OutputFile:
             rest = rest[written:]
 
     def _write_end(self) -> None:
-        """Write the end of the output, and what is missing before it. On a full disk, that takes
-        the place of as many bytes before it."""
+        """Write the end of the output after a line about the missing bytes. On a full disk,
+        overwrite the bytes before it.
+        """
         end = from_whole(bytes(self._end[-self._end_bytes :])) if self._end_bytes else b""
         if self._printed - self._size == len(self._end) <= self._end_bytes:
             end = bytes(self._end)
@@ -157,14 +159,13 @@ class OutputFile:
         return OutputCut(self._printed, kept, self._stopped) if kept < self._printed else None
 
     def _whole_size(self, size: int) -> int:
-        """Return the size without a character that is cut off at its end."""
+        """Return the size without an incomplete character at the end."""
         first = max(0, size - 4)
         return first + whole(os.pread(self._fd, size - first, first))
 
 
 def spare_bytes(place: int | Path) -> int:
-    """Return how many bytes the disk of a file or folder can take beyond the reserve; 0 for none.
-    Raises OSError."""
+    """Return the free bytes of a disk beyond the reserve; 0 if there are none. Raises OSError."""
     stat = os.statvfs(place)
     return max(0, stat.f_bavail * stat.f_frsize - DISK_RESERVE_BYTES)
 

@@ -1,8 +1,8 @@
-"""A shell command as a tree of processes: start it, hear it out, end all of it.
+"""Run a shell command as a process tree: start it, read its output, end all of it.
 
-Output goes to a `Sink` in order of arrival, stdout and stderr through one pipe. Every command
-carries a mark in its environment; with the sessions and the parentage of all processes, that finds
-descendants which left the process group or lost their parent.
+stdout and stderr go to a `Sink` through one pipe, in order of arrival. Each command has a mark in
+its environment. Together with the sessions and parents of all processes, the mark finds descendants
+that left the process group or lost their parent.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ MISSING_CWD = (
 the user, who can put it back or start where it is now."
 )
 
-TREE_VARIABLE = "RUN_BY_CTXAGENT"  # not CTXAGENT_…: those are settings, also for one of us inside
-GRACE_CENTISECONDS = 20  # hundredths of a second between asking a tree to end and killing it
+TREE_VARIABLE = "RUN_BY_CTXAGENT"  # not CTXAGENT_…: a nested ctxagent reads those
+GRACE_CENTISECONDS = 20  # hundredths of a second between SIGTERM and SIGKILL
 
-SANDBOX_STANDS = b"up\n"  # what a sandbox says on its stdin before the command begins
-START_TRIES = 3  # of a sandbox that ends before it stands
+SANDBOX_STANDS = b"up\n"  # a sandbox writes it to its stdin before the command starts
+START_TRIES = 3  # for a sandbox that ends before it has started
 _CHUNK = 65_536
 
 
 class Process:
-    """A running command. `sink` may be exchanged while it runs."""
+    """A running command. `sink` may be replaced while it runs."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Process:
         self._serving = asyncio.ensure_future(beside.serve()) if beside else None
         self._report = report
         if report is not None:
-            self._loop.add_reader(report, self._heed)
+            self._loop.add_reader(report, self._read_report)
 
     @classmethod
     async def start(
@@ -77,10 +77,12 @@ class Process:
         enclose: Callable[[list[str]], Enclosed] | None = None,
         stderr: int = subprocess.STDOUT,
     ) -> "Process":
-        """Run `command` in bash (sh where there is none) with `given` on stdin, in a session of
-        its own. `enclose` puts the command line into a sandbox, where stdin is empty. `stderr` is a
-        descriptor for what would else go to the sink. Raises ToolError when that cannot be done.
-        Cancelled, it leaves nothing behind."""
+        """Run `command` in bash (sh if bash is missing) in its own session, with `given` as stdin.
+
+        `enclose` wraps the command line in a sandbox, where stdin is empty. `stderr` is a
+        descriptor for stderr; by default it goes to the sink. Raises ToolError if the command
+        cannot start. On cancellation no process is left.
+        """
         spawning = asyncio.ensure_future(
             cls._spawn(command, cwd, env, sink, given, enclose, stderr)
         )
@@ -129,8 +131,9 @@ class Process:
         given: bytes,
         stderr: int,
     ) -> tuple[Spawned, int, int | None]:
-        """Start a command line; return it with the pipe of its output and the one where a sandbox
-        reports. Raises ToolError."""
+        """Start a command line. Return it with its output pipe and the report pipe of a sandbox.
+        Raises ToolError.
+        """
         pipe, writer = os.pipe()
         report, told = os.pipe() if whole.reports else (None, None)
         for end in filter(None, (pipe, report)):
@@ -164,41 +167,41 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """The shell's: None while it runs, -N when signal N ended it."""
+        """The shell's exit code: None while it runs, -N if signal N ended it."""
         return self._child.returncode
 
     @property
     def running(self) -> bool:
-        """Whether the shell runs, or something it started still holds its output open. What a
-        sandbox holds ends with it."""
+        """Whether the shell runs, or one of its processes has the output open. Processes in a
+        sandbox end with the shell.
+        """
         return self.exit_code is None or not self._closed.is_set()
 
     async def exited(self, seconds: float | None = None) -> bool:
-        """Wait for the shell to end; False when it has not after `seconds`."""
+        """Wait for the shell to end. Return False if it still runs after `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._child.wait()
         return self.exit_code is not None
 
     async def finished(self, seconds: float | None = None) -> bool:
-        """Wait until it is no longer `running`; False when it still is after `seconds`."""
+        """Wait until it is no longer `running`. Return False if it still is after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._child.wait()
                 await self._closed.wait()
         except TimeoutError:
-            self._drain()  # a busy loop may not have come round to what is there
+            self._drain()  # a busy event loop may not have read all output
         return not self.running
 
     @property
     def refused(self) -> Sequence[str]:
-        """What its sandbox has kept it from, by name."""
+        """Hosts that the sandbox did not let it reach."""
         return self._beside.refused if self._beside else ()
 
     def left(self) -> bool:
-        """Return True if a command that has ended had left processes running, which its sandbox
-        ended."""
-        self._heed()
+        """Return True if an ended command had left processes running, which the sandbox ended."""
+        self._read_report()
         return self._left
 
     def survivors(self) -> list[int]:
@@ -206,11 +209,11 @@ class Process:
         return sorted(self._tree.members(), key=lambda pid: (pid != self.pid, pid))
 
     async def end(self) -> None:
-        """End the whole tree: ask it, wait a moment, kill what is left. What it had written goes
-        to the sink. When this is cancelled the moment is cut short, the tree is killed all the
-        same."""
+        """End the whole tree: send SIGTERM, wait a moment, send SIGKILL. Pending output goes to the
+        sink. Cancellation skips the wait, but still kills the tree.
+        """
         try:
-            # With its first process a sandbox is gone at once, and the moment with it.
+            # Without its first process the sandbox ends at once, without the wait.
             self._signal(signal.SIGTERM, spared=self.pid if self._boxed else None)
             for _ in range(GRACE_CENTISECONDS):
                 if not (self._tree.stands() or self.survivors()):
@@ -220,28 +223,29 @@ class Process:
             self._kill()
             self._drain()
             self._close()
-            self._ignore()
-        await self.exited(5)  # an exit that takes longer hangs in the kernel: nothing helps
+            self._close_report()
+        await self.exited(5)  # a longer exit hangs in the kernel and cannot be helped
 
     def _kill(self) -> None:
-        """Several rounds, as what forks may have forked in between; a limit, as a process of
-        another user does not obey."""
+        """Kill in several rounds, since processes may fork in between. The limit is for processes
+        of another user, which cannot be killed.
+        """
         for _ in range(25):
             if not self._signal(signal.SIGKILL):
                 return
             time.sleep(0.002)
 
     def _signal(self, number: signal.Signals, spared: int | None = None) -> bool:
-        """Send a signal to all of the tree but one; whether there was any of it."""
+        """Send a signal to the tree except `spared`. Return True if the tree had processes."""
         pids = self.survivors()
         send_signal((pid for pid in pids if pid != spared), number)
-        if self.running and not pids:  # no process is seen here
+        if self.running and not pids:  # the process table is empty here
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
         return bool(pids)
 
     def _read(self) -> bool:
-        """Take what is in the pipe; whether there may be more."""
+        """Read from the pipe. Return True if there may be more."""
         try:
             data = os.read(self._pipe, _CHUNK)
         except BlockingIOError:
@@ -253,21 +257,21 @@ class Process:
         return bool(data)
 
     def _drain(self) -> None:
-        for _ in range(32):  # more than a pipe holds; a writer we may not kill could go on forever
+        for _ in range(32):  # more than a full pipe; a process we may not kill could write for ever
             if self._closed.is_set() or not self._read():
                 return
 
-    def _heed(self) -> None:
-        """Take what the shell of the sandbox tells: that something was left, or nothing more."""
+    def _read_report(self) -> None:
+        """Read the sandbox's report: processes were left running, or no more reports."""
         if self._report is None:
             return
         with suppress(BlockingIOError):
             told = os.read(self._report, 64)
             self._left = self._left or bool(told)
             if not told:
-                self._ignore()
+                self._close_report()
 
-    def _ignore(self) -> None:
+    def _close_report(self) -> None:
         if self._report is not None:
             self._loop.remove_reader(self._report)
             os.close(self._report)
@@ -284,8 +288,9 @@ class Process:
 
 
 async def _is_up(report: int) -> bool:
-    """Wait until a sandbox says that it stands, False when it ends before: what it was to hide may
-    have gone in that very moment."""
+    """Wait until a sandbox reports that it started. Return False if it ends before, for example
+    because a path that it was to hide has just disappeared.
+    """
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(report, told.set)
     try:
@@ -303,7 +308,9 @@ def _close(*files: int | None) -> None:
 
 @contextmanager
 def input_of(data: bytes) -> Iterator[IO[bytes] | int]:
-    """Return a file to read `data` from: a child may never read it, or only slowly."""
+    """Yield a file with `data` as stdin. With a file, a child that reads slowly or never cannot
+    block us.
+    """
     if not data:
         yield subprocess.DEVNULL
         return
@@ -314,7 +321,7 @@ def input_of(data: bytes) -> Iterator[IO[bytes] | int]:
 
 
 def ending(code: int) -> str:
-    """Return an exit code in words: `exit 1`, `killed by SIGKILL`, `exit 139 (128 + SIGSEGV)`."""
+    """Return an exit code as text: `exit 1`, `killed by SIGKILL`, `exit 139 (128 + SIGSEGV)`."""
     if code < 0:
         return f"killed by {_signal_name(-code)}"
     name = _signal_name(code - 128) if code > 128 else ""
@@ -342,10 +349,10 @@ def _refusal(error: OSError | ValueError, command: str, cwd: Path) -> str:
 
 
 class Tree:
-    """The live processes of one command: all that carry `mark` or have a parent or a session in
-    common with the tree. What was once found stays found, whatever becomes of its parents.
+    """The living processes of one command: all with `mark`, or with a parent or session in the
+    tree. A process once found stays in the tree, even if its parents end.
 
-    `leader` is the first process; one with another `born` is a stranger that got its number.
+    `leader` is the first process. A process with its number but another `born` is unrelated.
     """
 
     def __init__(self, mark: str, leader: int, born: bytes | None) -> None:
@@ -354,8 +361,9 @@ class Tree:
         self._born = {leader: born}
 
     def stands(self) -> bool:
-        """Return True if one of the processes found last is alive; cheap, as many trees may end at
-        once."""
+        """Return True if one of the processes found last is alive. This is cheap, as many trees may
+        end at once.
+        """
         return any(born and birth(pid) == born for pid, born in self._born.items())
 
     def members(self) -> set[int]:
@@ -369,8 +377,8 @@ class Tree:
         grew = True
         while grew:
             self._sessions |= {table[pid].session for pid in found}
-            # A session outlives its leader; with a strange leader it is another session. 0 stands
-            # for all that come from outside a container.
+            # A session can outlive its leader. If an unrelated process has the leader's PID, it is
+            # another session. Session 0 means processes from outside a container.
             sessions = {s for s in self._sessions - {0} if s in found or s not in table}
             more = {p for p, row in table.items() if row.parent in found or row.session in sessions}
             grew = not more <= found
@@ -380,7 +388,7 @@ class Tree:
 
 
 def named(env: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return an environment whose processes are found by a name, next to those that it has."""
+    """Return an environment with a further name by which its processes can be found."""
     return {
         **env,
         TREE_VARIABLE: f"{env[TREE_VARIABLE]}:{name}" if env.get(TREE_VARIABLE) else name,
@@ -388,7 +396,7 @@ def named(env: Mapping[str, str], name: str) -> dict[str, str]:
 
 
 def send_signal(pids: Iterable[int], number: signal.Signals) -> None:
-    """Send a signal to those of these processes that are there and take it."""
+    """Send a signal to these processes, except missing ones and those of other users."""
     for pid in pids:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)

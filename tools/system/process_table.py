@@ -1,6 +1,7 @@
-"""The processes of this machine: name, parent, session, start and environment of each, and whether
-it writes into a pipe, on Linux by proc(5), elsewhere by psutil. Where neither is there, no process
-is seen."""
+"""The processes of this machine: name, parent, session, start time and environment, and whether a
+process writes to a pipe. On Linux this uses proc(5), elsewhere psutil. Without either, no process
+is found.
+"""
 
 import os
 import stat
@@ -14,31 +15,32 @@ _PROC = Path("/proc")
 
 
 class ProcessRow(NamedTuple):
-    """A process that is not a zombie; `born` tells it from a later one with the same number."""
+    """A process that is not a zombie. `born` tells it from a later one with the same PID."""
 
     parent: int
-    session: int  # 0 where it is not known
+    session: int  # 0 if unknown
     born: bytes
 
 
 class ProcessTable(Protocol):
-    """A way to look at processes. What has ended, or may not be looked at, is left out."""
+    """A source of process data. Ended and inaccessible processes are left out."""
 
     def numbers(self) -> Iterable[int]: ...
 
     def row(self, pid: int) -> ProcessRow | None: ...
 
     def environment(self, pid: int) -> bytes:
-        """Return the environment that it was started with, as rows that end with NUL."""
+        """Return the process's initial environment, as rows that end with NUL."""
         ...
 
     def name(self, pid: int) -> str:
-        """Return the name of its program, "" where it is not known."""
+        """Return the name of its program, "" if unknown."""
         ...
 
     def may_write(self, pid: int, pipe: os.stat_result) -> bool:
-        """Return True if it can write into a pipe or, where that is not seen, may be a neighbour in
-        a pipeline. Raises OSError for one that has ended."""
+        """Return True if it can write to a pipe. If that is unknown, return True if it may be a
+        neighbour in a pipeline. Raises OSError for an ended process.
+        """
         ...
 
 
@@ -53,7 +55,7 @@ class _ProcTable:
             stat = (_PROC / str(pid) / "stat").read_bytes()
         except OSError:
             return None
-        # "pid (name) state ppid pgrp session …", start time 22nd: the name may hold anything
+        # "pid (name) state ppid pgrp session …", start time 22nd: the name may contain anything
         fields = stat.rpartition(b")")[2].split()
         zombie = fields[0] in (b"Z", b"X")
         return None if zombie else ProcessRow(int(fields[1]), int(fields[3]), fields[19])
@@ -70,7 +72,7 @@ class _ProcTable:
     def may_write(self, pid: int, pipe: os.stat_result) -> bool:
         try:
             descriptors = list((_PROC / str(pid) / "fd").iterdir())
-        except PermissionError:  # of another user
+        except PermissionError:  # another user's process
             return _is_neighbour(pid)
         for each in descriptors:
             with suppress(OSError):
@@ -80,7 +82,7 @@ class _ProcTable:
 
 
 class PsutilTable:
-    """Processes as psutil has them (https://psutil.readthedocs.io)."""
+    """Processes from psutil (https://psutil.readthedocs.io)."""
 
     def numbers(self) -> Iterable[int]:
         import psutil
@@ -120,12 +122,13 @@ class PsutilTable:
         return ""
 
     def may_write(self, pid: int, pipe: os.stat_result) -> bool:
-        return _is_neighbour(pid)  # psutil knows files, but no pipes
+        return _is_neighbour(pid)  # psutil lists files, but no pipes
 
 
 def _is_neighbour(pid: int) -> bool:
-    """Return True if a process is of our group, as a shell has it for the programs of a pipeline.
-    Raises OSError for one that has ended."""
+    """Return True if a process is in our process group, like the programs of a shell pipeline.
+    Raises OSError for an ended process.
+    """
     return os.getpgid(pid) == os.getpgid(0)
 
 
@@ -133,11 +136,11 @@ TABLE: ProcessTable = _ProcTable() if sys.platform.startswith("linux") else Psut
 
 
 def all_processes() -> dict[int, ProcessRow]:
-    """Return the processes by their numbers."""
+    """Return the processes by PID."""
     return {pid: row for pid in TABLE.numbers() if (row := TABLE.row(pid))}
 
 
 def birth(pid: int) -> bytes | None:
-    """Return when a process began, None when it is no more."""
+    """Return the start time of a process, None if it has ended."""
     row = TABLE.row(pid)
     return row.born if row else None

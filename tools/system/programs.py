@@ -1,8 +1,8 @@
-"""Find the programs that the agent starts itself: git, rg, bash.
+"""Find the programs that the agent itself starts: git, rg, bash.
 
-They run outside of the sandbox, so none is taken from a folder that a command may write to: it
-could have put one there. Which folders those are is set once, before the first program is started,
-and holds for the whole process. A program that is found nowhere else counts as absent.
+They run outside the sandbox, so none is taken from a folder that commands may write to: a command
+could have planted it. These folders are set once per process, before the first program starts. A
+program found only there counts as missing.
 """
 
 import os
@@ -15,14 +15,15 @@ _distrusted: set[str] = set()
 
 
 def distrust(folders: Iterable[str]) -> None:
-    """Take no program from these folders, nor from what lies in them. They need not exist."""
+    """Do not take programs from these folders and everything below them. They need not exist."""
     for folder in folders:
         _distrusted.update((os.path.abspath(folder), os.path.realpath(folder)))  # noqa: PTH100
 
 
 def program(name: str, path: str | None) -> str:
-    """Return the absolute path of a program in the folders of `path` (None: the system's), "" where
-    there is none that a command could not have made."""
+    """Return the absolute path of a trusted program in the folders of `path` (None: the system's);
+    "" if there is none.
+    """
     for folder in _folders(path):
         file = f"{folder}/{name}"
         if shutil.which(name, path=folder) and not any(map(is_within_reach, links_of(file))):
@@ -31,25 +32,26 @@ def program(name: str, path: str | None) -> str:
 
 
 def ripgrep(path: str | None) -> str:
-    """Return ripgrep as it was installed with this program, else as `program` finds it."""
+    """Return the ripgrep that was installed with this program, or else the one in `path`."""
     return program("rg", sysconfig.get_path("scripts")) or program("rg", path)
 
 
 def describe_program(name: str, path: str | None) -> str:
-    """Say where a program is, or why it is not used; "" where there is none."""
+    """Return a program's path, or why it is not used; "" if there is none."""
     found = program(name, path)
     other = "" if found else shutil.which(name, path=path)
     return found or (other and f"{other} is not used: commands may write there") or ""
 
 
 def isolated_python() -> list[str]:
-    """Return the command of this Python that imports nothing from the working directory and
-    ignores all PYTHON* variables."""
+    """Return the command of this Python that does not import from the working directory and ignores
+    all PYTHON* variables.
+    """
     return [sys.executable, "-E", "-P"]
 
 
 def own_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` with a PATH from which the agent's programs find only trusted programs."""
+    """Return `env` with a PATH that contains only trusted folders."""
     return {**env, "PATH": ":".join(_folders(env.get("PATH"))) or os.defpath}
 
 
@@ -58,7 +60,9 @@ def within(path: str, folders: Iterable[str]) -> bool:
 
 
 def _folders(path: str | None) -> Iterator[str]:
-    """Yield the trusted folders with links resolved: none can be turned later."""
+    """Yield the trusted folders with links resolved, so that a later change of a link has no
+    effect.
+    """
     for folder in (os.defpath if path is None else path).split(":"):
         real = os.path.realpath(folder)
         named = os.path.normpath(folder)
@@ -67,9 +71,9 @@ def _folders(path: str | None) -> Iterator[str]:
 
 
 def links_of(file: str) -> Iterator[str]:
-    """Yield the file, and each file that it leads to by links.
+    """Yield the file, and each file that its links lead to.
 
-    The name it is started by stays, as some programs go by that.
+    Only folders are resolved: file names stay, as some programs depend on the name.
     """
     for _ in range(40):
         yield file
@@ -80,6 +84,7 @@ def links_of(file: str) -> Iterator[str]:
 
 
 def is_within_reach(path: str) -> bool:
-    """Return True if a command may write to an absolute path, so that no program there is
-    trusted."""
+    """Return True if a command may write to an absolute path, so that programs there are not
+    trusted.
+    """
     return within(path, _distrusted)

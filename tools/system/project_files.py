@@ -1,9 +1,8 @@
-"""List the files below a directory that its ignore rules leave, for Glob, Grep and path completion.
+"""List the files below a directory that are not ignored, for Glob, Grep and path completion.
 
-Inside a git work tree git says which files there are; elsewhere, and below a directory that is
-itself ignored, the tree is walked and `.gitignore`, `.ignore` and `.rgignore` are applied here.
-Hidden files are listed, `.git` never is, links are listed and never followed. Nothing that a
-repository's own configuration names is run.
+Inside a git work tree, git lists the files. Elsewhere, and below an ignored directory, this module
+walks the tree and applies `.gitignore`, `.ignore` and `.rgignore`. Hidden files are listed, `.git`
+is not; links are listed but not followed. No program from a repository's configuration is run.
 """
 
 import asyncio
@@ -24,12 +23,12 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 MAX_FILES = 500_000
-MAX_LEFT_OUT_NAMED = 5  # things left out that are named
-MAX_PATH_BYTES = 1 << 16  # bytes
-NOT_GIT = (".ignore", ".rgignore")  # ripgrep's ignore files, of which git knows nothing
-IGNORE_FILES = (".gitignore", *NOT_GIT)  # later ones outrank earlier ones
+MAX_LEFT_OUT_NAMED = 5  # ignored paths named in a message
+MAX_PATH_BYTES = 1 << 16
+NOT_GIT = (".ignore", ".rgignore")  # ripgrep's ignore files, unknown to git
+IGNORE_FILES = (".gitignore", *NOT_GIT)  # later files override earlier ones
 
-# A repository is a stranger's: its configuration may name commands (fsmonitor, hooks, transports).
+# A foreign repository's configuration may name commands (fsmonitor, hooks, transports).
 _GIT = (
     *("-c", "core.fsmonitor=false"),
     *("-c", "core.hooksPath=/dev/null"),
@@ -42,22 +41,23 @@ _SUBMODULE = "160000 "  # the mode of a nested repository in the index
 
 @dataclass(slots=True)
 class Listing:
-    """The files that were found."""
+    """The result of a listing."""
 
-    # relative, in no order; a tracked file may be gone from disk
+    # relative, unordered; may include deleted files that git tracks
     paths: list[str] = field(default_factory=list)
-    # by ignore rules; a whole directory ends in `/`, and only a walk knows them
+    # ignored paths, filled only by a walk; a directory ends in `/`
     left_out: list[str] = field(default_factory=list)
     unreadable: int = 0  # directories
-    complete: bool = True  # False when there are more files than the limit
+    complete: bool = True  # False if there are more files than the limit
 
 
 async def survey(
     root: Path, limit: int = MAX_FILES, env: Mapping[str, str] | None = None
 ) -> Listing:
-    """Return at most `limit` files below `root`; none where there is no such directory. `env` is
-    git's environment, by default this process's."""
-    if await asyncio.to_thread(is_ignored, root):  # git would list what it tracks there alone
+    """Return at most `limit` files below `root`; none if it is not a directory. `env` is git's
+    environment, by default this process's.
+    """
+    if await asyncio.to_thread(is_ignored, root):  # git would list only tracked files there
         return await _walked(root, limit)
     listing = await _tracked(root, limit, env)
     if listing is None or not listing.paths:
@@ -66,7 +66,9 @@ async def survey(
 
 
 async def left_out(root: Path, env: Mapping[str, str] | None = None) -> list[str]:
-    """Return what ignore rules keep out below `root`; a whole directory ends in `/`."""
+    """Return the ignored paths below `root`. An ignored directory is listed once, with a `/` at the
+    end.
+    """
     found = await _git(root, ("-o", "-i", "--directory"), MAX_FILES, env)
     if found is None:
         return in_order((await _walked(root, MAX_FILES)).left_out)
@@ -75,14 +77,17 @@ async def left_out(root: Path, env: Mapping[str, str] | None = None) -> list[str
 
 
 async def tracked_ignored(root: Path, env: Mapping[str, str] | None = None) -> set[str]:
-    """Return the files that git tracks although they are ignored. A listing has them, ripgrep does
-    not search them."""
+    """Return the files that git tracks although they are ignored. A listing includes them, but
+    ripgrep does not search them.
+    """
     found = await _git(root, ("-c", "-i"), MAX_FILES, env)
     return set(found.paths) if found else set()
 
 
 async def tell_left_out(root: Path, env: Mapping[str, str] | None = None) -> str:
-    """Return a sentence for the model on what a search below `root` did not look at, or ""."""
+    """Return a sentence for the model about ignored paths that a search below `root` skipped, or
+    "".
+    """
     names = await left_out(root, env)
     if not names:
         return ""
@@ -94,7 +99,7 @@ async def tell_left_out(root: Path, env: Mapping[str, str] | None = None) -> str
 
 
 def printable(path: str) -> str:
-    """Return a path as text: bytes that are not UTF-8 become U+FFFD."""
+    """Return a path as text. Bytes that are not UTF-8 become U+FFFD."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
@@ -106,8 +111,9 @@ def in_order(paths: Iterable[str]) -> list[str]:
 async def _git(
     root: Path, options: tuple[str, ...], limit: int, env: Mapping[str, str] | None
 ) -> Listing | None:
-    """Return what `git ls-files` prints; None where there is no git, or no work tree of git's, and
-    where its repository would have it look elsewhere."""
+    """Return the output of `git ls-files`; None without git or a work tree, or if the repository's
+    files lead outside it.
+    """
     inherited = os.environ if env is None else env
     clean = {k: v for k, v in inherited.items() if not k.startswith("GIT_")}
     path = program("git", inherited.get("PATH"))
@@ -137,12 +143,12 @@ async def _tracked(root: Path, limit: int, env: Mapping[str, str] | None) -> Lis
     for line in found.paths:
         stage, tab, path = line.partition("\t")
         if not tab or not stage[:6].isdigit():
-            stage, path = "", line  # not tracked: it has no stage before it
+            stage, path = "", line  # not tracked, so without a stage
         if stage.startswith(_SUBMODULE) or path.endswith("/"):
             nested.append(path.rstrip("/"))
         else:
             paths.append(path)
-    found.paths = list(dict.fromkeys(paths))  # a file in conflict is listed once per side
+    found.paths = list(dict.fromkeys(paths))  # git lists a conflicting file once per side
     for directory in nested:
         if directory not in ("", "."):
             await _add_nested(found, root, directory, limit, env)
@@ -165,13 +171,12 @@ class _Rules:
     """One ignore file."""
 
     spec: "GitIgnoreSpec"
-    prefix: str = ""  # of the paths that it speaks of
-    lead: str = ""  # stands before what follows the prefix; for files above the root
+    prefix: str = ""  # prefix of the paths that it applies to
+    lead: str = ""  # replaces the prefix in patterns; for files above the root
 
 
 def _ignored(chain: list[_Rules], path: str) -> bool:
-    """Return True if the last rule that has an opinion leaves a path out. Directories end in
-    `/`."""
+    """Return True if the last matching rule ignores a path. Directories end in `/`."""
     for rules in reversed(chain):
         if path.startswith(rules.prefix):
             verdict = rules.spec.check_file(rules.lead + path[len(rules.prefix) :]).include
@@ -194,11 +199,11 @@ def _rules_of(
 
 
 def _spec(lines: list[str]) -> "GitIgnoreSpec":
-    from pathspec import GitIgnoreSpec  # here, because it takes 50 ms and git makes it rare
+    from pathspec import GitIgnoreSpec  # imported here: it takes 50 ms and is rarely needed
 
     try:
         return GitIgnoreSpec.from_lines(lines)
-    except ValueError:  # one bad line must not void the others
+    except ValueError:  # one bad line must not disable the others
         return GitIgnoreSpec.from_lines(line for line in lines if _parses(line))
 
 
@@ -213,15 +218,15 @@ def _parses(line: str) -> bool:
 
 
 def is_ignored(root: Path) -> bool:
-    """Return True if the ignore files above a directory leave it out.
+    """Return True if the ignore files above a directory ignore it.
 
-    Anyone who names such a directory wants what is in it: those rules have no say there.
+    A search in such a directory is intentional, so these rules do not apply there.
     """
     return _ignored(_chain_above(whereabouts(root), IGNORE_FILES), "")
 
 
 def _rules_above(root: Path, names: Iterable[str]) -> list[_Rules]:
-    """Return the rules of the directories above `root`, none when they leave out `root` itself."""
+    """Return the rules of the directories above `root`; none if they ignore `root` itself."""
     chain = _chain_above(root, names)
     return [] if _ignored(chain, "") else chain
 
@@ -235,7 +240,7 @@ def _chain_above(root: Path, names: Iterable[str]) -> list[_Rules]:
 
 
 def _drop_ignored(found: Listing, root: Path) -> None:
-    """Apply the ignore files that git does not know to a listing of git's."""
+    """Apply the ignore files that git does not know to git's listing."""
     chain = _rules_above(whereabouts(root), NOT_GIT)
     for path in in_order(p for p in found.paths if p.rpartition("/")[2] in NOT_GIT):
         directory, slash, name = path.rpartition("/")
@@ -245,7 +250,7 @@ def _drop_ignored(found: Listing, root: Path) -> None:
 
 
 async def _walked(root: Path, limit: int) -> Listing:
-    stop = threading.Event()  # a thread cannot be killed: it looks whether it is still wanted
+    stop = threading.Event()  # a thread cannot be killed, so it checks this flag
     try:
         return await asyncio.to_thread(_walk, root, limit, stop)
     finally:

@@ -1,9 +1,9 @@
-"""Open files by paths in which nothing is a link, and work in folders by their descriptors.
+"""Open files by paths without links, and work in folders by their descriptors.
 
-A path is judged as it is with links followed, and opened later. Anyone who exchanges a folder for a
-link in between would lead the opening elsewhere: so what was judged is opened with no link followed
-any more (openat2(2), RESOLVE_NO_SYMLINKS), and what is done in a folder is done by its descriptor
-(proc(5), /proc/PID/fd). Where the kernel has no openat2, each component is opened by itself.
+A path is judged with links resolved and opened later. In between, somebody could replace a folder
+by a link to another place. So a judged path is opened without following links (openat2(2),
+RESOLVE_NO_SYMLINKS), and work in a folder uses its descriptor (proc(5), /proc/PID/fd). If the
+kernel has no openat2, the components are opened one by one.
 """
 
 import ctypes
@@ -20,28 +20,31 @@ from pathlib import Path
 _OPENAT2 = 437  # on every architecture
 _AT_FDCWD = -100
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
-# Without O_PATH a pipe must not be waited for.
+# Without O_PATH, O_NONBLOCK avoids waiting for a pipe.
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_CLOEXEC
 _BY_DESCRIPTOR = "/proc/self/fd"
 
 
 def open_real(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """Open an absolute path as `os.open` does; a link in it, also as its end, is an OSError with
-    ELOOP. A file that is made is for its owner alone."""
+    """Open an absolute path as `os.open` does. Raises OSError with ELOOP if any part of it is a
+    link. A new file is accessible to its owner only.
+    """
     return _open(str(path), flags | os.O_CLOEXEC, _AT_FDCWD)
 
 
 def open_beneath(folder: int, name: str, flags: int = os.O_RDONLY) -> int:
-    """Open a relative path below an open folder, as `open_real` does; one that leads out of it is
-    an OSError with EXDEV."""
+    """Open a relative path below an open folder, as `open_real` does. Raises OSError with EXDEV if
+    the path leads out of the folder.
+    """
     if name.startswith("/") or ".." in name.split("/"):
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
     return _open(name, flags | os.O_CLOEXEC, folder)
 
 
 def open_regular(path: Path | str, folder: int | None = None) -> int:
-    """Open a regular file for reading, by an absolute path, or by one below an open folder. Raises
-    OSError, with EINVAL for what is no regular file: that is not opened, and never waited for."""
+    """Open a regular file for reading, by an absolute path or by one below an open folder. Raises
+    OSError, with EINVAL for other files, which are neither opened nor waited for.
+    """
     place = open_real(path, _SEARCH) if folder is None else open_beneath(folder, str(path), _SEARCH)
     try:
         if not stat.S_ISREG(os.fstat(place).st_mode):
@@ -53,9 +56,10 @@ def open_regular(path: Path | str, folder: int | None = None) -> int:
 
 @contextmanager
 def entered(folder: Path | str, *, make: bool = False) -> Iterator[Path]:
-    """Yield a path of a folder, in whose place no other can be put as long as the block lasts.
-    `folder` is absolute, and nothing in it may be a link; with `make` what is missing of it is made
-    as the umask says. Raises OSError."""
+    """Yield a path to a folder that stays valid even if the folder is replaced during the block.
+    `folder` is absolute and contains no link. `make` creates missing folders with the umask's mode.
+    Raises OSError.
+    """
     descriptor = _made(str(folder)) if make else open_real(folder, _SEARCH | os.O_DIRECTORY)
     try:
         yield Path(f"{_BY_DESCRIPTOR}/{descriptor}") if _has_descriptors() else Path(folder)
@@ -65,15 +69,17 @@ def entered(folder: Path | str, *, make: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def entered_below(folder: Path, name: str) -> Iterator[Path]:
-    """Yield a path of a folder below one that `entered` has yielded ("" for that itself), in whose
-    place no other can be put as long as the block lasts. Raises OSError."""
+    """Yield a path, as `entered` does, to a folder below one that `entered` has yielded; "" for
+    that folder itself. Raises OSError.
+    """
     with opened_folder(folder) as top, opened_folder(name or ".", top) as found:
         yield Path(f"{_BY_DESCRIPTOR}/{found}") if _has_descriptors() else folder / name
 
 
 def whereabouts(folder: Path) -> Path:
-    """Return the absolute real path of a folder, also of one that `entered` has yielded, and of
-    those below it: where that lies now."""
+    """Return the current absolute real path of a folder, which may be a path from `entered` or
+    below it.
+    """
     if not folder.is_relative_to(_BY_DESCRIPTOR):
         return folder.resolve()
     descriptor, *below = folder.relative_to(_BY_DESCRIPTOR).parts
@@ -82,8 +88,9 @@ def whereabouts(folder: Path) -> Path:
 
 @contextmanager
 def opened_folder(path: Path | str, folder: int | None = None) -> Iterator[int]:
-    """Yield a descriptor of a folder, for what takes one: of a path as `entered` yields it, or of
-    one below an open folder. Raises OSError."""
+    """Yield a descriptor of a folder: of a path as from `entered`, or of one below an open folder.
+    Raises OSError.
+    """
     flags = _SEARCH | os.O_DIRECTORY
     found = os.open(path, flags) if folder is None else open_beneath(folder, str(path), flags)
     try:
@@ -102,14 +109,14 @@ def _open(path: str, flags: int, folder: int) -> int:
             descriptor: int = call(_OPENAT2, folder, os.fsencode(path), how, len(how))
             if descriptor >= 0:
                 return descriptor
-            if (error := ctypes.get_errno()) != errno.EAGAIN:  # something moved meanwhile
+            if (error := ctypes.get_errno()) != errno.EAGAIN:  # EAGAIN: a file was moved meanwhile
                 raise OSError(error, os.strerror(error), path)
     return _open_by_components(path, flags, None if folder == _AT_FDCWD else folder)
 
 
 @cache
 def _openat2():  # type: ignore[no-untyped-def]
-    """Return the function that makes system calls, None where there is no openat2."""
+    """Return the function for system calls, None if the kernel has no openat2."""
     if not sys.platform.startswith("linux"):
         return None
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -124,7 +131,7 @@ def _openat2():  # type: ignore[no-untyped-def]
 
 
 def _open_by_components(path: str, flags: int, folder: int | None) -> int:
-    """Open a path without openat2: each folder in it by itself, from the one before."""
+    """Open a path without openat2, folder by folder."""
     at = os.open("/", _SEARCH | os.O_DIRECTORY) if folder is None else os.dup(folder)
     try:
         *folders, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
@@ -132,14 +139,14 @@ def _open_by_components(path: str, flags: int, folder: int | None) -> int:
             at, before = os.open(part, _SEARCH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at), at
             os.close(before)
         return os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=at)
-    except NotADirectoryError as error:  # what O_NOFOLLOW says of a link in the place of a folder
+    except NotADirectoryError as error:  # O_NOFOLLOW's error for a link in place of a folder
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from error
     finally:
         os.close(at)
 
 
 def _reopened(place: int, path: str, folder: int | None) -> int:
-    """Open for reading what is open only as a place."""
+    """Open an O_PATH descriptor's file for reading."""
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     if _has_descriptors():
         return os.open(f"{_BY_DESCRIPTOR}/{place}", flags)
@@ -151,7 +158,7 @@ def _reopened(place: int, path: str, folder: int | None) -> int:
 
 
 def _made(folder: str) -> int:
-    """Open a folder that is made where it is missing, with the folders above it."""
+    """Open a folder. Create it and its parents if they are missing."""
     with suppress(FileNotFoundError):
         return open_real(folder, _SEARCH | os.O_DIRECTORY)
     at = os.open("/", _SEARCH | os.O_DIRECTORY)

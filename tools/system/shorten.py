@@ -1,18 +1,18 @@
-"""Cutting a text to a length."""
+"""Shorten texts."""
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return the text in at most `limit` characters: the last is "…" if something was cut off."""
+    """Return at most `limit` characters of a text; a shortened one ends in "…"."""
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def cut_after(text: str, length: int, mark: str = "…") -> str:
-    """Return the first `length` characters of a text, with `mark` behind them if there are more."""
+    """Return the first `length` characters of a text, followed by `mark` if it has more."""
     return text if len(text) <= length else f"{text[:length]}{mark}"
 
 
 def cut_at_word(text: str, limit: int) -> str:
-    """Return the text in at most `limit` characters, cut behind a word where there is one."""
+    """Return at most `limit` characters of a text, cut after a word if possible."""
     if len(text) <= limit:
         return text
     head, blank, _ = text[:limit].rpartition(" ")
@@ -21,7 +21,7 @@ def cut_at_word(text: str, limit: int) -> str:
 
 
 def as_sentences(text: str) -> str:
-    """Return the lines of a text on one line, each with a full stop where it has no end."""
+    """Join the lines of a text to one line. Lines without end punctuation get a full stop."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     ended = [line if line[-1] in ".!?:;,…" else f"{line}." for line in lines[:-1]]
     return " ".join([*ended, *lines[-1:]])

@@ -1,9 +1,8 @@
-"""Start a child process from a thread of its own, which then waits for its end.
+"""Start a child process from its own thread, which then waits for its end.
 
-What a thread has given up for good (landlock_restrict_self(2), seccomp(2), capabilities(7)) its
-children have given up, too, and the rest of the program has not: so a command can be confined
-without a program in between. The thread lives as long as the child, which may have asked to be
-ended with it (PR_SET_PDEATHSIG).
+Restrictions of a thread (landlock_restrict_self(2), seccomp(2), capabilities(7)) apply to its
+children but not to other threads. So a command can be confined without a helper program. The thread
+lives as long as the child, which may depend on it (PR_SET_PDEATHSIG).
 """
 
 import asyncio
@@ -17,26 +16,26 @@ from ...agent.lazy import dataclass
 
 
 class Beside(Protocol):
-    """What serves a command in a sandbox as long as it runs."""
+    """A service for a sandboxed command that runs as long as the command."""
 
-    refused: list[str]  # what it was kept from
+    refused: list[str]  # refused hosts
 
     async def serve(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """A command line in a sandbox, and what its start takes."""
+    """A command line in a sandbox, with the options of its start."""
 
     command: Sequence[str]
-    passed: tuple[int, ...] = ()  # descriptors that it reads; whoever starts it closes them
-    give_up: Callable[[], None] | None = None  # called in the thread that starts it
-    reports: bool = False  # its stdin is a pipe, where it tells of processes that were left
+    passed: tuple[int, ...] = ()  # descriptors it inherits; closed by the code that starts it
+    give_up: Callable[[], None] | None = None  # called in the thread that starts the command
+    reports: bool = False  # its stdin is a pipe for reports about left processes
     beside: Beside | None = None  # started with it
 
 
 class Spawned:
-    """A child process that was started."""
+    """A started child process."""
 
     def __init__(self, child: "subprocess.Popen[bytes]", ended: "asyncio.Future[None]") -> None:
         self.pid = child.pid
@@ -45,11 +44,11 @@ class Spawned:
 
     @property
     def returncode(self) -> int | None:
-        """Its exit code: None while it runs, -N when signal N ended it."""
+        """The exit code: None while it runs, -N if signal N ended it."""
         return self._child.returncode
 
     async def wait(self) -> None:
-        """Wait for its end."""
+        """Wait for the process to end."""
         await asyncio.shield(self._ended)
 
 
@@ -57,7 +56,8 @@ async def spawn(
     command: Sequence[str | bytes], give_up: Callable[[], None] | None = None, **options: Any
 ) -> Spawned:
     """Start a command from a thread that has called `give_up`, with the options of Popen. Raises
-    what either of them raises; is not to be cancelled."""
+    the exceptions of both. Must not be cancelled.
+    """
     loop = asyncio.get_running_loop()
     started: asyncio.Future[subprocess.Popen[bytes]] = loop.create_future()
     ended: asyncio.Future[None] = loop.create_future()

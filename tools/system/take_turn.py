@@ -1,4 +1,4 @@
-"""Agents that share an event loop take turns, so that none of them stalls it for all."""
+"""Let agents that share an event loop take turns, so that no agent blocks the others."""
 
 import asyncio
 from weakref import WeakKeyDictionary
@@ -7,7 +7,8 @@ _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDict
 
 
 async def take_turn() -> None:
-    """Wait until no other task begins work in this iteration of the event loop. Call it before
-    work that takes milliseconds between two awaits."""
+    """Wait until no other task starts work in this iteration of the event loop. Call it before work
+    that takes milliseconds between two awaits.
+    """
     async with _gates.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         await asyncio.sleep(0)

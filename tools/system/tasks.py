@@ -12,5 +12,5 @@ async def finish_despite_cancel(work: Coroutine[Any, Any, None]) -> None:
         try:
             await asyncio.wait([task])
         except asyncio.CancelledError:
-            continue  # whoever awaits this is told by the count of cancellations
+            continue  # the caller sees it in the task's count of cancellations
     task.result()

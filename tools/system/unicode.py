@@ -1,5 +1,6 @@
-"""Characters that are unsafe to show as they are: invisible ones, and those that act on a terminal
-or a page. Functions make a text safe, or write such characters out."""
+"""Make unsafe characters visible or replace them: invisible ones, and those with an effect on a
+terminal or a page.
+"""
 
 import codecs
 import unicodedata
@@ -9,7 +10,7 @@ from ...agent.lazy import regex
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
-# What act on a screen: control characters, marks that turn the direction of writing, surrogates.
+# Characters with an effect on a screen: control characters, text direction marks, surrogates.
 _ACTING: dict[int, str | None] = {
     **dict.fromkeys((*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000)), _REPLACEMENT),
     **{c: f"\\u{c:04x}" for c in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))},
@@ -17,15 +18,15 @@ _ACTING: dict[int, str | None] = {
 }
 _ON_TERMINAL = {**_ACTING, ord("\t"): "    ", ord("\r"): None}
 _ON_PAGE = {**_ACTING, ord("\t"): "\t", 0xFFFE: _REPLACEMENT, 0xFFFF: _REPLACEMENT}
-# Names of what is invisible though `str.isprintable` is true: of the Default_Ignorable_Code_Point
-# of the Unicode Character Database, a property that Python lacks, and of those with a blank glyph.
+# Names of invisible characters for which `str.isprintable` is true: those with the Unicode property
+# Default_Ignorable_Code_Point, which Python lacks, and those with a blank glyph.
 _INVISIBLE_NAME = regex(
     r"VARIATION SELECTOR|GRAPHEME JOINER|VOWEL INHERENT|(?:CONSONANT|NUMBER) JOINER"
     r"|(?<!GAP )(?<!LINE )FILLER$|(?:PATTERN|FULL|HALF) BLANK$|NULL NOTEHEAD"
 )
 _EMOJI_SELECTOR, _KEYCAP = "\ufe0f", "\u20e3"
 
-# For each mark of ours, and the usual ones of models, an ASCII character of the same width.
+# ASCII characters of the same width for our symbols and those that models often use.
 _ASCII_MARKS = str.maketrans(
     {
         **dict.fromkeys(map(chr, range(0x2500, 0x2580)), "+"),  # box drawing
@@ -52,30 +53,29 @@ _ASCII_MARKS = str.maketrans(
 
 
 def clean(text: str) -> str:
-    """Replace every character that would act on a terminal."""
+    """Replace every character that has an effect on a terminal."""
     return text.translate(_ON_TERMINAL)
 
 
 def clean_for_page(text: str) -> str:
-    """Replace every character that would act on an HTML page or is not allowed on one."""
+    """Replace every character that has an effect on an HTML page or is not allowed there."""
     return text.replace("\r\n", "\n").replace("\r", "\n").translate(_ON_PAGE)
 
 
 def clean_for(text: str, stream: TextIO | None) -> str:
-    """Clean a text that goes to a terminal; return it unchanged for a file or a program."""
+    """Clean a text for a terminal. Return it unchanged for a file or a pipe."""
     return clean(text) if stream is not None and stream.isatty() else text
 
 
 def replace_unprintable(line: str) -> str:
-    """Replace every character of a line that `str.isprintable` is false of."""
+    """Replace every character of a line that is not `str.isprintable`."""
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() else _REPLACEMENT for c in line)
 
 
 def reveal_invisible(text: str) -> str:
-    """Write out every invisible or acting character as an escape, so that a person can judge a
-    text."""
+    """Replace invisible and control characters by escapes, so that the user can judge a text."""
     around = zip("\0" + text, text, text[1:] + "\0", strict=False)
     return "".join(
         c if c in "\n\t" or _is_visible(c, before, after) else c.encode("unicode_escape").decode()
@@ -84,7 +84,7 @@ def reveal_invisible(text: str) -> str:
 
 
 def is_one_visible_line(text: str) -> bool:
-    """Return whether the text is a single line without invisible characters."""
+    """Return True if the text is a single line without invisible characters."""
     return text.isprintable() and reveal_invisible(text) == text
 
 
@@ -98,12 +98,12 @@ def _is_visible(character: str, before: str, after: str) -> bool:
 
 
 def to_ascii_marks(text: str, encoding: str) -> str:
-    """Replace marks by ASCII characters of the same width, and what the encoding lacks by `?`."""
+    """Replace symbols by ASCII characters of the same width, and unencodable characters by `?`."""
     return text.translate(_ASCII_MARKS).encode(encoding, _QUESTION_MARKS).decode(encoding)
 
 
 def cell_width(character: str) -> int:
-    """Return how many cells of a terminal a printable character fills: 0, 1 or 2."""
+    """Return the width of a printable character in terminal cells: 0, 1 or 2."""
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

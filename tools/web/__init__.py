@@ -1,1 +1,1 @@
-"""Pages of the web: which addresses may be asked, the download, and the text of what came."""
+"""Web pages: address checks, download, and conversion to text."""

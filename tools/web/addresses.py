@@ -1,8 +1,7 @@
-"""Which addresses a request of the agent may go to: public ones, unless a rule names the host.
+"""Check the addresses of requests: only public ones are allowed, unless a rule names the host.
 
-A name is resolved once, each address that it has is looked at, and the connection goes to the very
-address that was looked at: a name that answers twice gains nothing. See RFC 6890 for what is not
-public.
+A name is resolved once, all its addresses are checked, and the connection uses a checked address.
+So a second, different DNS answer has no effect. RFC 6890 lists the addresses that are not public.
 """
 
 import ipaddress
@@ -16,7 +15,7 @@ MAX_URL_CHARS = 2_000
 PORTS = {"http": 80, "https": 443}
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-# IPv6 prefixes behind which an IPv4 address stands, with the bits behind it.
+# IPv6 prefixes with an embedded IPv4 address, and the number of bits after it.
 _EMBEDDING = (
     (ipaddress.ip_network("::ffff:0:0/96"), 0),
     (ipaddress.ip_network("64:ff9b::/96"), 0),
@@ -27,8 +26,9 @@ _EMBEDDING = (
 
 
 def parse_url(url: str) -> SplitResult:
-    """Return the parts of an address that may be asked, with its host in lower case. Raises
-    ToolError, saying what is wrong."""
+    """Return the parts of an allowed URL, with its host in lower case. Raises ToolError with the
+    reason.
+    """
     if len(url) > MAX_URL_CHARS:
         raise ToolError(f"The address has more than {MAX_URL_CHARS:,} characters.")
     if any(ord(char) <= 32 or ord(char) == 127 for char in url) or "\\" in url:
@@ -49,10 +49,9 @@ def parse_url(url: str) -> SplitResult:
 
 
 def public_addresses(host: str, port: int, *, private: bool) -> Sequence[str]:
-    """Return the addresses of a host, in the order in which they are to be tried; blocking.
+    """Return the addresses of a host, in the order to try. Blocks.
 
-    Raises ToolError where there are none, and where one of them is not public, unless `private`
-    ones are allowed.
+    Raises ToolError if there are none, or if one is not public, unless `private` ones are allowed.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -70,7 +69,7 @@ def public_addresses(host: str, port: int, *, private: bool) -> Sequence[str]:
 
 
 def is_public(text: str) -> bool:
-    """Return True if an address, as the system writes it, is one of the public internet."""
+    """Return True if an address, as the system writes it, is public."""
     try:
         address: Address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -1,8 +1,8 @@
-"""Turn an HTML page into Markdown: a script of its own, so that what is made to take for ever, or
-all memory, ends with it.
+"""Convert an HTML page to Markdown. This is a separate script, so that a malicious page that uses
+endless time or memory only ends this process.
 
-`python convert.py BASE_URL` reads the page on stdin, writes JSON with `title` and `text`. It
-imports nothing of the program.
+`python convert.py BASE_URL` reads the page on stdin and writes JSON with `title` and `text`. It
+imports no module of ctxagent.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 from typing import Any
 from urllib.parse import urljoin
 
-MAX_SECONDS = 30  # after which its starter ends it
+MAX_SECONDS = 30  # timeout in the parent process
 MAX_MEMORY_BYTES = 2 << 30
 GONE = [
     "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas",
@@ -27,7 +27,7 @@ HIDDEN_STYLE = re.compile(
 
 
 def main(base: str, text: str) -> dict[str, str]:
-    """Return the title of a page and what it shows, without what it hides."""
+    """Return the title of a page and its visible text."""
     from bs4 import BeautifulSoup, Comment
     from markdownify import MarkdownConverter
 
@@ -50,20 +50,20 @@ def main(base: str, text: str) -> dict[str, str]:
     made = MarkdownConverter(heading_style="ATX", bullets="-")
     try:
         found = made.convert_soup(body)
-    except RecursionError:  # folds within folds: its words alone
+    except RecursionError:  # nested too deeply: keep only the words
         found = "\n".join(body.stripped_strings)
     return {"title": title, "text": re.sub(r"\n{3,}", "\n\n", found).strip()}
 
 
 def is_hidden(tag: Any) -> bool:
-    """Return True if a tag says itself that people do not see it."""
+    """Return True if a tag's own attributes hide it from users."""
     if tag.has_attr("hidden") or str(tag.get("aria-hidden", "")).lower() == "true":
         return True
     return bool(HIDDEN_STYLE.search(str(tag.get("style", ""))))
 
 
 if __name__ == "__main__":
-    limit = MAX_SECONDS + 1  # without a starter it ends as well
+    limit = MAX_SECONDS + 1  # a limit in case the parent is gone
     resource.setrlimit(resource.RLIMIT_CPU, (limit, limit))
     if sys.platform.startswith("linux"):  # macOS refuses this limit
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))

@@ -1,4 +1,4 @@
-"""Get a page over HTTP, within bounds of size and time, from public addresses alone."""
+"""Download a page over HTTP from public addresses, with limits of size and time."""
 
 import http.client
 import socket
@@ -15,8 +15,8 @@ from ...agent.errors import ToolError
 from ...agent.lazy import dataclass
 from .addresses import PORTS, parse_url, public_addresses
 
-MAX_BYTES = 10_000_000  # of a page, unpacked
-MAX_SECONDS = 30.0  # for all of it, redirects too
+MAX_BYTES = 10_000_000  # of a page, decompressed
+MAX_SECONDS = 30.0  # in all, including redirects
 MAX_REDIRECTS = 5  # on one host
 CHUNK_BYTES = 1 << 16
 HEADERS = {
@@ -30,23 +30,23 @@ REDIRECTS = (301, 302, 303, 307, 308)
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """What came for an address."""
+    """The response to a request."""
 
-    url: str  # from which it came in the end
+    url: str  # the final URL
     status: int = 0
     reason: str = ""
-    media_type: str = ""  # as the server says, in lower case
+    media_type: str = ""  # from the server, in lower case
     charset: str = ""
     data: bytes = b""
-    is_cut: bool = False  # there was more than MAX_BYTES
-    redirect: str = ""  # another host that the page is said to be at; it was not asked
+    is_cut: bool = False  # the page has more than MAX_BYTES
+    redirect: str = ""  # a redirect to another host, which was not followed
 
 
 class Downloader:
-    """One download, in a thread; `stop` ends it from another."""
+    """One download in a thread. `stop` ends it from another thread."""
 
     def __init__(self, *, private: bool) -> None:
-        """Take whether addresses that are not public are allowed."""
+        """`private` allows addresses that are not public."""
         self._private = private
         self._socket: socket.socket | None = None
         self._is_stopped = False
@@ -60,8 +60,8 @@ class Downloader:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def get(self, url: str) -> Download:
-        """Get a page; blocking. Raises ToolError."""
-        timer = threading.Timer(MAX_SECONDS, self.stop)  # for a server that says one byte at a time
+        """Get a page. Blocks. Raises ToolError."""
+        timer = threading.Timer(MAX_SECONDS, self.stop)  # a server may send one byte at a time
         timer.daemon = True
         timer.start()
         try:
@@ -91,7 +91,7 @@ class Downloader:
 
     @contextmanager
     def _asked(self, parts: SplitResult) -> Iterator[http.client.HTTPResponse]:
-        """Send the request to an address that was looked at, and yield the response."""
+        """Send the request to a checked address, and yield the response."""
         host = parts.hostname or ""
         port = parts.port or PORTS[parts.scheme]
         connection = http.client.HTTPConnection(host, port)
@@ -160,7 +160,7 @@ class Downloader:
 
 
 def decoded(download: Download) -> str:
-    """Return the text of a page; what its charset does not explain is replaced."""
+    """Return the text of a page. Undecodable bytes are replaced."""
     for name in (download.charset, "utf-8"):
         with suppress(LookupError, UnicodeDecodeError, ValueError):
             return download.data.decode(name or "utf-8")

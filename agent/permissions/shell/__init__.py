@@ -1,1 +1,1 @@
-"""Shell commands, read before they run: their parts, what only looks, what hides a command."""
+"""Static analysis of shell commands: their parts, read-only commands, and hidden commands."""

@@ -1,5 +1,6 @@
-"""Bash syntax: names of node types in tree-sitter's grammar, quoting, expansions and tests, and a
-guess at the commands in a text that the grammar cannot read."""
+"""Bash syntax: node types of tree-sitter's grammar, quoting, expansions and tests. For text that
+the grammar cannot parse, it guesses the commands.
+"""
 
 import re
 from collections.abc import Iterator
@@ -7,13 +8,13 @@ from collections.abc import Iterator
 from ...lazy import regex
 from .wrappers import name_set
 
-# What bash takes for syntax or an assignment, and not for the name of a command.
+# Words that bash reads as syntax or an assignment, not as the name of a command.
 NOT_A_COMMAND_NAME = regex(
     r"\w+\+?=.*|.*[{}].*|!|\(|if|then|elif|else|fi|while|until|for|select|do|done|case|esac|in"
     r"|function|\[\[|\]\]",
     re.DOTALL,
 )
-# Node types that need no check of their own: their children are visited.
+# Node types that need no check: only their children are visited.
 PASSIVE_NODES = name_set(
     "program list pipeline redirected_statement subshell compound_statement if_statement "
     "elif_clause else_clause while_statement do_group case_statement case_item negated_command "
@@ -38,14 +39,14 @@ _ESCAPE_LETTERS = {
     "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
     "v": "\v", "\\": "\\", "'": "'", '"': '"', "?": "?",
 }  # fmt: skip
-# An expansion that only fills in a variable or a sum of plain numbers.
+# Expansions of a plain variable or of arithmetic with plain numbers.
 SIMPLE_EXPANSION = regex(
     r"\$\{#?\w+\}|\$\(\([\d\s+*/%()<>=!&|^~-]*\)\)|\$\[[\d\s+*/%()<>=!&|^~-]*\]"
 )
-# `[[ x -gt y ]]` and `-v` evaluate their operands, subscripts and what is in them included.
+# `[[ x -gt y ]]` and `-v` evaluate their operands, including subscripts.
 _EVALUATING_OPERATOR = regex(r"\s-(?:eq|ne|lt|le|gt|ge)\s|[\s!(&|]-[vR]\s")
 _QUOTED = regex(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", re.DOTALL)
-# `~`, `~/x` and `~name` are homes; `~+`, `~-` and `~1` are folders that only the shell knows.
+# `~`, `~/x` and `~name` are home folders; only the shell knows `~+`, `~-` and `~1`.
 _FOLDER_OF_THE_SHELL = regex(r"(?:^|[=:])~(?![A-Za-z_/]|$)")
 
 MAX_GUESSED_WORDS = 4_000  # of one command
@@ -55,7 +56,7 @@ _OPENING_WORDS = frozenset(("!", "do", "then", "else", "if", "while", "time"))
 
 
 def decode_ansi_c(body: str) -> str | None:
-    """Return the text that bash makes of the body of `$'…'`, None if only bash can tell."""
+    """Decode the body of `$'…'` as bash does. Return None if only bash can decode it."""
     pieces, end = [], 0
     for match in _ESCAPE.finditer(body):
         pieces.append(body[end : match.start()])
@@ -73,25 +74,26 @@ def decode_ansi_c(body: str) -> str | None:
 
 
 def test_evaluates_operands(test: str) -> bool:
-    """Return True if a test evaluates what it compares, or may do so when it runs. In `[`, a
-    variable or a pattern outside quotes can turn into operators."""
+    """Return True if a test evaluates its operands as code, or may do so at run time. In `[`, an
+    unquoted variable or pattern can expand to operators.
+    """
     if _EVALUATING_OPERATOR.search(test):
         return True
     return not test.startswith("[[") and bool(re.search(r"[$*?\[]", _QUOTED.sub("", test[1:])))
 
 
 def may_name_shell_folder(word: str) -> bool:
-    """Return True if a word's source may begin in a folder that only the running shell knows."""
+    """Return True if a word may start with a folder known only to the running shell (`~+`)."""
     return bool(_FOLDER_OF_THE_SHELL.search(word))
 
 
 def has_quoted_bracket(word: str) -> bool:
-    """Return True if a pattern's source has quotes, so that its brackets may be literal or not."""
+    """Return True if a pattern has a bracket and quotes, so that the bracket may be literal."""
     return "[" in word and bool(re.search(r"""[\\'"]""", word))
 
 
 def guess_commands(text: str) -> Iterator[tuple[list[str], str]]:
-    """Yield the words of each command that may be in a text, and its source."""
+    """Yield the words and the source of each possible command in a text."""
     whole = _BRACES.sub(lambda match: match[1].replace(",", " "), text.replace("\\\n", ""))
     seen = set()
     for piece in _COMMAND_SEPARATORS.split(whole):

@@ -1,7 +1,7 @@
-"""The commands whose options are known: what `commands.toml` says of a command line.
+"""Commands with known options, from `commands.toml`.
 
-An option that the table does not list is unknown, an abbreviation too. So what a command does is
-known only where each of its words is.
+An option that the table does not list is unknown, and so is an abbreviation. A command is known
+only if all its words are known.
 """
 
 import re
@@ -19,14 +19,14 @@ _MAX_NAME_WORDS = 5  # `uv run python -m pytest`
 _VERSION = regex(r"(?<=[a-z])[\d.]+$")
 _GIT_VALUED_OPTIONS = ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env")
 _URL = regex(r"(?:https?|ssh|git)://|[\w.-]+@[\w.-]+:")
-_MAKE_OWN = regex(r"(?:\.?SHELL\w*|G?(?:NU)?MAKE\w*)[:+?]*|.*!", re.DOTALL)  # its settings
+_MAKE_OWN = regex(r"(?:\.?SHELL\w*|G?(?:NU)?MAKE\w*)[:+?]*|.*!", re.DOTALL)  # make's own settings
 _MAKE_VALUE = regex(r"[\w.,:+@%][\w.,:+@%/-]*|")
 _OPTION_SETS = ("flags", "values", "optional", "files")
 
 
 @dataclass(frozen=True, slots=True)
 class CommandTable:
-    """What is known of a program or a subcommand. The fields are the keys of `commands.toml`."""
+    """The options of a program or a subcommand. The fields are the keys of `commands.toml`."""
 
     name: str
     looks: bool = False
@@ -67,14 +67,14 @@ class CommandTable:
         return option in self.values or option in self.files or option in self.patterns
 
     def with_rule(self) -> "CommandTable":
-        """Return the table with what a rule for the program covers in addition."""
+        """Return the table with the additional options that a rule for the program covers."""
         added = {key: getattr(self, key) | value for key, value in _sets(self.rule).items()}
         return replace(self, **added, operands_with=frozenset(), max=None) if self.rule else self
 
 
 @dataclass(slots=True)
 class Arguments:
-    """The words of a command behind its name, as a table tells them apart."""
+    """The words of a command after its name, classified by its table."""
 
     table: CommandTable
     operands: list[Word] = field(default_factory=list)
@@ -96,8 +96,7 @@ class Arguments:
         return self.values_of_files() + self.operands[skip:]
 
     def fit(self) -> bool:
-        """Return True if the options are listed, and the operands are those that the table
-        wants."""
+        """Return True if all options are listed and the operands satisfy the table."""
         table, count = self.table, len(self.operands)
         if self.unlisted or (count and table.operands == "none"):
             return False
@@ -118,8 +117,9 @@ def _sets(keys: Mapping[str, Any]) -> dict[str, frozenset[str]]:
 
 @cache
 def _sources() -> Mapping[str, tuple[str, str]]:
-    """Return the name and the text of each table, by its name and its aliases. A table is parsed
-    when it is needed first: all of them take longer than a command."""
+    """Return the name and the text of each table, keyed by its name and its aliases. A table is
+    parsed on first use, since parsing all of them takes longer than running a command.
+    """
     text = Path(__file__).with_name("commands.toml").read_text(encoding="utf-8")
     found = {}
     for part in re.split(r"^(?=\[)", text, flags=re.MULTILINE)[1:]:
@@ -137,7 +137,7 @@ def _keys(name: str) -> Mapping[str, Any]:
 
 
 def table_of(name: str) -> CommandTable | None:
-    """Return the table of a command, by one of its names; None if there is none."""
+    """Return the table of a command by its name or alias; None if there is none."""
     found = _sources().get(name)
     return _table(found[0]) if found else None
 
@@ -162,15 +162,15 @@ def _table(name: str) -> CommandTable:
 
 @dataclass(frozen=True, slots=True)
 class KnownCommand:
-    """A command line whose program, or subcommand, has a table."""
+    """A command line whose program or subcommand has a table."""
 
     table: CommandTable
-    words: Sequence[Word]  # behind the name
+    words: Sequence[Word]  # after the name
     own: Sequence[Word] = ()  # git's own options, before the subcommand
 
 
 def known_command(part: SimpleCommand) -> KnownCommand | None:
-    """Return a command with its table; None if no table knows its name as it is written."""
+    """Return a command with its table; None if no table has its name as written."""
     texts = []
     for word in part.words[:_MAX_NAME_WORDS]:
         if not word.fixed or word.glob:
@@ -193,7 +193,7 @@ def _git_command(part: SimpleCommand) -> KnownCommand:
 
 
 def git_options(known: KnownCommand, granted: Collection[str] = ()) -> Arguments:
-    """Return git's own options of a command, before its subcommand, as rules cover them."""
+    """Return git's own options, before the subcommand, as rules cover them."""
     return read_arguments(_git().with_rule(), known.own, granted)
 
 
@@ -204,7 +204,7 @@ def _git() -> CommandTable:
 
 
 def first_operand(words: Sequence[str]) -> int:
-    """Return the place of a program's first operand, the number of words if there is none."""
+    """Return the index of a program's first operand; the number of words if there is none."""
     place = 1
     while place < len(words) and words[place].startswith("-"):
         place += 2 if words[0] == "git" and words[place] in _GIT_VALUED_OPTIONS else 1
@@ -214,8 +214,9 @@ def first_operand(words: Sequence[str]) -> int:
 def read_arguments(
     table: CommandTable, words: Sequence[Word], granted: Collection[str] = ()
 ) -> Arguments:
-    """Return the words of a command as the table tells them apart, up to the first that it does not
-    list. Words in `granted` count as listed."""
+    """Classify the words of a command by the table, up to the first unlisted word. Words in
+    `granted` count as listed.
+    """
     found = Arguments(table)
     rest = list(words)
     while rest and not found.unlisted:
@@ -236,8 +237,9 @@ def read_arguments(
 
 
 def _options(table: CommandTable, word: Word, rest: list[Word]) -> list[tuple[str, Word | None]]:
-    """Return the options that a word is, with their values, of which one may be the next word; []
-    if the table does not list them so."""
+    """Return the options in a word with their values; [] if the table does not list them. A value
+    may be taken from `rest`.
+    """
     text = word.text
     name, equals, glued = text.partition("=")
     if text in table.flags or (word.fixed and table.digits and re.fullmatch(r"-\d+", text)):
@@ -275,16 +277,17 @@ def _bundle(table: CommandTable, word: Word, rest: list[Word]) -> list[tuple[str
 
 
 def _is_value(table: CommandTable, word: Word) -> bool:
-    """Return True if the next word is certainly the value of an option, and stays one word.
-    Programs
-    differ about one that looks like an option; those with whole words as options (find) do not."""
+    """Return True if the next word is certainly the value of an option and remains one word.
+    Programs disagree about a value that looks like an option, except those with long single-dash
+    options (find).
+    """
     if word.glob and not table.any_option:  # a file may be named like an option
         return False
     return not table.bundles or bool(re.fullmatch(r"(?!-)(?s:.*)|-\d*", word.text))
 
 
 def _is_allowed(table: CommandTable, name: str, value: Word | None) -> bool:
-    """Return True if an option may have this value, which stays one word in the shell."""
+    """Return True if an option may have this value and the shell keeps the value as one word."""
     if value is None:
         return True
     if value.glob and (name in table.files or "/" in value.text):
@@ -296,7 +299,7 @@ def _is_allowed(table: CommandTable, name: str, value: Word | None) -> bool:
 
 
 def _may_be_option(word: Word, table: CommandTable) -> bool:
-    """Return True if a word is an option, or may become one when the shell fills it in."""
+    """Return True if a word is an option or may become one when the shell expands it."""
     if word.fixed:
         found = word.text[:1] == "-" and word.text != "-"
         return found or (word.glob and word.text[0] in "*?[" and not table.any_option)
@@ -305,12 +308,12 @@ def _may_be_option(word: Word, table: CommandTable) -> bool:
 
 
 def stray_word(part: SimpleCommand, start: int, spelled: str, inside: Callable[[str], bool]) -> str:
-    """Return the first word of a command that a rule for its program does not cover, "" if there
-    is none: an option that is not listed, or a path out of the project.
+    """Return the first word of a command that a rule for its program does not cover, "" if there is
+    none. Such a word is an unlisted option or a path outside the project.
 
-    The first `start` words of the command are those of the rule, and so are the words in `spelled`,
-    its text. `inside` shows whether a path, as it is written, lies in the project. A program
-    without a table has no such words.
+    The rule covers the first `start` words of the command and the words in `spelled`, its text.
+    `inside` tests whether a path, as written, is in the project. For a program without a table the
+    result is "".
     """
     known = known_command(_by_last_name(part))
     if known is None or known.table.any_rule:
@@ -324,13 +327,14 @@ def stray_word(part: SimpleCommand, start: int, spelled: str, inside: Callable[[
     if own.unlisted or not all(inside(word.text) for word in own.files()):
         return own.unlisted or own.files()[0].text
     words = [*found.operands, *found.values_of_files()] if table.is_bounded else []
-    strays = (word.text for word in words if not _stays(word, table, inside))
+    strays = (word.text for word in words if not _is_inside(word, table, inside))
     return next((text for text in strays if text not in granted), "")
 
 
 def keeps_history(part: SimpleCommand) -> bool:
-    """Return True if a git command throws away no commit and no stash: its subcommand and its
-    options are listed."""
+    """Return True if a git command discards no commit and no stash: its subcommand and options are
+    listed.
+    """
     known = known_command(_by_last_name(part))
     if known is None or not known.table.name.startswith("git "):
         return False
@@ -339,7 +343,7 @@ def keeps_history(part: SimpleCommand) -> bool:
 
 
 def _by_last_name(part: SimpleCommand) -> SimpleCommand:
-    """Return a command with its program's last name, without a version that no table has."""
+    """Return a command with its program's file name, without a version number that no table has."""
     first = part.words[0]
     name = first.text.rpartition("/")[2] if first.text.startswith("/") else first.text
     if table_of(name) is None:
@@ -347,8 +351,8 @@ def _by_last_name(part: SimpleCommand) -> SimpleCommand:
     return replace(part, words=(replace(first, text=name), *part.words[1:]))
 
 
-def _stays(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bool:
-    """Return True if an operand names nothing outside of the project, nor anything to run."""
+def _is_inside(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bool:
+    """Return True if an operand names nothing outside the project and nothing to run."""
     text = word.text
     if not word.fixed:
         return False
@@ -365,13 +369,14 @@ def _stays(word: Word, table: CommandTable, inside: Callable[[str], bool]) -> bo
 
 
 def _is_remote(text: str, command: str) -> bool:
-    """Return True if an operand names another repository or refs there: not a helper that runs, not
-    a repository on this machine, and no refs of our own to be overwritten."""
+    """Return True if an operand names a remote repository or its refs. Remote helpers, local
+    repositories and refspecs that overwrite local refs do not count.
+    """
     if "::" in text or re.match(r"file:|\+|\.{0,2}/|\.{1,2}$|~", text):
         return False
     return command == "git push" or ":" not in text or bool(_URL.match(text))
 
 
 def plainly_inside(path: str) -> bool:
-    """Return True if a path, as it is written, can only lie below the current folder."""
+    """Return True if a path, as written, can only be below the current folder."""
     return path[:1] not in ("/", "~") and ".." not in path.split("/")

@@ -1,8 +1,8 @@
-"""The reading of git commands and repositories: the file contents that a command shows, and the
-programs that git would run because a repository's own files say so.
+"""Analysis of git commands and repositories: the files a command shows, and the programs git would
+run because of a repository's configuration.
 
-A command that only looks (`git status`) is harmless only if they name no programs: a configuration
-comes with a folder that somebody packed, and names filters, diff drivers and hooks.
+A read-only command such as `git status` is harmless only if the configuration names no programs. A
+downloaded folder can bring its own configuration with filters, diff drivers and hooks.
 """
 
 import os
@@ -18,7 +18,7 @@ from ...lazy import regex
 from .parser import Script, SimpleCommand, Word
 from .wrappers import name_set
 
-# Without options these show names and messages, or nothing of files.
+# Without options these show names and messages, but no file contents.
 _BRIEF_SUBCOMMANDS = name_set("log reflog whatchanged diff-tree diff-index diff-files")
 _PATCH_SUBCOMMANDS = name_set("diff stash")
 _CONTENT_SUBCOMMANDS = name_set("show blame grep cat-file range-diff archive format-patch")
@@ -33,20 +33,20 @@ _NEUTRAL_OPTION = regex(
     r"|no-color|color|no-renames|find-renames|diff-filter|cached|staged|merge-base|no-pager"
     r"|exit-code|no-ext-diff|no-textconv|show-signature)(?:=.*)?|--|-P"
 )
-_WIDENING_OPTION = regex(r"--(?:fu|fo|stdi).*")  # what is shown is not bound to the paths
-# A name that may be a file's, as it names any object.
+_WIDENING_OPTION = regex(r"--(?:fu|fo|stdi).*")  # the output is not limited to the paths
+# An object name, which may be a file's content.
 _OBJECT_NAME = regex(r"[0-9a-f]{4,64}|.*\{.*|:/.*", re.IGNORECASE | re.DOTALL)
 _REVISION_PATH = regex(r"(?::[0-3]:|[^:]*:)(.+)", re.DOTALL)  # REV:path
-_PATHSPEC_MAGIC = regex(r"[*?\[\\]|^:")  # of git's own patterns, in quotes too
+_PATHSPEC_MAGIC = regex(r"[*?\[\\]|^:")  # git's own patterns, even in quotes
 
 MAX_GIT_FILE_BYTES = 64 << 20
 _MAX_REPOSITORY_DEPTH = 3  # repositories in repositories
-_LEAVING = regex(rb"\0/|\.\.[/\0]")  # a path that leaves, or bytes that look so
-_COMPRESSED = b"\0\0\0\4"  # the version of an index with shortened paths
-_GITLINK = b"\0\0\xe0\0"  # the mode of a repository inside, in an index
+_LEAVING = regex(rb"\0/|\.\.[/\0]")  # a path out of the repository, or similar bytes
+_COMPRESSED = b"\0\0\0\4"  # index version 4, with prefix-compressed paths
+_GITLINK = b"\0\0\xe0\0"  # the mode of a submodule in an index
 _UNREADABLE = (OSError, ValueError, IndexError, struct.error)
-_SPARSE_EXTENSION = b"sdir\0\0\0\0"  # some entries are whole folders, with what is inside of them
-# Settings that name programs, or have git look elsewhere.
+_SPARSE_EXTENSION = b"sdir\0\0\0\0"  # a sparse index: some entries are whole folders
+# Settings that name programs or other places.
 _SETTINGS = name_set(
     "external command textconv clean smudge process program promisor partialclone path hookspath "
     "worktree alternaterefscommand driver submodule objectformat showsignature"
@@ -69,14 +69,14 @@ def may_show_file(part: SimpleCommand, base: str, guarded: Callable[[str], bool]
 
 
 def takes_ignored_files(part: SimpleCommand) -> bool:
-    """Return True if a git command takes what is ignored into the repository, without naming it."""
+    """Return True if a git command stores ignored files in the repository without naming them."""
     words = [word.text for word in part.words[1:]]
     option = {"add": r"-\w*f.*|--f.*", "stash": r"-\w*a.*|--a.*"}.get(_subcommand(words), "(?!)")
     return any(re.fullmatch(option, word) for word in words)
 
 
 def paths_in_commits(part: SimpleCommand, base: str) -> list[str]:
-    """Return the paths, from the folder `base`, that a git command names as `REV:path`."""
+    """Return the paths that a git command names as `REV:path`, relative to the folder `base`."""
     if part.name != "git":
         return []
     found = (_REVISION_PATH.fullmatch(word.text) for word in part.words[1:])
@@ -84,7 +84,9 @@ def paths_in_commits(part: SimpleCommand, base: str) -> list[str]:
 
 
 def _path_in_commit(path: str, base: str) -> str:
-    """Return where a path in a commit is: it counts from the top unless it says otherwise."""
+    """Return the path of a file in a commit. It starts at the repository's top, or at `base` after
+    `./`.
+    """
     start = base if re.match(r"\.\.?(?:/|$)", path) else repository_top(base)
     return os.path.normpath(os.path.join(start, path))  # noqa: PTH118
 
@@ -109,7 +111,7 @@ def _subcommand(words: Sequence[str]) -> str:
 
 
 def _shown_paths(part: SimpleCommand, base: str) -> set[str]:
-    """Return the paths that a command is limited to; an empty set if it may show any."""
+    """Return the paths that a command is limited to; an empty set if it may show any path."""
     words = part.words[1:]
     texts = [word.text for word in words]
     command = _subcommand(texts)
@@ -134,14 +136,15 @@ def _shown_paths(part: SimpleCommand, base: str) -> set[str]:
 
 
 def program_git_runs(folder: str) -> str:
-    """Return what the repository of a folder has git run, in a few words; "" if nothing."""
+    """Describe the first program that a folder's repository makes git run; "" if there is none."""
     roots = _repository_roots(folder)
     return next((program for root in roots for program in _configured_programs(root, 0)), "")
 
 
 def leads_of_repositories(folder: str) -> Iterator[Lead]:
-    """Yield what leads out of git's own folders in the repository of a folder, and in those inside
-    of it. What cannot be read is left to `program_git_runs`."""
+    """Yield links and settings in git's own folders that point outside them, for the repository of
+    a folder and its submodules. Unreadable parts are left to `program_git_runs`.
+    """
     pending = [(root, 0) for root in _repository_roots(folder)]
     while pending:
         root, depth = pending.pop()
@@ -152,8 +155,9 @@ def leads_of_repositories(folder: str) -> Iterator[Lead]:
 
 
 def has_known_folder(part: SimpleCommand, script: Script) -> bool:
-    """Return True if the part's folder is known: git also runs what the configuration there
-    names."""
+    """Return True if the part's folder is known. Git also runs programs that the configuration
+    there names.
+    """
     if part.name == "cd":
         return is_leading_cd(part, script)
     moves = script.moves
@@ -171,8 +175,9 @@ def has_known_folder(part: SimpleCommand, script: Script) -> bool:
 
 
 def without_folder(part: SimpleCommand) -> tuple[SimpleCommand, str]:
-    """Return a git command without `-C FOLDER` before its subcommand, and that folder, "" if it
-    names none. The command is as it was where the folder is not known."""
+    """Return a git command without `-C FOLDER` before its subcommand, and FOLDER. Return the
+    command unchanged and "" if it names no folder or the folder is not certain.
+    """
     words = part.words
     if part.name != "git" or len(words) < 4 or words[1].text != "-C":
         return part, ""
@@ -182,12 +187,12 @@ def without_folder(part: SimpleCommand) -> tuple[SimpleCommand, str]:
 
 
 def is_leading_cd(part: SimpleCommand, script: Script) -> bool:
-    """Return True if the part is a `cd` that the whole command starts with."""
+    """Return True if the part is a `cd` at the start of the whole command."""
     return part.name == "cd" and part is script.parts[0] and script.text.lstrip().startswith("cd ")
 
 
 def tracked_paths(folder: str) -> list[str] | None:
-    """Return the absolute paths in the index of a folder's repository, None if it is unreadable."""
+    """Return the absolute paths in the index of a folder's repository; None if it is unreadable."""
     try:
         roots = _repository_roots(folder)
         return [f"{root}/{path}" for root in roots for path in _index_paths(root)]
@@ -196,8 +201,9 @@ def tracked_paths(folder: str) -> list[str] | None:
 
 
 def path_that_leaves(folder: str) -> str:
-    """Return a path in the index of a folder's repository that leads out of it, "" for none. Git
-    never writes one, and reads what it names. An index that cannot be read counts as one."""
+    """Return a path in a repository's index that leads out of the repository, "" for none. Git
+    never writes such a path, but reads the file it names. An unreadable index counts as one.
+    """
     for root in _repository_roots(folder):
         try:
             own = _git_folder(root)
@@ -213,13 +219,14 @@ def path_that_leaves(folder: str) -> str:
 
 
 def repository_top(folder: str) -> str:
-    """Return the folder that paths in commits count from; the given one outside of a repository."""
+    """Return the top folder of a folder's repository; the folder itself outside a repository."""
     return str(next(iter(_repository_roots(folder)), folder))
 
 
 def _repository_roots(folder: str) -> list[Path]:
-    """Return the folders of the repository that a folder is in: as the path is written, and with
-    links followed if they lead into another one."""
+    """Return the top folder of a folder's repository: for the path as written and, if links lead
+    into another repository, for the resolved path.
+    """
     found = [*filter(None, map(_nearest_repository, (folder, os.path.realpath(folder))))]
     same = len({os.path.realpath(root) for root in found}) == 1
     return found[:1] if same else found
@@ -228,7 +235,7 @@ def _repository_roots(folder: str) -> list[Path]:
 def _nearest_repository(folder: str) -> Path | None:
     for place in (Path(folder), *Path(folder).parents):
         git = place / ".git"
-        # From a `.git` folder without HEAD, git goes on upward.
+        # Git skips a `.git` folder without HEAD and continues upward.
         if os.path.lexists(git / "HEAD" if git.is_dir() else git):
             return place
     return None
@@ -271,7 +278,9 @@ def _read_configured_programs(root: Path, depth: int) -> Iterator[str]:
 
 
 def submodules_in_place(root: Path) -> list[Path]:
-    """Return the top folders of the repositories in the index of one; [] if it is unreadable."""
+    """Return the top folders of a repository's checked-out submodules; [] if its index is
+    unreadable.
+    """
     try:
         return list(_repositories_inside(root))
     except _UNREADABLE:
@@ -279,7 +288,7 @@ def submodules_in_place(root: Path) -> list[Path]:
 
 
 def _repositories_inside(root: Path) -> Iterator[Path]:
-    """Yield the top folders of the repositories that the index of one has inside of it."""
+    """Yield the top folders of a repository's checked-out submodules."""
     folder = _git_folder(root)
     formats = [value for _, key, value in _settings(root) if key == "objectformat"]
     # A split index has its entries in a second file.
@@ -290,7 +299,7 @@ def _repositories_inside(root: Path) -> Iterator[Path]:
 
 
 def _settings(root: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield the file, the key and the value of each setting that matters."""
+    """Yield the file name, the key and the value of each relevant setting."""
     folder = _git_folder(root)
     for file in (_common_folder(folder) / "config", folder / "config.worktree"):
         for key, value in settings_in(_read_text(file)):
@@ -299,7 +308,9 @@ def _settings(root: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _git_folder(root: Path) -> Path:
-    """Return the folder that `.git` is, or that it names. Raises ValueError for no repository."""
+    """Return the folder `.git`, or the folder that a `.git` file names. Raises ValueError if it is
+    not a repository.
+    """
     git = root / ".git"
     if not git.is_dir():
         named = _read_line(git)
@@ -308,19 +319,19 @@ def _git_folder(root: Path) -> Path:
         git = root / named.removeprefix("gitdir: ")
     head, shared = git / "HEAD", _common_folder(git)
     whole = all(os.access(shared / name, os.X_OK) for name in ("objects", "refs"))
-    # Nor does git stop at one that is not whole: it goes on to another.
+    # Git also skips an incomplete `.git` and continues upward.
     if not whole or head.is_symlink() or not _HEAD.match(_read_text(head)):
         raise ValueError("it is no repository")
     return git
 
 
 def _common_folder(folder: Path) -> Path:
-    """Return the folder that a repository's folder shares with its other work trees."""
+    """Return the folder that a work tree's git folder shares with the other work trees."""
     return folder / _read_line(folder / "commondir")
 
 
 def _read_line(path: Path) -> str:
-    """Return the one line of a file, which git takes with every space in it."""
+    """Return the single line of a file with all its spaces, as git reads it."""
     text = _read_text(path).rstrip("\r\n")
     if "\0" in text:
         raise ValueError("it names no folder")
@@ -332,7 +343,7 @@ def _read_text(path: Path) -> str:
 
 
 def _read_bytes(path: Path) -> bytes:
-    """Return a regular file's content, b"" if there is none. Raises ValueError if it is large."""
+    """Return a regular file's content; b"" if there is none. Raises ValueError if it is large."""
     if not path.is_file():
         return b""
     if path.stat().st_size > MAX_GIT_FILE_BYTES:
@@ -341,7 +352,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _submodule_paths(index: Path, hashes: str) -> Iterator[str]:
-    """Yield the paths of the repositories that an index has inside of this one."""
+    """Yield the paths of the submodules in an index."""
     data = _read_bytes(index)
     if _GITLINK not in data and _SPARSE_EXTENSION not in data:
         return
@@ -355,7 +366,7 @@ def _submodule_paths(index: Path, hashes: str) -> Iterator[str]:
 
 
 def _index_entries(data: bytes) -> Iterator[tuple[bytes, str]]:
-    """Yield the mode and the path of each entry of an index of a SHA-1 repository."""
+    """Yield the mode and the path of each entry in an index of a SHA-1 repository."""
     if not data:
         return
     version, count = struct.unpack(">II", data[4:12])
@@ -365,7 +376,7 @@ def _index_entries(data: bytes) -> Iterator[tuple[bytes, str]]:
     for _ in range(count):
         extended = version > 2 and data[place + 60] & 0x40
         name, kept = place + (64 if extended else 62), 0
-        if version == 4:  # the path begins like the one before, but for so many bytes
+        if version == 4:  # the path drops N bytes from the previous path, then adds a suffix
             cut, name = _variable_length(data, name)
             kept = len(path) - cut
         end = data.index(b"\0", name)
@@ -375,7 +386,7 @@ def _index_entries(data: bytes) -> Iterator[tuple[bytes, str]]:
 
 
 def _variable_length(data: bytes, place: int) -> tuple[int, int]:
-    """Return the number at a place of an index, and the place behind it."""
+    """Decode a variable-length number at an offset of an index; also return the offset after it."""
     value = data[place] & 127
     while data[place] & 128:
         place += 1

@@ -1,10 +1,10 @@
-"""A shell command taken apart into the simple commands that it runs.
+"""Split a shell command into the simple commands that it runs.
 
-`parse` reads a command with tree-sitter's bash grammar and lists every simple command in it,
-wherever it stands: pipelines, substitutions, here-documents, loops, functions, and what wrappers
-such as `sudo` or `sh -c` start. The contract is one-sided: a command that bash would run is among
-the parts, or `doubt` says why that is not certain. Where the grammar is known to read a text
-otherwise than bash does, the text is in doubt. Nothing is ever run here, and no file is read.
+`parse` uses tree-sitter's bash grammar. It lists every simple command in pipelines, substitutions,
+here-documents, loops and functions, and the commands that wrappers such as `sudo` or `sh -c` start.
+Every command that bash would run is among the parts, or `doubt` gives the reason why that is not
+certain. A text that the grammar and bash may parse differently is doubtful. Pure: runs nothing and
+reads no file.
 """
 
 import re
@@ -21,12 +21,12 @@ from .wrappers import HARMLESS_VARIABLE, InnerCommands, find_inner_commands, is_
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-MAX_PARSED_BYTES = 30_000  # a longer command is in doubt without being parsed
+MAX_PARSED_BYTES = 30_000  # longer commands are not parsed but doubtful
 MAX_SCRIPT_DEPTH = 4  # levels of `sh -c "sh -c …"`
 MAX_WRAPPER_DEPTH = 16  # levels of `sudo env nice …`
-MAX_WORDS_LOOKED_AT = 100_000  # in all commands that a text starts: then it is in doubt
-MAX_ROUNDS = 20  # of a loop that are judged one by one
-MAX_NODE_DEPTH = 200  # levels of one construct in another
+MAX_WORDS_LOOKED_AT = 100_000  # in all commands of a text; beyond this it is doubtful
+MAX_ROUNDS = 20  # rounds of a loop that are judged one by one
+MAX_NODE_DEPTH = 200  # levels of nested syntax
 
 _LOOP_NAME = regex(r"[a-z][a-z0-9_]{0,15}")
 _LOOP_VARIABLE = regex(r'"\$\{?([a-z][a-z0-9_]{0,15})\}?"|\$\{?([a-z][a-z0-9_]{0,15})\}?')
@@ -46,11 +46,11 @@ class Word:
     """One word of a command."""
 
     text: str  # as the command receives it, without quotes; the source if not `fixed`
-    fixed: bool = True  # the shell fills nothing in
-    glob: bool = False  # there is an unquoted * ? or [
-    split: bool = False  # the shell splits at blanks the names that the pattern finds
-    whole: bool = True  # it stays one word when the shell fills it in
-    # The command whose output takes the place of the whole word, "" for any other word.
+    fixed: bool = True  # the shell expands nothing in it
+    glob: bool = False  # it has an unquoted * ? or [
+    split: bool = False  # the shell splits matching names at blanks
+    whole: bool = True  # it remains one word when the shell expands it
+    # The command of a `$(…)` that is the whole word, else "".
     command: str = ""
 
 
@@ -60,9 +60,9 @@ class SimpleCommand:
 
     words: tuple[Word, ...]
     source: str
-    doubt: str = ""  # why no rule for a kind of command can allow it
-    wrapper: bool = False  # as harmless as the part inside it, which is listed too (`timeout 5 …`)
-    # As harmless as the part inside it with the names that it is handed (`xargs wc -l`).
+    doubt: str = ""  # why a prefix rule cannot allow it
+    wrapper: bool = False  # as harmless as its inner command, also listed (`timeout 5 …`)
+    # As harmless as its inner command with the file names it receives (`xargs wc -l`).
     feeds: bool = False
 
     @property
@@ -78,28 +78,29 @@ class Script:
     parts: tuple[SimpleCommand, ...] = ()
     reads: tuple[Word, ...] = ()
     writes: tuple[Word, ...] = ()
-    doubt: str = ""  # why it is not certain that these are all parts
-    fed: bool = False  # a text of its own goes to a command as input
+    doubt: str = ""  # why the list of parts may be incomplete
+    fed: bool = False  # a here-document or here-string is the input of a command
     moves: tuple[SimpleCommand, ...] = ()  # the parts that change the shell's folder
 
 
 @lru_cache(maxsize=64)
 def parse(text: str) -> Script:
-    """Return the parts of a command. Takes any text and never raises; what it costs grows with the
-    length of the text, and not with what stands in it."""
+    """Return the parts of a command. Accepts any text and never raises. The cost depends only on
+    the length of the text.
+    """
     return _Reader(text, 0, _Effort()).script()
 
 
 @dataclass(slots=True)
 class _Effort:
-    """What the reading of one command, and of the texts that it hands to shells, has cost."""
+    """The cost of parsing one command, including the scripts that it passes to shells."""
 
     words: int = 0
     script_bytes: int = 0
-    added: set[tuple[Word, ...]] = field(default_factory=set)  # commands that other commands start
+    added: set[tuple[Word, ...]] = field(default_factory=set)  # inner commands of wrappers
 
     def allows(self, words: int = 0, script_bytes: int = 0) -> bool:
-        """Count more, and show whether it is still within bounds."""
+        """Add to the cost. Return True if it is still within the limits."""
         self.words += words
         self.script_bytes += script_bytes
         return self.words <= MAX_WORDS_LOOKED_AT and self.script_bytes <= MAX_PARSED_BYTES
@@ -124,13 +125,13 @@ class _Reader:
     reads: list[Word] = field(default_factory=list)
     writes: list[Word] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
-    fed: list[str] = field(default_factory=list)  # texts that a command reads from its input
+    fed: list[str] = field(default_factory=list)  # texts of here-documents and here-strings
     source: bytes = b""
 
     def script(self) -> Script:
         self.source = self.text.encode("utf-8", "replace")
         depths = accumulate({"(": 1, ")": -1}.get(character, 0) for character in self.text)
-        # The grammar is slow to read what is long or deep.
+        # The grammar is slow for long or deeply nested text.
         if len(self.source) > MAX_PARSED_BYTES or max(depths, default=0) > MAX_NODE_DEPTH:
             self.doubts.append(_UNCERTAIN)
         else:
@@ -147,7 +148,9 @@ class _Reader:
         )  # fmt: skip
 
     def _check_text(self) -> None:
-        """Doubt characters and spellings that the grammar and bash read differently."""
+        """Mark the text as doubtful if the grammar and bash read some of its characters
+        differently.
+        """
         odd = any(not c.isprintable() and c not in "\t\n" for c in self.text)
         odd = odd or any(c.isspace() and c not in " \t\n" for c in self.text)
         if odd or "\\`" in self.text or _GLUED_CONTINUATION.search(self.text):
@@ -174,7 +177,7 @@ class _Reader:
                 self.doubts.append(_UNCERTAIN)
 
     def _check_gaps(self, node: "Node", *, whole: bool) -> None:
-        """Doubt a node with anything but blanks between its pieces: the grammar skipped it."""
+        """Mark a node as doubtful if the grammar skipped more than blanks between its children."""
         children = node.children
         if node.type == "string" or not (children or whole):
             return
@@ -191,26 +194,27 @@ class _Reader:
                 self.doubts.append(_UNCERTAIN)
 
     def _add_fed(self) -> None:
-        """Add the commands that a shell may be fed from texts in the command."""
+        """Add the commands that a shell may receive from texts in the command."""
         echoed = [p for p in self.parts if p.name in ("echo", "printf")]
         texts = [*self.fed, *(" ".join(word.text for word in p.words[1:]) for p in echoed)]
         texts += [word.text for part in echoed for word in part.words[1:] if " " in word.text]
         for text in texts:
             script = self._script_within(text)
             for part in script.parts if script else ():
-                doubt = part.doubt or "a shell may be fed it"
+                doubt = part.doubt or "a shell may run it from its input"
                 self.parts.append(replace(part, doubt=doubt, wrapper=False))
 
     def _script_within(self, text: str) -> Script | None:
-        """Return the parts of a text that a shell is handed; None, with a doubt, where the texts
-        are too long to be read."""
+        """Parse a script that is passed to a shell. If the scripts are too long, add a doubt and
+        return None.
+        """
         if self.effort.allows(script_bytes=len(text.encode("utf-8", "replace"))):
             return _Reader(text, self.depth + 1, self.effort).script()
         self.doubts.append(_UNCERTAIN)
         return None
 
     def _guess(self) -> None:
-        """Add guessed commands for deny rules, from a text that was not read with certainty."""
+        """Guess the commands in a text that cannot be parsed with certainty, for deny rules."""
         for words, source in bash.guess_commands(self.text):
             self.add([Word(text) for text in words], source, _UNCERTAIN)
 
@@ -218,9 +222,9 @@ class _Reader:
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def add(self, words: Sequence[Word], source: str, doubt: str = "", level: int = 0) -> None:
-        """Add one simple command, and those that it starts in its turn."""
+        """Add one simple command and the commands that it starts."""
         if not words[0].fixed or words[0].glob:
-            doubt = doubt or "the name of a command is known only when it runs"
+            doubt = doubt or "the name of a command is known only at run time"
         if bash.NOT_A_COMMAND_NAME.fullmatch(words[0].text):
             self.doubts.append(_UNCERTAIN)
         inner = find_inner_commands([word.text for word in words])
@@ -247,7 +251,7 @@ class _Reader:
             self.writes += script.writes if script else ()
 
     def command(self, node: "Node") -> None:
-        """Add a simple command with its assignments; redirections are visited on their own."""
+        """Add a simple command with its assignments. Redirections are visited separately."""
         doubt = ""
         arguments = []
         for child in node.children:
@@ -261,8 +265,9 @@ class _Reader:
             self.add(words, source, doubt)
 
     def _in_each_round(self, arguments: "Sequence[Node]") -> Iterator[list[Word]]:
-        """Yield the words of a command: those of each round, if one of them is the variable of a
-        loop over words that are known."""
+        """Yield the words of a command once, or once per round if it uses the variable of a loop
+        over known words.
+        """
         words = [self.word(child) for child in arguments]
         rounds = {n: found for n, child in enumerate(arguments) if (found := self._rounds(child))}
         values = next(iter(rounds.values()), [])
@@ -273,8 +278,9 @@ class _Reader:
             yield [value if n in rounds else word for n, word in enumerate(words)]
 
     def _rounds(self, node: "Node") -> list[Word]:
-        """Return the words that the variable of a loop stands for, [] where a node is no such
-        variable, or where they are not certain."""
+        """Return the values of a loop variable. Return [] if the node is not a loop variable or its
+        values are not certain.
+        """
         found = _LOOP_VARIABLE.fullmatch(self.slice(node))
         if found is None:
             return []
@@ -317,8 +323,9 @@ class _Reader:
         return f"it sets {name or 'a variable'}"
 
     def assignment(self, node: "Node") -> None:
-        """Doubt an assignment that stands alone, as it lasts for the commands after it, unless no
-        program or shell could heed the variable."""
+        """Mark a separate assignment as doubtful, since it affects later commands, unless no
+        program or shell could use the variable.
+        """
         if node.parent is not None and node.parent.type != "command":
             name, sign, value = self.slice(node).partition("=")
             if not (sign and _LOOP_NAME.fullmatch(name)) or "proxy" in name:
@@ -336,23 +343,23 @@ class _Reader:
     def loop(self, node: "Node") -> None:
         variable = node.child_by_field_name("variable")
         if variable is None or not _LOOP_NAME.fullmatch(self.slice(variable)):
-            self.doubts.append("its loop sets a variable that may matter")
+            self.doubts.append("its loop sets a variable that programs may read")
 
     def test(self, node: "Node") -> None:
         text = self.slice(node)
         if bash.test_evaluates_operands(text):
-            self.doubts.append("its test evaluates what it compares")
+            self.doubts.append("its test evaluates its operands")
         if "\n" in text and not text.startswith("[["):
             self.doubts.append(_UNCERTAIN)
 
     def expansion(self, node: "Node") -> None:
         if not bash.SIMPLE_EXPANSION.fullmatch(self.slice(node)):
-            self.doubts.append("it computes with a variable")
+            self.doubts.append("it evaluates an expression with a variable")
 
     def compound(self, node: "Node") -> None:
         text = self.slice(node)
         if text.startswith("(("):
-            self.doubts.append("it computes with a variable")
+            self.doubts.append("it evaluates an expression with a variable")
         elif not text[1:2].isspace():
             self.doubts.append(_UNCERTAIN)
 
@@ -369,7 +376,7 @@ class _Reader:
         operator = next((c.type for c in node.children if not c.is_named), "")
         targets = node.children_by_field_name("destination")
         self._check_descriptor(node)
-        if targets[1:]:  # they may be arguments, or a command of their own
+        if targets[1:]:  # arguments, or a separate command
             self.doubts.append("words follow a redirection")
             self.add([self.word(each) for each in targets[1:]], self.slice(node))
         if not targets or (operator.endswith("&") and self.slice(targets[0]).isdigit()):
@@ -383,7 +390,9 @@ class _Reader:
             self.writes.append(target)
 
     def _check_descriptor(self, node: "Node") -> None:
-        """Doubt a descriptor that bash sees as none: there only digits before a redirection are."""
+        """Mark a file descriptor as doubtful unless bash reads it as one: digits right before a
+        redirection.
+        """
         before = self.source[node.start_byte - 1 : node.start_byte]
         for child in node.children:
             if child.type == "file_descriptor" and not (
@@ -392,9 +401,9 @@ class _Reader:
                 self.doubts.append(_UNCERTAIN)
 
     def heredoc(self, node: "Node") -> None:
-        """Check a here-document. The grammar takes an indented delimiter for the end, which bash
-        does not; and bash may still run what the grammar does not see in the body of an unquoted
-        one."""
+        """Check a here-document. Unlike bash, the grammar accepts an indented delimiter as the end.
+        Bash may also run commands in an unquoted body that the grammar does not see.
+        """
         self._check_descriptor(node)
         parts = {child.type: child for child in node.children}
         start, body, end = (parts.get(f"heredoc_{name}") for name in ("start", "body", "end"))
@@ -413,7 +422,7 @@ class _Reader:
         if not re.fullmatch(r"\w+", name) or last != name or early:
             self.doubts.append(_UNCERTAIN)
         elif not quoted and re.search(r"[`\\]|\$[({\[]", text):
-            self.doubts.append("its here-document is filled in when it runs")
+            self.doubts.append("its here-document is expanded at run time")
 
     def herestring(self, node: "Node") -> None:
         self._check_descriptor(node)
@@ -422,7 +431,7 @@ class _Reader:
         ]
 
     def word(self, node: "Node") -> Word:
-        """Return the value of one word; whatever is not understood is not fixed."""
+        """Return the value of one word. A word that is not understood is not `fixed`."""
         raw = self.slice(node)
         if node.type in ("command_name", "concatenation"):
             return self._joined(node, raw)

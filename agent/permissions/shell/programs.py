@@ -1,8 +1,8 @@
-"""The programs that a shell runs for the names in a command.
+"""Find the programs that a shell runs for the names in a command.
 
-A name is taken for what it is known as only where the shell runs it from a place that nobody but
-the user writes to: `ls` may as well be a file that a project has brought along, in a folder that
-stands first on the PATH. The search is that of bash (bash(1), "COMMAND EXECUTION").
+A name such as `ls` is trusted only if the shell finds the program in a place that only the user can
+write to. Otherwise a project could bring its own `ls` in a folder that comes first on the PATH. The
+search follows bash (bash(1), "COMMAND EXECUTION").
 """
 
 import os
@@ -13,7 +13,7 @@ from ...lazy import dataclass
 from .parser import Script, SimpleCommand
 from .wrappers import name_set
 
-# What bash runs itself, without a search.
+# Bash builtins, which need no PATH search.
 _BUILTINS = name_set(
     ". : [ alias bg bind break builtin caller cd command compgen complete compopt continue declare "
     "dirs disown echo enable eval exec exit export false fc fg getopts hash help history jobs kill "
@@ -26,25 +26,28 @@ _TEMPORARY = ("/tmp", "/var/tmp")
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The programs on a PATH, for commands that start in a project. Programs in the
-    `folders` of the session and among temporary files are not taken for what they are called."""
+    """The programs on a PATH, for commands that start in a project. Programs in the session's
+    `folders` and in temporary folders are not trusted.
+    """
 
     path: str
     folders: Iterable[str]
 
     def all_known(self, script: Script, bases: Sequence[str]) -> bool:
-        """Return True if each command of a script runs what its name says."""
+        """Return True if each command of a script runs the program that its name suggests."""
         return all(self.is_known(part, script, bases) for part in script.parts)
 
     def is_known(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> bool:
-        """Return True if a command runs what its name says, or nothing: a builtin of bash, or a
-        program as `find` returns it. `bases` are the folders that the command may start from."""
+        """Return True if a command is a bash builtin, a trusted program (see `find`), or not found
+        at all. `bases` are the folders that the command may start from.
+        """
         return part.name in _BUILTINS or self.find(part, script, bases) is not None
 
     def find(self, part: SimpleCommand, script: Script, bases: Sequence[str]) -> str | None:
-        """Return the program that the PATH finds first for a command; "" if there is none. None if
-        neither is certain: the program, its folder, or what links lead to may be the project's, or
-        what a command has put there."""
+        """Return the first program on the PATH for a command; "" if there is none. Return None if
+        that is not certain: the program, its folder or a link target may be written by the project
+        or by a command.
+        """
         name = part.name
         if not part.words[0].fixed or part.words[0].glob or "\0" in name:
             return None
@@ -61,8 +64,9 @@ class Programs:
         return "" if safe else None
 
     def folder_of(self, path: str, bases: Sequence[str]) -> str:
-        """Return the folder of the PATH, as it stands there, that an absolute path lies in, as it
-        is named or with links followed; "" for none."""
+        """Return the PATH entry whose folder directly contains an absolute path, links resolved or
+        not; "" for none.
+        """
         parent = os.path.dirname(path)  # noqa: PTH120
         for folder, place in self._folders(bases):
             if parent in (place, folder):
@@ -82,5 +86,5 @@ class Programs:
 
 
 def _is_in(bases: Sequence[str], folder: str, name: str) -> bool:
-    """Return True if there is something of this name in a folder below one of the bases."""
+    """Return True if a file with this name exists in a folder relative to one of the bases."""
     return any(os.path.lexists(os.path.join(base, folder, name)) for base in bases)  # noqa: PTH118

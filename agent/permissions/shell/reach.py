@@ -1,8 +1,8 @@
-"""What a shell command visibly needs that a sandbox does not give: the network, other rights, files
-elsewhere, files that something runs later.
+"""Visible needs of a shell command that a sandbox does not grant: the network, other privileges,
+files outside the project, and protected files.
 
-This is about asking before instead of failing inside: what a command does without showing it, the
-sandbox itself prevents.
+This allows asking before the command fails in the sandbox. The sandbox itself prevents everything
+that a command does without showing it.
 """
 
 import os
@@ -28,7 +28,7 @@ FILE_WRITING_COMMANDS = name_set(
     "cp mv rm rmdir mkdir touch tee truncate ln install dd sed chmod chown shred unlink patch"
 )
 _REMOVERS = name_set("rm rmdir mv")
-_COPIERS = name_set("cp ln install")  # which only write to where their last operand is
+_COPIERS = name_set("cp ln install")  # they write only to their last operand
 
 _NETWORK_COMMANDS = name_set(
     "curl wget ssh scp sftp ftp telnet nc ncat netcat socat mosh rclone aria2c ping dig nslookup "
@@ -55,14 +55,14 @@ _NETWORK_SUBCOMMANDS = {
     "dotnet": "restore publish",
     "terraform": "init apply plan destroy",
 }
-_NETWORK_ALONE = name_set("yarn")  # without a subcommand it installs
+_NETWORK_ALONE = name_set("yarn")  # installs without a subcommand
 _OTHER_RIGHTS = name_set("sudo doas su pkexec runuser")
 _SERVICES = name_set(
     "docker podman nerdctl systemctl service launchctl crontab at loginctl machinectl"
 )
 _PYTHON = regex(r"python[\d.]*")
 _PIP = regex(r"pip[\d.]*")
-# The system's own folders, which are read by everything that runs.
+# The system's own folders, which every program reads.
 _SYSTEM_FOLDERS = (
     "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/dev", "/proc", "/sys",
     "/nix", "/snap", "/run/current-system",
@@ -75,10 +75,11 @@ def need_beyond_sandbox(
     sandbox: "Confinement",
     protected: Callable[[str], str],
 ) -> str:
-    """Return what a command visibly needs beyond the sandbox, in words for a person; "" if nothing.
+    """Describe for the user the first visible need of a command beyond the sandbox; "" if there is
+    none.
 
-    `bases` are the folders that its paths may be relative to, the project's the first. `protected`
-    tells what makes a path in the project a protected one, "" if nothing.
+    `bases` are the folders that its paths may be relative to, the project's first. `protected`
+    returns the protected name in a path of the project, "" if there is none.
     """
     for part in script.parts:
         need = _service(part)
@@ -86,32 +87,35 @@ def need_beyond_sandbox(
             return need
     for path, use in _uses(script, bases):
         if use == "remove" and path == os.path.realpath(bases[0]):
-            return "the project's own folder, which it removes or moves"
+            return "removing or moving the project's folder"
         if use != "read" and (name := protected(path)):
             return f"a protected file: {name}"
         kept_out = not sandbox.can_write(path) or (use == "read" and not sandbox.can_read(path))
-        if kept_out and (use != "read" or _is_kept_elsewhere(path)):
+        if kept_out and (use != "read" or _exists_outside_system(path)):
             return f"a path outside of the project: {path}"
     return ""
 
 
 def paths_read(script: Script, bases: Sequence[str]) -> list[str]:
-    """Return the absolute paths that a command visibly reads, as far as something is there and is
-    not the system's own, with links followed."""
+    """Return the absolute paths that a command visibly reads, links resolved. Missing files and
+    system files are left out.
+    """
     found = (path for path, use in _uses(script, bases) if use == "read")
-    return [path for path in dict.fromkeys(found) if _is_kept_elsewhere(path)]
+    return [path for path in dict.fromkeys(found) if _exists_outside_system(path)]
 
 
 def shows_repository(script: Script, cwd: str) -> bool:
-    """Return True if a question about a command shows that it writes the repository: it runs git,
-    or names what it writes there."""
+    """Return True if the command visibly writes to the repository: it runs git or names a path in
+    `.git`.
+    """
     runs = any(part.name.rpartition("/")[2] == "git" for part in script.parts)
     return runs or any(".git" in path.split("/") for path in paths_written(script, cwd))
 
 
 def paths_written(script: Script, cwd: str) -> frozenset[str]:
-    """Return the absolute paths that a command visibly writes, removes or moves, with links
-    followed. Where the folder is not certain that its words are relative to, there are none."""
+    """Return the absolute paths that a command visibly writes, removes or moves, links resolved.
+    Return an empty set if the folder of its relative paths is not certain.
+    """
     base = cwd
     if script.moves:
         first = script.moves[0]
@@ -125,7 +129,7 @@ def paths_written(script: Script, cwd: str) -> frozenset[str]:
 
 
 def _uses(script: Script, bases: Sequence[str]) -> Iterator[tuple[str, _Use]]:
-    """Yield the absolute paths that a command visibly uses, with what it does there."""
+    """Yield the absolute paths that a command visibly uses, with the kind of use."""
     places: list[tuple[Word, _Use]] = [(word, "write") for word in script.writes]
     places += [(word, "read") for word in script.reads]
     places += [place for part in script.parts for place in _places(part)]
@@ -133,7 +137,9 @@ def _uses(script: Script, bases: Sequence[str]) -> Iterator[tuple[str, _Use]]:
 
 
 def _service(part: SimpleCommand) -> str:
-    """Return the service that a command needs: the network, or what runs next to the sandbox."""
+    """Describe the service that a command needs: the network, another user's rights or a system
+    service.
+    """
     words = [word.text for word in part.words]
     name = words[0].rpartition("/")[2]
     if _PYTHON.fullmatch(name) and words[1:3] == ["-m", "pip"]:
@@ -154,7 +160,7 @@ def _service(part: SimpleCommand) -> str:
 
 
 def _places(part: SimpleCommand) -> Iterator[tuple[Word, _Use]]:
-    """Yield the words of a command that may be paths, and what it does there."""
+    """Yield the words of a command that may be paths, with the kind of use."""
     name = part.name.rpartition("/")[2]
     words = list(path_arguments(part))
     writes = name in FILE_WRITING_COMMANDS
@@ -169,7 +175,7 @@ def _places(part: SimpleCommand) -> Iterator[tuple[Word, _Use]]:
 
 
 def _paths(word: Word, bases: Sequence[str]) -> Iterator[str]:
-    """Yield the absolute paths that a word means, with links followed."""
+    """Yield the absolute paths that a word can mean, links resolved."""
     if not word.fixed or not word.text:
         return
     for base in bases:
@@ -177,6 +183,6 @@ def _paths(word: Word, bases: Sequence[str]) -> Iterator[str]:
             yield from path_forms(text, base)[-1:]
 
 
-def _is_kept_elsewhere(path: str) -> bool:
-    """Return True if something is there, and not the system's own."""
+def _exists_outside_system(path: str) -> bool:
+    """Return True if a path exists and is not in the system's own folders."""
     return os.path.lexists(path) and path != "/" and not is_within(path, _SYSTEM_FOLDERS)

@@ -1,9 +1,8 @@
-"""The simple commands that only look, and the files that a command names.
+"""Read-only simple commands, and the files that a command names.
 
-A command only looks when its program does (`commands.toml`), and each of its options is one that
-the table lists. What it may look at is judged elsewhere: `path_arguments` returns the words of a
-command that may be files. `touched_paths` serves to watch what a command changes; no permission
-depends on it.
+A command is read-only if its program is (`commands.toml`) and the table lists all its options. The
+files it may read are judged elsewhere: `path_arguments` returns the words that may be files.
+`touched_paths` is for watching changes; no permission depends on it.
 """
 
 import os
@@ -19,7 +18,7 @@ from .text_programs import awk_only_prints, sed_only_prints
 from .wrappers import find_inner_commands, name_set
 
 MAX_TOUCHED_PATHS = 64  # of one command
-# Commands that work on everything in a folder that they are given.
+# Commands that change everything in a folder argument.
 _WHOLE_FOLDER_COMMANDS = name_set("rm mv cp ln install rsync tar unzip chmod chown")
 
 _STRICTNESS = regex(r"[-+][euxo]+|pipefail|errexit|nounset|xtrace")
@@ -27,7 +26,7 @@ _PS_WORD = regex(
     r"-[efAaFlNT]+|a?u?x|aux?f?|axu?f?|--(?:no-headers|forest|sort=[-+\w,%]+)|\d+(?:,\d+)*"
 )
 _PS_VALUED = ("-o", "-p", "-u", "-C", "--pid", "--format")
-_FILE_OPTION_LETTERS = frozenset("fmSX")  # short options whose value is a file, with some command
+_FILE_OPTION_LETTERS = frozenset("fmSX")  # short options with a file value in some command
 
 
 def _stores_nothing(arguments: Sequence[str]) -> bool:
@@ -37,12 +36,12 @@ def _stores_nothing(arguments: Sequence[str]) -> bool:
 
 
 def _loads_no_module(arguments: Sequence[str]) -> bool:
-    """Return True if a jq program reads no module, which may come from any folder that it names."""
+    """Return True if a jq program loads no module, which could come from any folder."""
     return not any(re.search(r"\b(?:import|include|modulemeta)\b", word) for word in arguments)
 
 
 def _shows_processes(arguments: Sequence[str]) -> bool:
-    """Return True if ps shows no environment of a process, which may hold keys (`ps eww`)."""
+    """Return True if ps shows no process environment, which may contain API keys (`ps eww`)."""
     words = list(arguments)
     while words:
         word = words.pop(0)
@@ -53,7 +52,7 @@ def _shows_processes(arguments: Sequence[str]) -> bool:
     return True
 
 
-# What the arguments of a program must say beyond its options.
+# Further checks of a program's arguments.
 _CHECKS: dict[str, Callable[[Sequence[str]], bool]] = {
     "sed": sed_only_prints,
     **dict.fromkeys(name_set("awk gawk mawk nawk"), awk_only_prints),
@@ -67,26 +66,26 @@ _CHECKS: dict[str, Callable[[Sequence[str]], bool]] = {
 
 
 def has_read_only_form(name: str) -> bool:
-    """Return True if a command is known to look only, with the options that are listed."""
+    """Return True if a command is read-only with the listed options."""
     table = table_of(name)
     return table is not None and table.looks and not table.any_rule
 
 
 def reads_files(name: str) -> bool:
-    """Return True if a command is known to read the files that it is given."""
+    """Return True if a command is known to read the files in its arguments."""
     table = table_of(name)
     reads = table is not None and table.looks and not (table.raw or table.any_rule)
     return reads and table is not None and table.operands in ("files", "pattern")
 
 
 def is_read_only(part: SimpleCommand) -> bool:
-    """Return True if the command changes nothing, wherever the files are that it names."""
+    """Return True if the command changes nothing, whichever files it names."""
     found = _listed(part)
     if found is None or part.doubt or not found.table.looks:
         return False
     words = part.words[1:]
     if part.name == "printf" and words and words[0].fixed and not words[0].glob:
-        return _stores_nothing([words[0].text])  # the rest is what it prints
+        return _stores_nothing([words[0].text])  # the other words are printed
     check = _CHECKS.get(part.name)
     if check or not found.table.raw:
         if not all(word.fixed for word in words):
@@ -97,13 +96,14 @@ def is_read_only(part: SimpleCommand) -> bool:
 
 
 def looks_plainly(part: SimpleCommand) -> bool:
-    """Return True if a command only looks, and has no program text among its arguments."""
+    """Return True if a command is read-only and has no program text among its arguments."""
     return part.name not in _CHECKS and is_read_only(part)
 
 
 def does_more(part: SimpleCommand) -> bool:
-    """Return True if the arguments of a program have it do more than look, beyond its options: a
-    program text of sed that writes, for one. Of other programs nothing is told."""
+    """Return True if a program's arguments, apart from options, may change something, such as a sed
+    script that writes. Programs without a check return False.
+    """
     check = _CHECKS.get(part.name.rpartition("/")[2])
     words = part.words[1:]
     return check is not None and not (
@@ -112,14 +112,15 @@ def does_more(part: SimpleCommand) -> bool:
 
 
 def takes_any_words(part: SimpleCommand) -> bool:
-    """Return True if a command that only looks does so whatever further words it is given."""
+    """Return True if a read-only command stays read-only with any further words."""
     known = known_command(part)
     return known is not None and known.table.any_option and is_read_only(part)
 
 
 def hands_names_over(part: SimpleCommand) -> bool:
-    """Return True if xargs, or `find -exec`, does nothing but to have commands that only look read
-    the files that it names. A name from find is never an option: it begins with a folder."""
+    """Return True if xargs or `find -exec` only passes file names to read-only commands. A name
+    from find is never an option, since it begins with a folder.
+    """
     if not part.feeds:
         return False
     spans = find_inner_commands([word.text for word in part.words]).spans
@@ -136,24 +137,25 @@ def hands_names_over(part: SimpleCommand) -> bool:
 
 
 def _listed(part: SimpleCommand) -> Arguments | None:
-    """Return the arguments of a command whose words a table lists, all of them; else None."""
+    """Return the arguments of a command if a table lists all its words; else None."""
     known = known_command(part)
     if known is None:
         return None
     own = git_options(known)
-    if own.unlisted or own.files():  # in another folder
+    if own.unlisted or own.files():  # files(): git runs in another folder
         return None
     found = read_arguments(known.table, known.words)
     return found if found.fit() else None
 
 
 def searched_folders(part: SimpleCommand) -> list[Word]:
-    """Return the folders in which a command reads files that it is not given by name; [] if it
-    reads only what it is told. The current folder is among them if no other is named."""
-    if part.name == "diff":  # it goes into folders unasked, one level at least
+    """Return the folders in which a command reads files that it does not name; [] if there are
+    none. Without a named folder, this is the current folder.
+    """
+    if part.name == "diff":  # reads at least one level of folders by default
         return list(path_arguments(part))
     if part.name == "git" and any(word.text == "diff" for word in part.words):
-        return list(path_arguments(part))  # perhaps of folders that git does not know
+        return list(path_arguments(part))  # may compare folders outside the repository
     found = _listed(part)
     if found is None:
         return []
@@ -164,8 +166,9 @@ def searched_folders(part: SimpleCommand) -> list[Word]:
 
 
 def follows_links(part: SimpleCommand, bases: Sequence[str]) -> bool:
-    """Return True if a command may read what links below a folder lead to, wherever that is.
-    `bases` are the folders that its words may be relative to."""
+    """Return True if a command may follow links below a folder to any target. `bases` are the
+    folders that its words may be relative to.
+    """
     if part.name == "diff":
         return any(_may_be_folder(word, base) for word in path_arguments(part) for base in bases)
     found = _listed(part)
@@ -173,7 +176,7 @@ def follows_links(part: SimpleCommand, bases: Sequence[str]) -> bool:
 
 
 def _may_be_folder(word: Word, base: str) -> bool:
-    """Return True if a word names a folder, or may."""
+    """Return True if a word is or may be the name of a folder."""
     found = expand_glob(word.text, base) if word.glob else [word.text]
     if found is None or "\0" in word.text:
         return True
@@ -182,9 +185,12 @@ def _may_be_folder(word: Word, base: str) -> bool:
 
 
 def path_arguments(part: SimpleCommand) -> Iterator[Word]:
-    """Yield the arguments that may be files. Where a table lists all of the command, these are its
-    files; for a program that takes none, the patterns, for which the shell lists folders. Of other
-    commands they are all words, and values that may be glued to an option (`--file=x`)."""
+    """Yield the arguments that may be files.
+
+    If a table lists the whole command, yield its files, and patterns, since the shell lists folders
+    to expand them. For other commands, yield all words and the values glued to options
+    (`--file=x`).
+    """
     found = _listed(part)
     if found is not None:
         words = [word for word in found.files() if word.text not in ("", "-")]
@@ -226,15 +232,16 @@ def _glued_values(option: str) -> Iterator[str]:
 
 
 def changes_no_file(script: Script) -> bool:
-    """Return True if it is certain that a command changes no file."""
+    """Return True if a command certainly changes no file."""
     return not (script.doubt or script.writes) and all(
         part.wrapper or hands_names_over(part) or is_read_only(part) for part in script.parts
     )
 
 
 def touched_paths(script: Script, cwd: str) -> list[str]:
-    """Return the absolute paths of what a command may change: files, existing or not, and the
-    folders that it works on as a whole. Links are followed except in the last component."""
+    """Return the absolute paths that a command may change: files, existing or not, and folders that
+    it changes as a whole. Links are resolved except in the last component.
+    """
     found: dict[str, None] = {}
     for path, whole in _candidate_paths(script, cwd):
         if len(found) == MAX_TOUCHED_PATHS:
@@ -247,15 +254,16 @@ def touched_paths(script: Script, cwd: str) -> list[str]:
 
 
 def _can_exist(folder: str) -> bool:
-    """Return True if a folder exists, or could be created."""
+    """Return True if a folder exists or could be created."""
     while not os.path.lexists(folder) and folder != os.path.dirname(folder):  # noqa: PTH120
         folder = os.path.dirname(folder)  # noqa: PTH120
     return os.path.isdir(folder)  # noqa: PTH112
 
 
 def _candidate_paths(script: Script, cwd: str) -> Iterator[tuple[str, bool]]:
-    """Yield what may be a path, from every folder it may start from, and whether a folder counts
-    whole."""
+    """Yield each possible path, from every folder it may be relative to, and whether a folder
+    counts as a whole.
+    """
     bases = [cwd]
     for part in script.parts:
         if part.name in ("cd", "pushd") and len(part.words) == 2:

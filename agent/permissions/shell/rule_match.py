@@ -1,7 +1,7 @@
-"""The match of a command's words with a rule that denies or asks.
+"""Match a command's words against a deny or ask rule.
 
-Such a rule means its options in any order: `rm -rf` is `rm -r -f x`, `rm x -fr` and `rm --recursive
---force x` too.
+The options of the rule match in any order: `rm -rf` also matches `rm -r -f x`, `rm x -fr` and `rm
+--recursive --force x`.
 """
 
 import re
@@ -11,9 +11,9 @@ from typing import Literal
 from ...lazy import regex
 from .parser import Word
 
-RuleMatch = Literal["yes", "maybe", "no"]  # maybe: what decides is known only when it runs
+RuleMatch = Literal["yes", "maybe", "no"]  # maybe: known only when the command runs
 
-# Long options whose letters are the same with all programs that have them.
+# Long options that have the same short letter in all programs.
 _OPTION_LETTERS = {"--recursive": "r", "--force": "f"}
 _OPTION_BUNDLE = regex(r"-[A-Za-z]{1,8}")
 
@@ -23,8 +23,9 @@ def has_options(words: Sequence[str]) -> bool:
 
 
 def match_in_any_order(wanted: Sequence[str], words: Sequence[Word]) -> RuleMatch:
-    """Return True if a command has the wanted plain words first, and the wanted options
-    anywhere."""
+    """Return "yes" if a command starts with the wanted plain words and has the wanted options
+    anywhere.
+    """
     end = next((at for at, word in enumerate(words) if word.text == "--"), len(words))
     options = [word.text for word in words[:end] if word.text.startswith("-") and word.fixed]
     plain = [w for at, w in enumerate(words) if at > end or not w.text.startswith("-")]
@@ -41,7 +42,7 @@ def match_in_any_order(wanted: Sequence[str], words: Sequence[Word]) -> RuleMatc
 
 
 def _has_options(wanted: Sequence[str], options: Sequence[str]) -> bool:
-    """Return True if the options include all that are wanted, spelled in any way."""
+    """Return True if the options include all wanted options in any spelling."""
     bundles = (option[1:] for option in options if _OPTION_BUNDLE.fullmatch(option))
     letters = {_same_letter(letter) for bundle in bundles for letter in bundle}
     for long, letter in _OPTION_LETTERS.items():
@@ -64,7 +65,7 @@ def _same_letter(letter: str) -> str:
 
 
 def _abbreviates(word: str, option: str) -> bool:
-    """Return True if a word is a long option, cut short or with a value: `--forc`, `--force=x`."""
+    """Return True if a word is a long option, shortened or with a value: `--forc`, `--force=x`."""
     name, _, value = word.partition("=")
     wanted, _, fixed = option.partition("=")
     return len(name) > 2 and wanted.startswith(name) and name[:2] == "--" and fixed in ("", value)

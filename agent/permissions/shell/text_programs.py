@@ -1,7 +1,7 @@
-"""The programs that sed and awk are given: whether they only print.
+"""Check whether sed and awk programs only print.
 
-Both languages can write files and start commands from within their program text. What is not
-recognised as printing is taken to do more.
+Both languages can write files and start commands from their program text. A program counts as
+print-only if every part of it is recognised.
 """
 
 import re
@@ -13,7 +13,7 @@ from .wrappers import name_set
 _SED_OPTION = regex(r"-[nErsuz]+|--quiet|--silent|--regexp-extended|--separate|--null-data")
 _SED_ADDRESS = regex(r"\d+(?:~\d+)?|\$|\+\d+|~\d+")
 _SED_COMMAND = regex(r"[pdPDgGhHxnN=l{}]|q\d*|Q\d*")
-_ODD_BRACKET = regex(r"\[\^?\]|\[[.=]")  # its first bracket to close does not close it
+_ODD_BRACKET = regex(r"\[\^?\]|\[[.=]")  # the first closing bracket does not end it
 _SED_FLAGS = regex(r"[gpiI\d]*")
 _AWK_DANGER = regex(
     r"system|extension|close|fflush|\\\n|getline|ARGV|ARGC|PROCINFO|@|(?<!\|)\|(?!\|)"
@@ -29,7 +29,7 @@ _AWK_VARIABLE = regex(r"[A-Za-z_]\w*=.*", re.DOTALL)
 
 
 def sed_only_prints(arguments: Sequence[str]) -> bool:
-    """Return True if sed with these arguments prints, and writes and runs nothing."""
+    """Return True if sed with these arguments only prints."""
     scripts: list[str] = []
     operands: list[str] = []
     place = 0
@@ -61,7 +61,7 @@ def _sed_script_prints(script: str) -> bool:
 
 
 def _after_sed_command(text: str) -> str | None:
-    """Return what stands behind the first command, None if that may do more than print."""
+    """Return the text after the first command; None if the command may do more than print."""
     rest = text
     for _ in range(2):  # addresses
         after = _after_sed_address(rest)
@@ -87,7 +87,7 @@ def _after_sed_command(text: str) -> str | None:
 
 
 def _after_sed_address(text: str) -> str | None:
-    """Return what stands behind an address, the text itself if there is none."""
+    """Return the text after an address; the text itself if there is no address."""
     if text.startswith("/"):
         after = _delimited(text, 1)
         return None if after is None else re.sub(r"^[IM]+", "", after)
@@ -96,8 +96,9 @@ def _after_sed_address(text: str) -> str | None:
 
 
 def _delimited(text: str, count: int) -> str | None:
-    """Return what stands behind `count` texts between delimiters, of which `text` begins with the
-    first; None where that is not certain: versions differ about delimiters within brackets."""
+    """Return the text after `count` delimited texts; the first character is the delimiter. Return
+    None if the end is not certain, since versions of sed differ about delimiters in brackets.
+    """
     delimiter, rest = text[0], text[1:]
     if delimiter in "\\\n" or delimiter.isalnum() or delimiter.isspace():
         return None
@@ -113,8 +114,7 @@ def _delimited(text: str, count: int) -> str | None:
 
 
 def awk_only_prints(arguments: Sequence[str]) -> bool:
-    """Return True if awk with these arguments prints, and writes, runs and reads nothing that its
-    operands do not name."""
+    """Return True if awk with these arguments only prints and reads only its operands."""
     place = 0
     while place < len(arguments) and arguments[place].startswith("-"):
         word = arguments[place]

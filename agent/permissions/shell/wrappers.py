@@ -1,8 +1,8 @@
 """Commands that start other commands: `sudo rm x`, `find -exec`, `sh -c "…"`, `eval`.
 
-`find_inner_commands` finds where in a command's words the inner command stands, or which text it
-hands to a shell, so that permission rules see through it. Only a few wrappers (`timeout 5 pytest`)
-are as harmless as what they start; about all others only a person can decide.
+`find_inner_commands` returns the position of the inner command, or the script passed to a shell, so
+that permission rules also apply to it. A few wrappers (`timeout 5 pytest`) are as harmless as their
+inner command. All others need the user's approval.
 """
 
 import re
@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from ...lazy import dataclass, regex
 
-MAX_SHELL_TEXTS = 20  # of one command that are read one by one
+MAX_SHELL_TEXTS = 20  # scripts of one command that are parsed one by one
 
-# Variables that change how a program shows things, and not what runs.
+# Variables that change only how a program displays its output.
 HARMLESS_VARIABLE = regex(
     r"LANG|LC_[A-Z]+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CI|NODE_ENV|DEBUG"
     r"|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONWARNINGS"
@@ -20,7 +20,7 @@ HARMLESS_VARIABLE = regex(
 
 
 def name_set(text: str) -> frozenset[str]:
-    """Return the names in a text that are separated by blanks."""
+    """Return the set of blank-separated names in a text."""
     return frozenset(text.split())
 
 
@@ -28,17 +28,17 @@ def name_set(text: str) -> frozenset[str]:
 class InnerCommands:
     """The commands that a simple command starts."""
 
-    doubt: str = ""  # why a person must decide about the command
+    doubt: str = ""  # why the command needs approval
     spans: tuple[tuple[int, int], ...] = ()  # (start, stop) of inner commands among the words
-    script: str = ""  # a text that a shell will run
-    transparent: bool = False  # nothing but the inner command matters
-    # Nothing but the inner command matters, and the names that it is handed.
+    script: str = ""  # a script that a shell will run
+    transparent: bool = False  # as harmless as the inner command
+    # As harmless as the inner command with the file names that it receives.
     feeds: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Wrapper:
-    """The way in which a wrapper takes the command that it starts."""
+    """The syntax of a wrapper before its inner command."""
 
     valued: str = ""  # options whose value is the next word
     operands: int = 0  # words before the command
@@ -96,13 +96,13 @@ _SHELL_CHANGING_BUILTINS = name_set(
     ". source alias unalias hash enable bind complete compgen declare typeset export readonly "
     "local unset read mapfile readarray getopts let shopt pushd popd coproc eval exec trap"
 )
-# Commands that have a shell run all words behind these options and so many operands.
+# Commands that pass all words after these options and operands to a shell.
 _SHELL_RUNNERS = {
     "watch": _Wrapper("-n --interval"),
     "ssh": _Wrapper("-B -b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w", 1),
     "hyperfine": _Wrapper("-w -r -m -M -p -c -n -N --warmup --runs"),
 }
-# Options whose value a command has a shell run.
+# Options whose value a command passes to a shell.
 _SHELL_OPTIONS = {
     "env": ("-S", "--split-string="),
     "flock": ("-c", "--command"),
@@ -115,7 +115,7 @@ _FIND_EXEC_OPTIONS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 
 
 def find_inner_commands(words: Sequence[str]) -> InnerCommands:
-    """Return what a simple command starts; `words` are its words without quotes."""
+    """Return the commands that a simple command starts. `words` are its words without quotes."""
     name = words[0].rpartition("/")[2]
     if name in _SHELLS:
         return _find_shell_script(words)
@@ -137,18 +137,18 @@ def find_inner_commands(words: Sequence[str]) -> InnerCommands:
 
 
 def is_shell(name: str) -> bool:
-    """Return True if a command runs what it is fed."""
+    """Return True if a command runs its input as a script."""
     return name.rpartition("/")[2] in _SHELLS or name in (".", "source", "eval")
 
 
 def _shell_text(words: Sequence[str], name: str) -> str:
-    """Return the text among its words that a command has a shell run, "" if there is none."""
+    """Return the arguments that a command passes to a shell as a script, "" if there are none."""
     if name in _SHELL_RUNNERS:
         return " ".join(words[_command_start(words, name, _SHELL_RUNNERS[name]) :])
     texts = list[str]()
     for place, word in enumerate(words):
         for option in _SHELL_OPTIONS.get(name, ()):
-            if len(texts) == MAX_SHELL_TEXTS and name == "env":  # the first holds all that follows
+            if len(texts) == MAX_SHELL_TEXTS and name == "env":  # it has all later words
                 break
             if word == option:
                 texts.append(" ".join(words[place + 1 :][: None if name == "env" else 1]))
@@ -179,12 +179,12 @@ def _find_exec_commands(words: Sequence[str]) -> InnerCommands:
             spans.append((place + 1, end))
     spans.reverse()
     if spans:
-        # In the folder of each file, and with its name for a folder, git heeds what lies there.
+        # -execdir runs in each file's folder, where git reads the local configuration.
         plain = not any(re.match("-(?:delete|f|ok|execdir)", word) for word in words)
         plain = plain and all(words[start] != "git" for start, _ in spans if start < len(words))
         return InnerCommands("find runs another command", tuple(spans), feeds=plain)
     if any(re.match(r"-.*[*?\[]", word) for word in words):
-        return InnerCommands("find may be told by a file's name what to do")
+        return InnerCommands("find may read a file name as an option")
     return InnerCommands("find deletes what it finds" if "-delete" in words else "")
 
 
@@ -201,13 +201,14 @@ def _find_wrapped_command(words: Sequence[str], name: str, wrapper: _Wrapper) ->
 
 
 def _only_hands_over(options: Sequence[str]) -> bool:
-    """Return True if options of xargs say only how names, one a line or between zero bytes, are
-    told apart and handed over."""
+    """Return True if options of xargs only control how names, separated by newlines or NUL bytes,
+    are split and passed on.
+    """
     return bool(_HANDING_OVER.fullmatch("".join(f"{option} " for option in options)))
 
 
 def _command_start(words: Sequence[str], name: str, wrapper: _Wrapper) -> int:
-    """Return the place where the inner command begins, behind options, operands and assignments."""
+    """Return the index of the inner command, after options, operands and assignments."""
     valued, operands, place = name_set(wrapper.valued), wrapper.operands, 1
     while place < len(words):
         word = words[place]

@@ -1,5 +1,4 @@
-"""What a command may do that is allowed without a question: by the rules of the session and its
-mode."""
+"""The effects that a command may have without asking, by the rules and the mode of the session."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -45,8 +44,9 @@ _MARKS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """The rules and the mode of a session. With `guarded`, rules keep files from being read; with
-    `looking`, it is a subagent that only looks."""
+    """The rules and the mode of a session. With `guarded`, rules forbid reading some files. With
+    `looking`, the session is a read-only subagent.
+    """
 
     rules: str
     mode: PermissionMode
@@ -70,7 +70,7 @@ class Setting:
         return approval.read_only_view() if self.looking else approval
 
     def holes(self, verdict: Verdict, command: str, effects: Effects) -> list[str]:
-        """Return the effects of an allowed command that it may not have."""
+        """Return the effects of an allowed command that it must not have."""
         rules = "none" if verdict.looks or self.looking or self.mode == "plan" else self.rules
         edits = self.mode == "accept-edits" and not verdict.looks
         found = [f"changed {p}" for p in effects.changed if not _may_change(p, rules, edits)]
@@ -101,7 +101,7 @@ def _may_change(path: str, rules: str, edits: bool) -> bool:
 
 
 def _is_by_product(path: str) -> bool:
-    """True if a path is of a kind that tests leave behind."""
+    """Return True if tests leave behind paths of this kind."""
     return bool(re.search(r"/(?:\.pytest_cache|__pycache__|out)(?:/|$)", path))
 
 
@@ -120,7 +120,7 @@ class Judge:
         self._approvals = [(setting, setting.approval(scene)) for setting in settings]
 
     def allowing(self, command: str) -> dict[Setting, Verdict]:
-        """Return the settings that allow a command without a question, each with its verdict."""
+        """Return the settings that allow a command without asking, each with its verdict."""
         params, tool = BashParams.model_validate({"command": command}), BashTool()
         verdicts = (
             (each, approval.judge(tool, params))

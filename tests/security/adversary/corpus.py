@@ -6,13 +6,14 @@ from pathlib import Path
 from .scenes import OBEDIENT
 
 TEXT = Path(__file__).with_name("corpus.txt").read_text()
-# Programs that may read code or configuration of the project whatever their options say.
+# Programs that may read the project's code or configuration with any options.
 TOOLS = (*OBEDIENT, "pytest", "python3", "make", "npm", "git", "node", "ls", "rg", "jq", "sed")
 
 
 def corpus() -> Iterator[tuple[str, str]]:
-    """Yield each command, once for each scene that its heading names. `⏎` stands for a line break,
-    `%tool%` for each of some programs."""
+    """Yield each command once per scene in its heading. `⏎` is a line break; `%tool%` is replaced
+    by each of several programs.
+    """
     scenes = list[str]()
     for line in TEXT.splitlines():
         if line.startswith(";;"):

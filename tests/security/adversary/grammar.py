@@ -1,7 +1,7 @@
-"""A grammar that makes shell commands: plain ones, each with a few hostile twists.
+"""A grammar that generates shell commands: plain ones with a few hostile twists.
 
-A command with many twists is asked about because of any of them, so most commands get none, one or
-two. The same seed makes the same commands.
+A command with many twists needs approval because of any of them, so most commands get none, one or
+two. The same seed generates the same commands.
 """
 
 import random
@@ -49,14 +49,14 @@ _PATTERNS = ("alpha", "TOP", "x", "-e alpha", "''")
 
 
 class _Maker:
-    """Makes one command. `twists` is how many hostile things it may still get."""
+    """Generates one command. `twists` is the number of hostile twists that it may still get."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._twists = rng.choices((0, 1, 2, 3), (2, 5, 2, 1))[0]
 
     def twist(self, chance: float) -> bool:
-        """Return whether to do something hostile here."""
+        """Return True if a hostile twist is to be added here."""
         if self._twists and self._rng.random() < chance:
             self._twists -= 1
             return True
@@ -145,7 +145,7 @@ class _Maker:
         return found
 
     def _respelled(self, option: str) -> str:
-        """Return an option as it was, cut short, or quoted, split or expanded in some way."""
+        """Return an option unchanged, shortened, quoted, split or expanded in some way."""
         if self._rng.random() < 0.5 or not option.startswith("-"):
             return option
         name, _, rest = option.partition(" ")
@@ -205,7 +205,7 @@ class _Maker:
 
 
 def commands(seed: int) -> Iterator[tuple[str, str]]:
-    """Yield different commands without end, each with the scene to try it in."""
+    """Yield different commands endlessly, each with its scene."""
     seen = set[tuple[str, str]]()
     number = 0
     while True:

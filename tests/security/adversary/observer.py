@@ -1,7 +1,7 @@
-"""Run a command with bash in a scene, and tell what it did.
+"""Run a command with bash in a scene, and report its effects.
 
-Only for a process in a private root with its own network and process namespaces (`private_root`):
-a command may do anything there.
+Only for a process in a private root with its own network and process namespaces (`private_root`): a
+command may do anything there.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _COUNTERS = (
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a command did. Paths are relative to the scene."""
+    """The effects of a command. Paths are relative to the scene."""
 
     changed: tuple[str, ...] = ()
     ran: tuple[str, ...] = ()  # marks of the project's code
@@ -56,7 +56,7 @@ class Observer:
         self._output = marks.with_name("output")
 
     def run(self, scene: Scene, command: str) -> Effects:
-        """Return the effects of a command, and put the scene back as it was."""
+        """Return the effects of a command, and restore the scene."""
         self._marks.write_text("")
         scene.forget_reads()
         before = _network_counters()
@@ -79,7 +79,7 @@ class Observer:
         )
 
     def _spawn(self, scene: Scene, command: str) -> bool:
-        """Run a command until nothing of it is left. Return whether it had to be ended."""
+        """Run a command until all its processes have ended. Return True if it had to be killed."""
         os.chdir(scene.project)
         env = child_environment(scene.environ)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -125,7 +125,7 @@ def _wait_for_all() -> None:
 
 
 def _end_all() -> None:
-    """End every process that descends from this one: orphans become its children."""
+    """End every descendant process; orphans become children of this one."""
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     while pids := children.read_text().split():
         for pid in map(int, pids):
@@ -148,7 +148,7 @@ def _network_counters() -> dict[str, str]:
 
 
 def _new_settings(scene: Scene) -> tuple[str, ...]:
-    """Return the lines of the repository's configuration that were not there before."""
+    """Return the new lines of the repository's configuration."""
     kept = (scene.gold / "project/.git/config").read_text().splitlines()
     config = scene.project / ".git/config"
     lines = config.read_text(errors="replace").splitlines() if config.is_file() else ["gone"]

@@ -1,5 +1,6 @@
-"""A private root for commands that may do anything: system folders read-only, one empty folder to
-write to, no network but the loopback, and processes of its own."""
+"""A private root for commands that may do anything: read-only system folders, one empty writable
+folder, only a loopback network, and separate processes.
+"""
 
 import os
 import shutil
@@ -36,14 +37,14 @@ def _options() -> Iterator[str]:
 
 
 def in_private_root(arguments: Sequence[str]) -> list[str]:
-    """Return the command that starts a Python module with arguments in a private root."""
+    """Return the command that runs a Python module with arguments in a private root."""
     bwrap = shutil.which("bwrap") or "bwrap"
     return [bwrap, *_options(), "--", sys.executable, "-m", *arguments]
 
 
 @cache
 def absent() -> str:
-    """Return why there can be no private root here, "" if there can be one."""
+    """Return why a private root cannot be created here, "" if it can."""
     missing = [name for name in ("bwrap", "bash", "git", "make") if not shutil.which(name)]
     if missing:
         return f"needs {', '.join(missing)}"

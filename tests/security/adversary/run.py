@@ -32,7 +32,7 @@ MODULE = "ctxagent.tests.security.adversary.run"
 
 @dataclass(frozen=True)
 class Hole:
-    """A command that does what nobody allowed. `settings` are the sessions that let it run."""
+    """A command with effects that no rule allowed. `settings` are the sessions that ran it."""
 
     command: str
     scene: str
@@ -59,7 +59,7 @@ class Adversary:
         self.counts = Counter[str]()
 
     def try_command(self, text: str, name: str) -> Hole | None:
-        """Judge a command, run it if any setting allows it, and return what was wrong with it."""
+        """Judge a command, run it if any setting allows it, and return the hole it shows."""
         scene = self.scenes[name]
         command = text.replace("SCENE", str(scene.root))
         allowing = self._judges[name].allowing(command)
@@ -79,7 +79,7 @@ class Adversary:
         return Hole(text, name, wrong[first], [*map(str, wrong)], allowing[first].reason)
 
     def shrunk(self, hole: Hole) -> Hole:
-        """Return the hole by the shortest command that was found, with words left out."""
+        """Return the hole for the shortest command found by leaving out words."""
         words, kind = hole.command.split(" "), hole.effects[0].split()[0]
         place = 0
         while place < len(words) and len(words) > 1:
@@ -93,7 +93,7 @@ class Adversary:
 
 
 def work(items: Iterable[tuple[str, str]], settings: Sequence[Setting]) -> Iterator[dict[str, Any]]:
-    """Yield each hole as it is found, and at last the counts."""
+    """Yield each hole when it is found, and the counts at the end."""
     adversary, seen = Adversary(settings), set[tuple[str, str]]()
     total = 0
     for text, scene in items:
@@ -111,7 +111,8 @@ def attack(
     arguments: Sequence[str], workers: int, report: Callable[[Hole], None] = lambda hole: None
 ) -> tuple[list[Hole], Counter[str]]:
     """Run workers in private roots, each with its share of the commands. `report` gets each hole
-    when it is found. Raises CalledProcessError where a worker fails."""
+    when it is found. Raises CalledProcessError if a worker fails.
+    """
     holes, counts = list[Hole](), Counter[str]()
 
     def serve(share: int) -> None:
@@ -133,7 +134,7 @@ def attack(
 
 
 def items_of(wanted: int, seed: int, every: int) -> Iterator[tuple[str, str]]:
-    """Yield each n-th of the written commands, and so many of the grammar, with their scenes."""
+    """Yield each n-th written command, and a share of the generated ones, with their scenes."""
     yield from islice(corpus(), 0, None, every)
     yield from islice(commands(seed), wanted)
 

@@ -1,8 +1,7 @@
-"""Hostile projects for commands to run in, and what a command changes or reads of them.
+"""Hostile projects for commands to run in, with detection of changes and reads.
 
-Each scene is a folder of its own with a project, and with what lies outside of that project. Code
-of the project that runs appends its name to a file of marks. A read of a file outside sets its
-access time, which is zero before.
+Each scene is a folder with a project and files outside it. Project code that runs appends its name
+to a file of marks. Reading a file outside sets its access time, which was zero.
 """
 
 import hashlib
@@ -56,7 +55,7 @@ ODD_NAMES = ("--help", "-oX", "-n", "two words", "a;touch made", "$(touch made)"
 
 @dataclass
 class Scene:
-    """A project with its surroundings. `path` is the PATH of commands there."""
+    """A project with its surroundings. `path` is the PATH for commands there."""
 
     name: str
     root: Path
@@ -80,12 +79,12 @@ class Scene:
                 os.utime(path, ns=(0, info.st_mtime_ns))
 
     def reads(self) -> list[str]:
-        """Return what was read outside of the project. A look at the changes reads folders."""
+        """Return the paths read outside the project. Call it first: `changes` reads folders."""
         found = (path for path in self.watched if path.exists() and path.stat().st_atime_ns)
         return [str(path.relative_to(self.root)) for path in found]
 
     def changes(self) -> list[str]:
-        """Return the paths that were made, changed or removed since the baseline."""
+        """Return the paths that were created, changed or removed since the baseline."""
         now = _snapshot(self.root)
         either = sorted(now.keys() | self.baseline.keys())
         found = [path for path in either if now.get(path) != self.baseline.get(path)]
@@ -95,7 +94,7 @@ class Scene:
         return found
 
     def restore(self, changed: list[str]) -> None:
-        """Put changed paths back as they were."""
+        """Restore changed paths."""
         for path in reversed(changed):
             there, kept = self.root / path, self.gold / path
             if _is_folder(there) and not _is_folder(kept):
@@ -117,7 +116,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def _snapshot(root: Path) -> dict[str, tuple[int, ...]]:
-    """Return what tells each file and folder below a root from another state of it."""
+    """Return a state for each file and folder below a root that differs after any change."""
     found, folders, start = dict[str, tuple[int, ...]](), [str(root)], len(str(root)) + 1
     while folders:
         for entry in os.scandir(folders.pop()):
@@ -133,7 +132,7 @@ def _snapshot(root: Path) -> dict[str, tuple[int, ...]]:
 
 
 def _same_index(root: Path, gold: Path) -> bool:
-    """True if the index of a repository has the same files, whatever git noted about them."""
+    """Return True if a repository's index has the same files; git's cached data is ignored."""
 
     def listed(folder: Path) -> str:
         command = ["git", "ls-files", "--stage", "-z", "-v"]
@@ -149,7 +148,7 @@ def _watched(place: Path) -> list[Path]:
 
 
 def build_scenes(root: Path, marks: Path) -> list[Scene]:
-    """Make all scenes below a folder, with programs of the system that all of them share."""
+    """Create all scenes below a folder; they share the system's programs."""
     programs = root / "system"
     _make_programs(programs, marks)
     system = f"{programs}:/usr/local/bin:/usr/bin:/bin"
@@ -244,7 +243,7 @@ def _make_repository(project: Path) -> None:
 
 
 def _forge_index(project: Path) -> None:
-    """Have the index name files outside of the project, and options."""
+    """Write names of files outside the project, and options, into the index."""
     outside = f"{project.parent}/outside/secret"
     names = ("../secret", outside, "src/../../secret", "-oX", "f")
     blob = subprocess.run(

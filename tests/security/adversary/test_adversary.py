@@ -1,5 +1,6 @@
-"""Commands that are allowed without a question do nothing that nobody allowed: a sample of the
-written ones and of the grammar. `make soak` runs all of them and 10,000 of the grammar."""
+"""Commands that run without asking have no forbidden effects: a sample of the written and the
+generated commands. `make soak` runs all written ones and 10,000 generated ones.
+"""
 
 import json
 import subprocess
@@ -12,7 +13,7 @@ from .run import MODULE, attack
 
 needs_private_root = pytest.mark.skipif(bool(absent()), reason=absent())
 
-# What the observer must see of a command, as `kind:what`; nothing for a command that only looks.
+# The effects that the observer must see, as `kind:path`; none for a read-only command.
 SEEN = {
     "cat f": "",
     "git status": "",
@@ -63,7 +64,7 @@ def test_the_same_seed_makes_the_same_commands() -> None:
 
 @needs_private_root
 @pytest.mark.slow
-def test_what_is_allowed_without_a_question_does_nothing_else() -> None:
+def test_unasked_commands_have_no_forbidden_effects() -> None:
     holes, counts = attack(["--commands=200", "--every=30"], workers=1)
     assert not holes, "\n".join(map(str, holes))
     assert counts["allowed"] > 60

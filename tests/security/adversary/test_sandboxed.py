@@ -1,5 +1,6 @@
-"""Written commands by the real tool in the real sandbox, in the modes that ask about little: what
-lies outside of the project stays as it is and unread, and so do files that rules guard."""
+"""Written commands with the real tool in the real sandbox, in the modes that rarely ask: files
+outside the project stay unchanged and unread, and so do files that rules guard.
+"""
 
 import re
 import socket
@@ -28,7 +29,7 @@ EVERY, COUNT = 19, 45  # commands
 
 
 def texts(port: int) -> Iterator[str]:
-    """Yield a sample of the written commands, talking to a port of ours."""
+    """Yield a sample of the written commands, with our own port."""
     plain = (text for text, scene in corpus() if scene == "plain" and "\n" not in text)
     harmless = (text for text in plain if not _OF_THE_MACHINE.search(text))
     for text in islice(harmless, 3, None, EVERY):
@@ -40,7 +41,7 @@ def texts(port: int) -> Iterator[str]:
 def context_of(scene: Scene, state: Path) -> Context:
     own = state / "own"
     own.mkdir(parents=True)
-    # What lies beside the project is in the home, which commands may not read.
+    # Files next to the project are in the home, which commands may not read.
     environ = {**scene.environ, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(scene.root)}
     box = Sandbox(
         cwd=scene.project, environ=environ, own_temporary=own / "temporary",
@@ -53,7 +54,7 @@ def context_of(scene: Scene, state: Path) -> Context:
 @needs_bwrap
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sandboxed", "bypass"])
-def test_the_sandbox_holds_what_is_not_asked_about(tmp_path: Path, mode: PermissionMode) -> None:
+def test_the_sandbox_confines_unasked_commands(tmp_path: Path, mode: PermissionMode) -> None:
     (scene,) = (s for s in build_scenes(tmp_path, tmp_path / "marks") if s.name == "plain")
 
     async def decline(question: Question) -> Answer:
@@ -76,7 +77,7 @@ def test_the_sandbox_holds_what_is_not_asked_about(tmp_path: Path, mode: Permiss
     results = talk.of(ToolResult)
     assert len(results) == len(commands)
     for command, result in zip(commands, results, strict=True):
-        # What a command visibly names is found in bypass mode.
+        # Paths that a command visibly names are readable in bypass mode.
         assert mode == "bypass" or OUTSIDE_SECRET not in str(result.content), command
         assert GUARDED_SECRET not in str(result.content), command
     kept = ("project/.git/hooks", "project/.git/config", "project/.envrc", "project/.env")

@@ -1,5 +1,6 @@
-"""A folder of the project that is exchanged for a link, again and again, while the file tools work
-in it: nothing of what a rule denies is read, and nothing is written there."""
+"""A folder of the project is replaced by a link again and again while the file tools work in it:
+they neither read nor write a denied file.
+"""
 
 import asyncio
 import os
@@ -53,7 +54,9 @@ pytestmark = pytest.mark.skipif(
 
 
 class Stage:
-    """A project, a folder of secrets beside it that a rule denies, and what exchanges the two."""
+    """A project, a folder of secrets that a rule denies, and the code that replaces one by the
+    other.
+    """
 
     def __init__(self, root: Path) -> None:
         self.project, self.secrets = root / "project", root / "secrets"
@@ -75,11 +78,11 @@ class Stage:
         link.symlink_to(self.secrets)
 
     def listing(self) -> dict[str, str]:
-        """What is among the secrets."""
+        """The names in the folder of secrets."""
         return {path.name: path.read_text() for path in sorted(self.secrets.iterdir())}
 
     async def call(self, tool: Tool[Any], **given: Any) -> str:
-        """Judge a call and run it where that was allowed; return what the model would see."""
+        """Judge a call, run it if allowed, and return the text for the model."""
         params = tool.Params.model_validate(given)
         verdict = self.approval.judge(tool, params)
         if verdict.action != "allow":
@@ -93,7 +96,7 @@ class Stage:
 
 @contextmanager
 def exchanging(root: Path, user: int) -> Iterator[None]:
-    """Have the folder and the link of a stage exchanged again and again by a user."""
+    """Replace the folder by the link and back, again and again, as another user would."""
     command = [sys.executable, "-I", "-S", "-c", EXCHANGE, str(os.getpid()), str(user)]
     with subprocess.Popen([*command, *(str(root / name) for name in EXCHANGED)]) as swapper:
         try:
@@ -150,7 +153,7 @@ def test_edit(stage: Stage) -> None:
 
 
 def test_without_the_guard_it_is_read(stage: Stage) -> None:
-    """The same judged, and opened by its path."""
+    """The attack succeeds if the judged file is opened by its path."""
     leaked = 0
     for _ in range(20 * TRIES):
         params = ReadTool.Params.model_validate({"path": "src/key"})
@@ -165,7 +168,7 @@ def test_without_the_guard_it_is_read(stage: Stage) -> None:
 
 @pytest.mark.parametrize("has_openat2", [True, False])
 def test_each_way_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch, has_openat2: bool) -> None:
-    """Also where the kernel has no openat2."""
+    """Also if the kernel has no openat2."""
     if not has_openat2:
         monkeypatch.setattr(safe_open, "_openat2", lambda: None)
     elif safe_open._openat2() is None:
@@ -182,7 +185,7 @@ def test_each_way_to_open(stage: Stage, monkeypatch: pytest.MonkeyPatch, has_ope
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="all of it is an ordinary user's already")
-def test_all_of_it_as_an_ordinary_user() -> None:
+def test_the_sandbox_works_for_an_ordinary_user() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chown(folder, NOBODY, NOBODY)
         with exchanging(Path(folder), NOBODY):

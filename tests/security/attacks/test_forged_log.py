@@ -1,4 +1,4 @@
-"""A log that somebody else has written: what it names lies in its own folder, or is not there."""
+"""A log written by somebody else: the files that it names are in its own folder or do not exist."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def agent(id: str) -> dict[str, Any]:
 
 
 def names(place: Place) -> list[str]:
-    """Names of the files outside, as a log may have them."""
+    """Names of the files outside, as a forged log may write them."""
     outside = place.root / "outside"
     (log,) = place.logs()
     above = "../" * (len(log.parent.parts) - 1)
@@ -62,7 +62,7 @@ def names(place: Place) -> list[str]:
 
 @pytest.mark.parametrize("form", ["{outside}", "../../../../../../../../../..{outside}", ".", ".."])
 def test_a_fork_copies_no_tree_onto_itself(place: Place, form: str) -> None:
-    """By an id that is a path. The files outside are looked at when the test is over."""
+    """The log has an ID that is a path. The files outside are checked at the end of the test."""
     log = forge(place, **agent(form.format(outside=place.root / "outside")))
     done = place.run("sessions", "fork", log.parent.name)
     assert done.returncode == 0, done.stderr
@@ -75,7 +75,7 @@ def test_a_fork_copies_no_tree_onto_itself(place: Place, form: str) -> None:
 
 
 def test_without_the_guard_it_does(place: Place, tmp_path: Path) -> None:
-    """What a fork did for each subagent: join the id to both folders, and copy."""
+    """An unguarded fork joined each subagent's ID to both folders, and copied."""
     victim = tmp_path / "victim"
     shutil.copytree(place.root / "outside", victim)
     source, target = tmp_path / "one" / str(victim), tmp_path / "two" / str(victim)
@@ -171,7 +171,7 @@ def test_a_fork_follows_no_link(place: Place) -> None:
 
 @pytest.mark.parametrize("name", ["conversation.md", LOG_NAME])
 def test_a_session_is_not_written_through_a_link(place: Place, name: str) -> None:
-    """The files outside are looked at when the test is over."""
+    """The files outside are checked at the end of the test."""
     (log,) = place.logs()
     (log.parent / name).unlink()
     (log.parent / name).symlink_to(place.root / "outside" / "secret")

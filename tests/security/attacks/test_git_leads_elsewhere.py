@@ -1,5 +1,6 @@
-"""A repository whose own files lead out of it: git would show lines of a secret, or another
-repository. It is asked about before git looks, and no git of ours looks."""
+"""A repository whose own files lead out of it: git would show lines of a secret or of another
+repository. Read-only git commands need approval there, and the agent's own git does not read it.
+"""
 
 import asyncio
 import os
@@ -29,7 +30,7 @@ Trick = Callable[[Path, Path, Path], object]
 
 
 def link(place: str) -> Trick:
-    """A link to the secret at a place below `.git`."""
+    """A link to the secret at a path below `.git`."""
 
     def make(project: Path, secret: Path, other: Path) -> None:
         path = project / ".git" / place
@@ -41,7 +42,7 @@ def link(place: str) -> Trick:
 
 
 def linked_folder(place: str) -> Trick:
-    """A link to a part of the other repository at the same place."""
+    """A link to a part of the other repository at the same path."""
 
     def make(project: Path, secret: Path, other: Path) -> None:
         path = project / ".git" / place
@@ -61,7 +62,7 @@ def pointing(project: Path, secret: Path, other: Path) -> None:
 
 
 def common(project: Path, secret: Path, other: Path) -> None:
-    """A work tree, linked by its own word, of a repository that knows nothing of it."""
+    """A work tree that claims to belong to a repository, which does not list it."""
     own = project / "kept" / "worktrees" / "x"
     own.mkdir(parents=True)
     (own / "HEAD").write_text("ref: refs/heads/main\n")
@@ -76,7 +77,7 @@ def borrowed(project: Path, secret: Path, other: Path) -> None:
 
 
 def borrowed_twice(project: Path, secret: Path, other: Path) -> None:
-    """A store in the project, which names the secret in turn."""
+    """An object store in the project that borrows from the secret."""
     store = project / "store"
     (store / "info").mkdir(parents=True)
     (store / "info/alternates").symlink_to(secret)
@@ -84,13 +85,13 @@ def borrowed_twice(project: Path, secret: Path, other: Path) -> None:
 
 
 def inside(project: Path, secret: Path, other: Path) -> None:
-    """A repository in the repository, which git goes into by itself."""
+    """An inner repository, which git enters without being told."""
     repository(project / "inner")
     git(project, "add", "inner")
     link("packed-refs")(project / "inner", secret, other)
 
 
-# What is done to the repository, and the command of git that shows what it should not.
+# The change to the repository, and the git command that shows the secret.
 TRICKS: dict[str, tuple[Trick, str]] = {
     "alternates": (link("objects/info/alternates"), "git log"),
     "packed-refs": (link("packed-refs"), "git log"),
@@ -111,7 +112,7 @@ TRICKS: dict[str, tuple[Trick, str]] = {
 
 
 class Field:
-    """A project, and beside it a secret and another repository."""
+    """A project, a secret and another repository."""
 
     def __init__(self, root: Path) -> None:
         self.project = repository(root / "project")
@@ -124,7 +125,7 @@ class Field:
         git(self.other, "branch", SECRET)
 
     def shown(self, command: str) -> str:
-        """What a git that nobody looks before shows."""
+        """The output of an unguarded git."""
         done = subprocess.run(command.split(), cwd=self.project, capture_output=True, check=False)
         return (done.stdout + done.stderr).decode(errors="replace")
 
@@ -135,7 +136,7 @@ def field(tmp_path: Path) -> Field:
 
 
 @pytest.mark.parametrize("name", TRICKS)
-def test_what_leads_elsewhere_is_asked_about(field: Field, name: str) -> None:
+def test_a_repository_that_leads_elsewhere_needs_approval(field: Field, name: str) -> None:
     trick, command = TRICKS[name]
     approval = Approval(cwd=field.project, allow=["Bash(git log:*)"])
     assert judge(approval, "Bash", command).action == "allow"
@@ -152,9 +153,8 @@ def test_what_leads_elsewhere_is_asked_about(field: Field, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TRICKS)
-def test_no_git_of_ours_looks(field: Field, name: str, tmp_path: Path) -> None:
-    """Neither what the model is told at the start, nor lists of files, snapshots and `/diff` show
-    a line of it."""
+def test_the_agents_own_git_does_not_read_it(field: Field, name: str, tmp_path: Path) -> None:
+    """No line of it appears in the model's first context, file lists, snapshots or `/diff`."""
     trick, _ = TRICKS[name]
     env = child_environment({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
     assert "Newest commits" in environment_text(field.project, env)  # the control
@@ -178,7 +178,7 @@ def test_no_git_of_ours_looks(field: Field, name: str, tmp_path: Path) -> None:
 
 
 def test_a_head_that_changes_meanwhile(field: Field, tmp_path: Path) -> None:
-    """HEAD is a command's to write: what it names is taken for a commit only if it looks so."""
+    """A command can write HEAD: its content counts as a commit only if it looks like one."""
     env = child_environment({"PATH": os.environ["PATH"], "HOME": str(tmp_path)})
     tree = WorkTree(field.project, store=tmp_path / "store", index=tmp_path / "index", env=env)
     assert tree.observe().head.startswith("main ")
@@ -192,8 +192,8 @@ def test_a_head_that_changes_meanwhile(field: Field, tmp_path: Path) -> None:
     assert SECRET not in current_branch(field.project)
 
 
-def test_what_repositories_have_leads_nowhere(field: Field) -> None:
-    """Linked work trees, submodules, hooks that are links, files of the project in settings."""
+def test_ordinary_repositories_lead_nowhere(field: Field) -> None:
+    """Linked work trees, submodules, linked hooks and project files in settings are allowed."""
     project = field.project
     git(project, "worktree", "add", "-q", str(project.parent / "linked"))
     git(project, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(field.other),
@@ -225,8 +225,8 @@ def test_settings_that_are_written_oddly(field: Field, text: str) -> None:
     assert not [lead for lead in leads(str(field.project)) if "ignorerevs" in lead.name.lower()]
 
 
-def test_what_is_too_much_to_look_through(field: Field) -> None:
-    """Neither is anything hidden behind it, nor does it hold up what looks."""
+def test_a_repository_too_large_to_scan(field: Field) -> None:
+    """A huge repository neither hides a link nor slows down the scan."""
     config = field.project / ".git/config"
     text = config.read_text()
     config.write_text(text + "\n" * (1 << 20) + f"[blame]\nignoreRevsFile = {field.secret}\n")
@@ -245,8 +245,8 @@ def test_what_is_too_much_to_look_through(field: Field) -> None:
     assert "/" in {lead.target for lead in leads(str(field.project))}
 
 
-def test_names_that_differ_by_what_is_easily_stripped(field: Field) -> None:
-    """git takes a line as it is, with its spaces."""
+def test_names_that_differ_only_in_spaces(field: Field) -> None:
+    """git reads a line with all its spaces."""
     repository(field.project.parent / "fine")
     shutil.rmtree(field.project / ".git")
     (field.project / "own").symlink_to(field.project.parent / "fine/.git")
@@ -257,7 +257,7 @@ def test_names_that_differ_by_what_is_easily_stripped(field: Field) -> None:
 
 
 def test_the_command_itself_asks(field: Field) -> None:
-    """The real command, where nobody can be asked."""
+    """The real command in a headless run."""
     place = Place(field.project.parent)
     link("objects/info/alternates")(field.project, field.secret, field.other)
     calls = [("Bash", {"command": "git log"}), ("Glob", {"pattern": "*"})]

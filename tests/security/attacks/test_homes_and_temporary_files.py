@@ -1,6 +1,6 @@
-"""What commands find of a home and of temporary files: of the home what toolchains need, of caches
-and temporary files their own; and the file tools with them. Each attempt is made outside of the
-sandbox, too, where it succeeds."""
+"""Homes and temporary files in the sandbox: toolchains are visible, caches and temporary files are
+private, and the file tools agree. Each attempt is also made outside the sandbox, where it succeeds.
+"""
 
 import json
 import re
@@ -31,7 +31,7 @@ CREDENTIALS = words("""
 
 
 def run(who: str, place: Field, *commands: str) -> list[str]:  # noqa: F811
-    """What the commands say."""
+    """The output of the commands."""
     texts: list[str] = as_user(who, place.root, texts_of, place, *commands)
     return texts
 
@@ -48,7 +48,7 @@ def plant(place: Field) -> None:  # noqa: F811
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("read", [(), (Path("~"),)], ids=["by itself", "home opened"])
 def test_credentials_of_a_home(place: Field, who: str, read: tuple[Path, ...]) -> None:  # noqa: F811
-    """None is read; where the person opens the home, those that are known stay hidden."""
+    """No credential is read. If the user opens the home, known credentials stay hidden."""
     plant(place)
     known = CREDENTIALS[:21] if read else CREDENTIALS
     files = " ".join(f"$HOME/{name}" for name in known)
@@ -66,7 +66,7 @@ def test_credentials_of_a_home(place: Field, who: str, read: tuple[Path, ...]) -
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
 def test_what_a_shell_or_a_package_manager_would_run_later(place: Field, who: str) -> None:  # noqa: F811
-    """What a command writes to caches stays among the commands of the project."""
+    """Files that a command writes to caches stay in the private caches."""
     home = place.root / "home"
     planted = home / ".cache" / "p10k-instant-prompt-me.zsh"
     module = home / ".cargo/registry/src/lib.rs"
@@ -80,7 +80,7 @@ def test_what_a_shell_or_a_package_manager_would_run_later(place: Field, who: st
         f"cat {planted} ~/.npm/_npx/x {module}",
         "echo bad > ~/.profile; git config --global core.pager evil",
         f"echo bad > {module}",
-        # The folders of its own are mounted: no link takes their place for the next command.
+        # The private folders are mounted: no link can replace them for the next command.
         "rm -rf ~/.cache ~/.npm; mv ~/.cache ~/.cache2; ln -sfT ~/.ssh ~/.cache",
     )
     assert texts[1] == "bad\nbad\ngood"
@@ -95,7 +95,7 @@ def test_what_a_shell_or_a_package_manager_would_run_later(place: Field, who: st
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
 def test_toolchains_work(place: Field, who: str) -> None:  # noqa: F811
-    """Programs and libraries in a home run, through links, too; nothing beside them is seen."""
+    """Programs and libraries in a home run, even through links; nothing else is visible."""
     home = place.root / "home"
     for name in (".nvm/versions/bin/tool", "dotfiles/gitconfig", "own/bin/mine"):
         path = home / name
@@ -118,8 +118,10 @@ def test_toolchains_work(place: Field, who: str) -> None:  # noqa: F811
 @pytest.mark.slow
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
-def test_temporary_files_are_its_own(place: Field, who: str) -> None:  # noqa: F811
-    """Those of others are not seen, and what a command leaves there, nobody else finds."""
+def test_temporary_files_are_private(place: Field, who: str) -> None:  # noqa: F811
+    """Other programs' temporary files are invisible, and other programs do not see those of a
+    command.
+    """
     others = place.root / "tmp"
     others.mkdir()
     others.chmod(0o777)
@@ -181,8 +183,8 @@ def test_file_tools_find_the_same_temporary_files(place: Field) -> None:  # noqa
 
 @pytest.mark.slow
 @needs_bwrap
-def test_where_the_sandbox_is_required_file_tools_keep_to_it(place: Field) -> None:  # noqa: F811
-    """Also in bypass, where each of these calls is done without the requirement."""
+def test_a_required_sandbox_also_limits_file_tools(place: Field) -> None:  # noqa: F811
+    """Also in mode bypass, in which each call succeeds if the sandbox is not required."""
     home = place.root / "home"
     (place.root / "trust").mkdir()
     calls = [
@@ -215,9 +217,10 @@ def test_where_the_sandbox_is_required_file_tools_keep_to_it(place: Field) -> No
 
 @pytest.mark.slow
 @needs_bwrap
-def test_what_was_allowed_is_found(place: Field) -> None:  # noqa: F811
-    """A path that stands in an allowed command can be read, a secret not even then; what could not
-    be seen otherwise is told as such."""
+def test_paths_of_an_allowed_command_are_readable(place: Field) -> None:  # noqa: F811
+    """A path in an allowed command is readable, but a secret is not. A path that was otherwise
+    invisible is reported.
+    """
     notes = place.root / "home/notes/plain"
     results = talk_in(
         place,
@@ -251,7 +254,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 @pytest.mark.slow
 @needs_bwrap
 def test_by_the_command(tmp_path: Path, server: Server) -> None:
-    """The session's own files are in a folder for its owner alone, and stay when it has ended."""
+    """The session's private folder is only accessible to its owner and remains at the end."""
     place = Place(tmp_path)  # noqa: F811
     temporary = tmp_path / "temporary"
     temporary.mkdir()

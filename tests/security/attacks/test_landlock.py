@@ -1,5 +1,6 @@
-"""Commands where bubblewrap is missing: what Landlock alone keeps them from, what it leaves open,
-and the same with neither, where each attempt succeeds."""
+"""Commands without bubblewrap: what Landlock alone blocks and what it does not. Each attempt
+succeeds without Landlock.
+"""
 
 import asyncio
 import os
@@ -51,7 +52,7 @@ ATTEMPTS = {
 
 
 def context_of(place: Field, confined: bool) -> Context:  # noqa: F811
-    """A context whose commands are confined by Landlock alone, or by nothing."""
+    """A context with commands under Landlock alone, or without confinement."""
     context = place.context()
     context.env = {**context.env, "R": str(place.root)}
     assert isinstance(context.sandbox, Sandbox)
@@ -60,7 +61,7 @@ def context_of(place: Field, confined: bool) -> Context:  # noqa: F811
 
 
 def run(place: Field, *commands: str, confined: bool = True) -> list[str]:  # noqa: F811
-    """What the commands say, one after another."""
+    """The output of the commands, one after another."""
 
     async def scene() -> list[str]:
         context = context_of(place, confined)
@@ -79,8 +80,9 @@ def told_by(who: str, place: Field, *commands: str, confined: bool = True) -> li
 @needs_landlock
 @pytest.mark.parametrize("who", WHO)
 def test_what_it_holds_alone(place: Field, who: str) -> None:  # noqa: F811
-    """No attempt succeeds; and each does where there is neither, but for what the kernel keeps from
-    everybody of that kind."""
+    """No attempt succeeds. Without confinement each one does, unless the kernel forbids it to
+    everybody.
+    """
     mark = secrets.token_hex(8)
     sleeper = ["sh", "-c", "trap : USR1; while :; do sleep 0.1; done"]
     user = {} if who == "us" else {"user": PLAIN, "group": PLAIN, "extra_groups": []}
@@ -105,8 +107,9 @@ def test_what_it_holds_alone(place: Field, who: str) -> None:  # noqa: F811
 @needs_landlock
 @pytest.mark.parametrize("who", WHO)
 def test_sockets_and_calls(place: Field, who: str) -> None:  # noqa: F811
-    """Sockets with and without a path are refused whatever the network, ports with it off; and the
-    filter of system calls is the same as under bubblewrap."""
+    """Unix sockets are refused with and without the network, ports only without it. The system call
+    filter is the same as under bubblewrap.
+    """
     abstract = f"box-{secrets.token_hex(4)}"
     with ExitStack() as stack:
         port = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
@@ -128,8 +131,9 @@ def test_sockets_and_calls(place: Field, who: str) -> None:  # noqa: F811
 @needs_landlock
 @pytest.mark.parametrize("who", WHO)
 def test_what_work_needs(place: Field, who: str) -> None:  # noqa: F811
-    """Files and commits of the project, temporary files beside foreign sockets, programs and their
-    settings, pipes, devices, exit codes."""
+    """Project files and commits, temporary files, programs and their settings, pipes, devices and
+    exit codes work.
+    """
     (place.root / "tmp" / "tmux-0").mkdir(parents=True)
     place.temporary = (str(place.root / "tmp"),)
     assert told_by(
@@ -164,8 +168,9 @@ def test_the_powers_of_the_root(place: Field) -> None:  # noqa: F811
 
 @needs_landlock
 def test_what_it_leaves_open(place: Field) -> None:  # noqa: F811
-    """Said in the guide: modes and times of files outside, whether a file is there, and what is
-    read-only in a folder that can be written."""
+    """Documented gaps: modes and times of files outside, the existence of a file, and read-only
+    files in a writable folder.
+    """
     assert run(
         place,
         "chmod 600 $R/outside/file && stat -c %a $R/outside/file",
@@ -184,12 +189,14 @@ def test_the_model_reads_why(place: Field) -> None:  # noqa: F811
 
 @needs_landlock
 def test_it_is_not_enough_where_a_sandbox_is_required(place: Field) -> None:  # noqa: F811
-    """Nor for what nobody is asked about; else it confines, and everything says so."""
+    """Nor for commands that run without asking. Otherwise it confines, and every status text says
+    so.
+    """
     sandbox = context_of(place, True).sandbox
     assert sandbox is not None
     assert (sandbox.absent, sandbox.partial) == ("", ABSENT)
     assert sandbox.unasked_absent == ABSENT
-    assert sandbox.describe().startswith("Landlock alone, which holds less")
+    assert sandbox.describe().startswith("Landlock only, which is weaker")
     assert sandbox_words(sandbox.absent, sandbox.partial) == "Landlock only"
     sandbox.required = True
     assert (sandbox.absent, sandbox.partial) == (ABSENT, "")

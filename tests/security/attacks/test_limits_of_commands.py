@@ -1,5 +1,6 @@
-"""What the kernel holds of a single command, however it is spelled: files that deny rules name, the
-project's repository, and what commands that only look may read."""
+"""The kernel enforces the limits of each command, however it is spelled: denied files, the
+project's repository, and the files that read-only commands may read.
+"""
 
 import asyncio
 import os
@@ -31,7 +32,7 @@ from .test_landlock import needs_landlock
 BUBBLEWRAP = pytest.param("bubblewrap", marks=needs_bwrap)
 LANDLOCK = pytest.param("Landlock", marks=needs_landlock)
 DENIED = "what-the-rule-denies"
-# Each shows `.env` or `config/.env` where no sandbox hides it; the rules see it in few of them.
+# Each shows `.env` or `config/.env` unless a sandbox hides it; rules detect only a few of them.
 SPELLINGS = (
     "cat .{{env,x}}", "date -f.env", "tar -cT.env", "grep -r {part} config", "grep -rn {part} .",
     "rg -uu {part}", "cp -r config c2; cat c2/.env", "mv config c3; cat c3/.env", "awk -f.env",
@@ -53,7 +54,7 @@ def sandboxed(place: Field, kind: str, limits: CommandLimits) -> Context:  # noq
 
 
 def told(place: Field, kind: str, limits: CommandLimits, *commands: str) -> list[str]:  # noqa: F811
-    """What the commands say."""
+    """The output of the commands."""
     context, tool = sandboxed(place, kind, limits), BashTool()
 
     async def scene() -> list[str]:
@@ -70,7 +71,7 @@ def talking(
     answers: Sequence[Answer] = (),
     **fields: Any,
 ) -> tuple[Conversation, list[Question]]:
-    """Run commands of a model in one reply; `verdict` changes the judgement of each."""
+    """Run the model's commands in one reply. `verdict` changes the verdict on each."""
     ask, questions = answering(*answers)
     steps = [Step(tools=[("Bash", each) for each in commands]), Step(text="done")]
     talk = Conversation(place.cwd, steps, ask=ask, **fields)
@@ -103,7 +104,7 @@ def looks(verdict: Verdict) -> Verdict:
 
 @pytest.fixture
 def secretive(place: Field) -> Field:  # noqa: F811
-    """A project with files that a rule keeps from being read."""
+    """A project with files that a rule guards from being read."""
     (place.cwd / "config").mkdir()
     for name in (".env", "config/.env"):
         (place.cwd / name).write_text(f"{DENIED}\n")
@@ -114,7 +115,7 @@ def secretive(place: Field) -> Field:  # noqa: F811
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK])
 def test_a_denied_file_is_not_read_in_bypass(secretive: Field, kind: str) -> None:
-    """By no spelling, nor with a second name that one command gives it and the next one reads."""
+    """In no spelling, and not through a second name that an earlier command created."""
     commands = [{"command": each.format(part=DENIED[:-4])} for each in SPELLINGS]
     commands += [{"command": "cat c2/.env c3/.env hard e2 2>&1; ls -A"}]
     talk, _ = talking(secretive, commands, kind, deny=["Read(.env)"])
@@ -141,8 +142,9 @@ def test_what_may_not_be_edited_is_read_only(secretive: Field, kind: str, mode: 
 
 
 def test_rules_that_name_too_many_files(secretive: Field, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run all the same, and one warning says that text alone counts; what nobody was
-    asked about is asked about."""
+    """Commands still run, with one warning that rules are checked by text only. Commands that would
+    run without asking need approval.
+    """
     monkeypatch.setattr(approval, "MAX_GUARDED", 1)
     commands = [{"command": "true"}, {"command": "python3 -c 1"}]
     talk, _ = talking(secretive, commands, deny=["Read(.env)"])
@@ -153,7 +155,7 @@ def test_rules_that_name_too_many_files(secretive: Field, monkeypatch: pytest.Mo
     assert "more files than the sandbox can hide" in questions[0].reason
 
 
-# Each destroys the history where nothing keeps it.
+# Each destroys the history unless it is protected.
 DESTROY = (
     "find . -delete", "find .git -delete", "rm -rf .git/objects", "rsync -a --delete /var/empty/ .",
     "perl -MFile::Path -e 'rmtree q(.git/objects)'", "truncate -s0 .git/HEAD", "mv .git gone",
@@ -167,7 +169,7 @@ DESTROY = (
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
 def test_no_command_destroys_the_history(place: Field, who: str) -> None:  # noqa: F811
-    """Also that of a submodule, and from a linked work tree."""
+    """Nor that of a submodule, nor from a linked work tree."""
     for repository in (place.cwd, place.root / "outside"):
         git(repository, "init", "-q")
         git(repository, "commit", "-q", "--allow-empty", "-m", "first")
@@ -189,8 +191,9 @@ def test_no_command_destroys_the_history(place: Field, who: str) -> None:  # noq
 
 @needs_bwrap
 def test_the_repository_is_written_by_git_and_after_a_question(place: Field) -> None:  # noqa: F811
-    """A script that commits fails with a way out; asked once, the same text is not asked about
-    again; and repositories that commands make are their own."""
+    """A script that commits fails with advice. Once approved, the same text runs again without
+    asking. Repositories that commands create are writable.
+    """
     (place.cwd / "release.sh").write_text("git commit -q --allow-empty -m release\n")
     run = {"command": "sh release.sh && echo done"}
     commands = [run, {**run, "repository": True}, {**run, "repository": True}, run]
@@ -229,7 +232,7 @@ LOOK = (
 
 @pytest.fixture
 def looked_at(place: Field) -> Field:  # noqa: F811
-    """A project with a commit and a change; beside it a secret."""
+    """A project with a commit and a change, and a secret next to it."""
     (place.cwd / "f").write_text("plain\n")
     (place.cwd / "sub").mkdir()
     (place.root / "home/.gitconfig").write_text("[core]\n\tabbrev = 12\n")
@@ -242,8 +245,8 @@ def looked_at(place: Field) -> Field:  # noqa: F811
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK])
 @pytest.mark.parametrize("who", WHO)
-def test_looking_commands_work_as_ever(looked_at: Field, who: str, kind: str) -> None:
-    """Their output and exit codes are those without a sandbox."""
+def test_read_only_commands_work_as_usual(looked_at: Field, who: str, kind: str) -> None:
+    """Their output and exit codes are the same as without a sandbox."""
     env = {**looked_at.environ, "PATH": looked_at.path}
     plain = [
         subprocess.run(["bash", "-c", each], cwd=looked_at.cwd, env=env, capture_output=True)
@@ -276,9 +279,8 @@ WRITE = (
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK])
 @pytest.mark.parametrize("who", WHO)
-def test_looking_commands_are_held(looked_at: Field, who: str, kind: str) -> None:
-    """They open nothing outside, by no path and by no link; they change nothing, and reach no
-    network."""
+def test_read_only_commands_are_confined(looked_at: Field, who: str, kind: str) -> None:
+    """They open no file outside, by no path and no link, change nothing, and have no network."""
     (looked_at.cwd / "link").symlink_to(looked_at.root / "outside/file")
     (looked_at.cwd / "names").write_text("/etc/shadow\n../../outside/file\n")
     before = sorted(os.walk(looked_at.cwd))
@@ -300,8 +302,8 @@ def test_looking_commands_are_held(looked_at: Field, who: str, kind: str) -> Non
 
 
 @needs_bwrap
-def test_looking_commands_see_what_commands_before_have_made(place: Field) -> None:  # noqa: F811
-    """Temporary files of the session, and its own folder; not what ask and deny rules name."""
+def test_read_only_commands_see_files_of_earlier_commands(place: Field) -> None:  # noqa: F811
+    """They see the session's temporary files and folder, but no files of ask and deny rules."""
     place.temporary = ("/tmp",) if not str(place.root).startswith("/tmp") else ()
     (place.cwd / "guarded").write_text(SECRET)
     folder = f"{place.root}/state/projects/p/sessions/own"
@@ -314,8 +316,8 @@ def test_looking_commands_see_what_commands_before_have_made(place: Field) -> No
 
 @pytest.mark.parametrize("kind", [BUBBLEWRAP, LANDLOCK, pytest.param("off", marks=needs_landlock)])
 @pytest.mark.parametrize("mode", ["ask", "plan"])
-def test_names_that_a_listing_brings(place: Field, kind: str, mode: str) -> None:  # noqa: F811
-    """An index whose entries lead out of the project, in each kind of sandbox and without one."""
+def test_names_from_a_forged_index(place: Field, kind: str, mode: str) -> None:  # noqa: F811
+    """An index with entries that lead out of the project, in each sandbox and without one."""
     (place.cwd / "f").write_text("plain\n")
     git(place.cwd, "add", "f")
     blob = git(place.cwd, "rev-parse", ":f").strip()
@@ -331,7 +333,7 @@ def test_names_that_a_listing_brings(place: Field, kind: str, mode: str) -> None
 
 
 def index_of(names: Sequence[str], blob: str) -> bytes:
-    """An index of git with an entry for each name."""
+    """A git index with an entry for each name."""
     content = b"DIRC" + struct.pack(">II", 2, len(names))
     for name in sorted(map(str.encode, names)):
         stat = struct.pack(">10I", *[0] * 6, 0o100644, 0, 0, 6)
@@ -342,14 +344,14 @@ def index_of(names: Sequence[str], blob: str) -> bytes:
 
 @needs_landlock
 def test_a_looking_command_that_asks_to_run_outside(place: Field) -> None:  # noqa: F811
-    """It is asked about, also where the sandbox is off."""
+    """It needs approval, even if the sandbox is off."""
     call = {"command": f"cat {place.root}/outside/file", "unsandboxed": True}
     talk, questions = talking(place, [call], "off", looks, [Answer(True)], mode="ask")
     assert [question.reason for question in questions] == ["it would run OUTSIDE the sandbox"]
     assert texts(talk) == [SECRET]
 
 
-def test_where_nothing_holds_looking(place: Field, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_unconfined_read_only_commands(place: Field, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     monkeypatch.setattr(landlock, "works", lambda: False)
     box = place.context().sandbox
     assert box.holds_looking == (shutil.which("bwrap") is not None and not box.absent)
@@ -363,7 +365,7 @@ def test_where_nothing_holds_looking(place: Field, monkeypatch: pytest.MonkeyPat
 def test_many_files_of_a_command_hide_no_file_from_the_rule(
     secretive: Field, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that makes more files than the sandbox can hide gains nothing by it."""
+    """Creating more files than the sandbox can hide does not expose a guarded file."""
     monkeypatch.setattr(approval, "MAX_GUARDED", 5)
     make = "import os; [os.mkdir(f'd{n}') or open(f'd{n}/.e' + 'nv', 'w') for n in range(6)]"
     read = "python3 -c \"print(open('.e' + 'nv').read())\""
@@ -374,8 +376,8 @@ def test_many_files_of_a_command_hide_no_file_from_the_rule(
 
 
 @needs_bwrap
-def test_a_denied_file_takes_no_other_mode(secretive: Field) -> None:
-    """The device that stands in its place is that of the system."""
+def test_a_denied_file_keeps_its_mode(secretive: Field) -> None:
+    """A hidden file is replaced by the system's /dev/null, whose mode must not change."""
     mode = Path("/dev/null").stat().st_mode
     talk, _ = talking(secretive, [{"command": "chmod -R go-rwx ."}], deny=["Read(.env)"])
     assert "Read-only" in texts(talk)[0]

@@ -1,4 +1,4 @@
-"""The network by name: what a command in the sandbox reaches by the proxy, and nothing else."""
+"""Network by name: a sandboxed command reaches hosts through the proxy only."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from ...support.sessions.conversation import Conversation, answering
 from ..test_sandbox import WHO, Field, as_user, needs_bwrap, place  # noqa: F401
 
 pytestmark = pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed here")
-PLAIN_PYTHON = "/usr/bin/python3"  # ours may be where a plain user does not come
+PLAIN_PYTHON = "/usr/bin/python3"  # ours may be in a folder that an ordinary user cannot access
 FETCH = "curl -sS -m 20 http://{host}:{port}/{path}"
 TUNNEL = "curl -sS -m 20 -p http://{host}:{port}/{path}"  # by CONNECT, as for https
 
@@ -73,7 +73,7 @@ def run(
     names: tuple[str, ...],
     decide: Callable[[str], str] = not_named,
 ) -> list[str]:
-    """What the commands say, those that run where the network is there by these names."""
+    """The output of commands with these hosts allowed."""
     if who != "us" and not Path(PLAIN_PYTHON).exists():
         pytest.skip("there is no Python that a plain user can run")
     place.network = False
@@ -89,7 +89,7 @@ def run_by(
     decide: Callable[[str], str],
     *commands: str,
 ) -> list[str]:
-    """What the commands say, with this interpreter for the proxy."""
+    """The output of the commands, with this Python as the proxy's interpreter."""
 
     async def decided(host: str) -> str:
         return decide(host)
@@ -110,7 +110,7 @@ def run_by(
 @pytest.mark.slow
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
-def test_what_is_named_is_reached(place: Field, who: str) -> None:  # noqa: F811
+def test_named_hosts_are_reached(place: Field, who: str) -> None:  # noqa: F811
     with web() as port:
         there = {"host": "localhost", "port": port, "path": "a?b=c"}
         texts = run(
@@ -150,7 +150,7 @@ ATTEMPTS = {
 @needs_bwrap
 @pytest.mark.parametrize("who", WHO)
 def test_nothing_else_is_reached(place: Field, who: str) -> None:  # noqa: F811
-    """Those that need no proxy reach the server where there is no sandbox."""
+    """The attempts that bypass the proxy succeed without a sandbox."""
     with web() as port:
         filled = {"host": "localhost", "port": port, "path": "secret"}
         commands = [
@@ -176,8 +176,8 @@ def test_nothing_else_is_reached(place: Field, who: str) -> None:  # noqa: F811
 
 @pytest.mark.slow
 @needs_bwrap
-def test_a_pattern_is_not_for_the_own_network(place: Field) -> None:  # noqa: F811
-    """As anybody can give a name below a domain of theirs any address."""
+def test_a_pattern_does_not_allow_private_addresses(place: Field) -> None:  # noqa: F811
+    """Anybody can point a name below their domain to any address."""
     with web() as port:
         command = f"NO_PROXY= no_proxy= curl -sS http://localhost:{port}/x"
         [text] = run("us", place, command, names=("localhos*",))
@@ -187,7 +187,7 @@ def test_a_pattern_is_not_for_the_own_network(place: Field) -> None:  # noqa: F8
 @pytest.mark.slow
 @needs_bwrap
 def test_a_person_is_asked_once_for_each_name(place: Field) -> None:  # noqa: F811
-    """And about a bounded number of them."""
+    """The number of names to ask about is limited."""
     asked: list[str] = []
 
     def decide(host: str) -> str:
@@ -239,7 +239,7 @@ def test_the_question(place: Field) -> None:  # noqa: F811
 @pytest.mark.slow
 @needs_bwrap
 def test_by_the_command(tmp_path: Path) -> None:
-    """A list in the settings, headless: what it names is reached, what it does not is denied."""
+    """In a headless run, hosts in the settings are allowed and others are denied."""
     place = Place(tmp_path)  # noqa: F811
     with web() as port:
         fetch = f"NO_PROXY= no_proxy= curl -sS http://localhost:{port}/x"

@@ -1,5 +1,6 @@
-"""What a command leaves in the project for other programs to run later: found when the command
-ends, told to the person and the model, and set aside."""
+"""Files that a command creates for other programs to run later are found when it ends, reported to
+the user and the model, and set aside.
+"""
 
 import os
 import shutil
@@ -24,13 +25,13 @@ from ...support.server.loopback import Say, Server
 from ...support.sessions.conversation import Conversation
 from ..test_sandbox import SECRET, Field, git, needs_bwrap, place  # noqa: F401
 
-# A repository in the repository, which the next `git status` looks into.
+# An inner repository, which the next `git status` reads.
 GITLINK = """mkdir lib && cd lib && git init -q && git commit -q --allow-empty -m one &&
 git config core.fsmonitor 'touch {mark}; false' && cd .. && git add lib 2>/dev/null; echo done"""
 
 
 def of_a_person(cwd: Path) -> None:
-    """Run `git status` as a person would, with nothing that keeps it from what is planted."""
+    """Run `git status` as a user would, without protection from planted files."""
     env = {"PATH": os.environ["PATH"], "HOME": str(cwd)}
     subprocess.run(["git", "status"], cwd=cwd, env=env, capture_output=True, check=False)
 
@@ -72,7 +73,7 @@ def test_a_repository_that_the_next_status_looks_into(place: Field) -> None:  # 
 
 
 @needs_bwrap
-def test_where_nobody_was_asked_it_is_set_aside(place: Field) -> None:  # noqa: F811
+def test_files_planted_by_unasked_commands_are_set_aside(place: Field) -> None:  # noqa: F811
     mark = place.root / "mark"
     hidden = f"python3 -c \"import subprocess; subprocess.run(['sh', '-c', '''{GITLINK}'''])\""
     command = hidden.format(mark=mark).replace("'touch", '\\"touch').replace("false'", 'false\\"')
@@ -87,8 +88,8 @@ def test_where_nobody_was_asked_it_is_set_aside(place: Field) -> None:  # noqa: 
 
 
 @needs_bwrap
-def test_what_was_there_is_closed_where_nobody_is_asked(place: Field) -> None:  # noqa: F811
-    """Anywhere below the project; and a link among it opens nothing that is hidden."""
+def test_existing_files_are_read_only_for_unasked_commands(place: Field) -> None:  # noqa: F811
+    """Anywhere below the project. A link among these files opens no hidden path."""
     for name in ("a/b/.vscode/tasks.json", "a/.envrc"):
         (place.cwd / name).parent.mkdir(parents=True, exist_ok=True)
         (place.cwd / name).write_text("mine\n")
@@ -108,7 +109,7 @@ def test_what_was_there_is_closed_where_nobody_is_asked(place: Field) -> None:  
 
 
 @needs_bwrap
-def test_a_job_plants_when_it_likes(place: Field) -> None:  # noqa: F811
+def test_files_planted_by_a_job_are_found(place: Field) -> None:  # noqa: F811
     plant = "mkdir -p deep/er; echo x > deep/er/.envrc"
     talk = talk_in(
         place, {"command": plant, "run_in_background": True}, {"action": "wait", "id": "job-1"}
@@ -124,7 +125,7 @@ def folder(path: Path) -> Path:
 
 
 def rewritten(path: Path, text: str) -> None:
-    """Change a file and put its times back as they were."""
+    """Change a file and restore its times."""
     found = path.stat()
     path.write_text(text)
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
@@ -171,7 +172,7 @@ PLANTS: dict[str, tuple[Callable[[Path], object], str | None]] = {
 
 @pytest.mark.parametrize("name", PLANTS)
 def test_each_thing_that_is_planted(tmp_path: Path, name: str) -> None:
-    """Found by the next look, also where times were put back; and nothing else is."""
+    """The next scan finds it, even with restored times, and finds nothing else."""
     new_repository(tmp_path)
     for each in ("inner", "linked"):
         new_repository(tmp_path / each)
@@ -201,7 +202,7 @@ def test_each_thing_that_is_planted(tmp_path: Path, name: str) -> None:
         assert watch.told == []
 
 
-def test_what_a_person_makes_between_two_commands_is_theirs(tmp_path: Path) -> None:
+def test_files_the_user_creates_between_commands_are_not_planted(tmp_path: Path) -> None:
     watch = PlantedWatch(tmp_path)
     watch.begin({}, unasked=True)
     assert watch.end() is None
@@ -211,10 +212,8 @@ def test_what_a_person_makes_between_two_commands_is_theirs(tmp_path: Path) -> N
     assert (tmp_path / "mine/.git").is_dir()
 
 
-def test_a_look_costs_no_more_than_a_stat_for_each_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of many folders, only those are read again in which something was made."""
+def test_a_scan_costs_one_stat_per_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many folders, only changed ones are read again."""
     for number in range(300):
         (folder(tmp_path / f"a{number % 20}/b{number}") / "file.py").write_text("x")
     read: list[str] = []
@@ -238,7 +237,7 @@ def test_a_look_costs_no_more_than_a_stat_for_each_folder(
 
 
 def test_too_many_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that nothing hides behind them in silence."""
+    """So that files beyond the limit are not missed silently."""
     monkeypatch.setattr(planted, "MAX_FOLDERS", 20)
     watch = PlantedWatch(tmp_path)
     watch.begin({}, unasked=False)
@@ -253,7 +252,7 @@ def test_too_many_folders_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     folder(tmp_path / ".vscode")
     found = watch.end()
     assert found
-    assert found.paths == ".vscode"  # the outermost are looked into all the same
+    assert found.paths == ".vscode"  # the outermost are still scanned
     for number in range(3):
         folder(tmp_path / f"b{number}")
         watch.begin({}, unasked=False)
@@ -271,13 +270,13 @@ def test_edits_of_such_files_are_asked_about(tmp_path: Path) -> None:
 
 
 def test_the_command_itself_tells(tmp_path: Path) -> None:
-    """The real command, headless, with or without a sandbox: on standard error, and in the log."""
+    """The real command in a headless run, with and without a sandbox: on stderr and in the log."""
     place = Place(tmp_path)  # noqa: F811
     call = ("Bash", {"command": "mkdir sub; echo 'gitdir: ../x' > sub/.git"})
     with Server([Say(tools=[call]), Say("Done.")]) as server:
         env = place.server(server.url)
         done = place.run("-p", "go", "--permission-mode", "bypass", env=env)
-    assert "a command made or changed sub/.git" in done.stderr, done.stderr
+    assert "a command created or changed sub/.git" in done.stderr, done.stderr
     results = [e for e in place.entries() if e["kind"] == "tool_result"]
     assert "sub/.git; the user is told" in str(results[0]["content"])
 

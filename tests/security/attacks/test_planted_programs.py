@@ -1,4 +1,4 @@
-"""Programs that a project has planted under the names of programs that only look."""
+"""Programs that a project plants under the names of read-only programs."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from ctxagent.tools.write import WriteParams, WriteTool
 from ...support.command import Place
 from ...support.server.loopback import Say, Server
 
-# How the folder with the program stands on the PATH, and where it is in the project.
+# The PATH entry of the program's folder, and the folder in the project.
 FOLDERS = {
     ".": "",
     "": "",
@@ -53,7 +53,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def plant(project: Path, name: str, folder: str) -> str:
-    """Put a program into the project that leaves a mark, and return the PATH that finds it."""
+    """Create a program in the project that leaves a mark, and return a PATH that finds it."""
     place = project / FOLDERS[folder]
     place.mkdir(parents=True, exist_ok=True)
     program = place / name
@@ -71,7 +71,7 @@ def judged(project: Path, path: str, command: str, mode: PermissionMode = "ask")
     approval = Approval(cwd=project, mode=mode, path=path)
     approval.looks_confined = lambda: True
     action = approval.judge(BashTool(), params).action
-    # A subagent that only looks may do no more.
+    # A read-only subagent may do no more.
     assert action == "allow" or approval.read_only_view().judge(BashTool(), params).action == "deny"
     return action
 
@@ -81,12 +81,12 @@ def judged(project: Path, path: str, command: str, mode: PermissionMode = "ask")
 def test_it_is_asked_about(project: Path, name: str, command: str, folder: str) -> None:
     path = plant(project, name, folder)
     safe = os.environ["PATH"]
-    # Without it on the PATH the command only looks.
+    # Without it on the PATH the command is read-only.
     assert judged(project, safe, command) == "allow"
     assert judged(project, path, command) == "ask"
     assert judged(project, path, command, "accept-edits") == "ask"
     assert judged(project, path, command, "plan") == "deny"
-    # What would happen otherwise: bash runs it.
+    # Without the check, bash runs it.
     subprocess.run(
         ["bash", "-c", command], cwd=project, env={**os.environ, "PATH": path}, check=False,
         stdin=subprocess.DEVNULL, capture_output=True,
@@ -100,7 +100,7 @@ def test_a_name_with_a_folder_is_no_known_program(project: Path, name: str) -> N
     assert judged(project, os.environ["PATH"], name, "plan") == "deny"
 
 
-def test_a_folder_that_comes_later_or_lacks_the_name_changes_nothing(project: Path) -> None:
+def test_later_path_folders_and_folders_without_the_program_are_ignored(project: Path) -> None:
     path = plant(project, "rg", "PROJECT/.venv/bin")
     assert judged(project, path, "ls -l") == "allow"
     first, _, rest = path.partition(":")
@@ -108,7 +108,7 @@ def test_a_folder_that_comes_later_or_lacks_the_name_changes_nothing(project: Pa
 
 
 def test_accepted_edits_plant_none(project: Path) -> None:
-    """Also in a folder that is only named on the PATH so far, and in one that is relative there."""
+    """Neither in a PATH folder that does not exist yet, nor in a relative one."""
     path = f"{project}/.venv/bin:tools:{os.environ['PATH']}"
     approval = Approval(cwd=project, mode="accept-edits", path=path)
     for place, action in ((".venv/bin/rg", "ask"), ("tools/x", "ask"), ("src/rg", "allow")):
@@ -121,7 +121,7 @@ def test_accepted_edits_plant_none(project: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["ask", "bypass"])
 def test_by_the_real_command(tmp_path: Path, mode: str) -> None:
-    """Headless it does not run; in bypass it does, which shows that it would."""
+    """In a headless run it does not run. In mode bypass it does, which proves that it works."""
     place = Place(tmp_path)
     bin = place.project / ".venv" / "bin"
     bin.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Servers that answer without end, pack a bomb, or say back the key."""
+"""Servers that answer endlessly, send a compression bomb, or return the API key."""
 
 import asyncio
 import json
@@ -26,13 +26,13 @@ KEY = "test-key-1"  # as `Place.server` has it
 
 @cache
 def bomb() -> bytes:
-    """Return what unpacks to 300 MB."""
+    """Return data that decompresses to 300 MB."""
     packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
     return b"".join([*(packer.compress(bytes(1 << 20)) for _ in range(300)), packer.flush()])
 
 
 class Flood(BaseHTTPRequestHandler):
-    """Answers with an error whose body has no end, or unpacks to 300 MB."""
+    """A server that answers with an error whose body is endless or decompresses to 300 MB."""
 
     sent = 0
     kind = "endless"
@@ -88,8 +88,8 @@ def test_an_error_without_end_ends(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("is_bounded", [True, False])
-def test_what_is_read_of_a_packed_body(is_bounded: bool) -> None:
-    """Without the bound all of it is unpacked."""
+def test_a_compressed_body_is_read_up_to_the_limit(is_bounded: bool) -> None:
+    """Without the limit the whole body is decompressed."""
     import httpx2
 
     async def read(url: str) -> int:
@@ -125,9 +125,10 @@ def test_a_reply_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "json", "stream-json"])
-def test_a_key_that_is_said_back_is_nowhere(tmp_path: Path, output: str) -> None:
-    """In words, in thinking, in a call's arguments, in a subagent's answer and in an error; the
-    thinking is not sent again, and what follows on it is."""
+def test_a_key_returned_by_the_server_is_redacted_everywhere(tmp_path: Path, output: str) -> None:
+    """In text, thinking, arguments of a call, a subagent's answer and an error. The changed
+    thinking is not sent again, but later thinking is.
+    """
     place = Place(tmp_path)
     task = {"description": "look", "prompt": "Look.", "type": "explore"}
     call = Say(f"It is {KEY}.", thinking=f"The key is {KEY}, I think.", deltas=30,

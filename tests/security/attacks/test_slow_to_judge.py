@@ -1,4 +1,4 @@
-"""Commands that are made to be slow to judge: what a judgement costs grows with their length."""
+"""Commands built to be slow to judge: the cost of judging grows linearly with their length."""
 
 from cProfile import Profile
 from pathlib import Path
@@ -25,7 +25,7 @@ PIECES = [
 
 
 def cost(project: Path, command: str) -> int:
-    """Count the calls of functions that a judgement makes."""
+    """Count the function calls of a judgement."""
     approval = Approval(cwd=project, deny=["Bash(rm -rf:*)", "Read(.env)"], ask=["Bash(git push)"])
     params = BashParams.model_validate({"command": command})
     parser.parse.cache_clear()
@@ -59,7 +59,7 @@ def test_without_its_bounds_each_piece_doubles_the_cost(
     assert cost(tmp_path, "find . -exec " * 12) > 20 * bounded
 
 
-def test_what_a_deny_rule_names_is_found_all_the_same(tmp_path: Path) -> None:
+def test_files_of_a_deny_rule_are_still_found(tmp_path: Path) -> None:
     approval = Approval(cwd=tmp_path, mode="bypass", deny=["Bash(rm -rf:*)"])
     for head in ("find . -exec ", "env -S ls ", "sudo ", "a; "):
         command = f"{head * (2_000 // len(head))} echo; rm -rf x"

@@ -1,5 +1,6 @@
-"""Sockets of other programs, and calls of the kernel that lead out of a sandbox: each is tried
-inside, and outside, where it must succeed or the attempt would prove nothing."""
+"""Sockets of other programs, and system calls that lead out of a sandbox. Each attempt is made
+inside and outside; outside it must succeed, or it proves nothing.
+"""
 
 import asyncio
 import os
@@ -26,7 +27,7 @@ CALLS = {name: str(number) for name, number in _KNOWN.calls.items()} if _KNOWN e
 CONNECT = "perl -MIO::Socket::UNIX -e 'exit !IO::Socket::UNIX->new(Peer => shift)' "
 NEW_USER = 0x1000_0000
 
-# Programs for perl, which end well if they got what they tried for.
+# Perl programs that exit with 0 if their attempt succeeded.
 SYSCALLS = {
     "a key is left for others": (
         "($t, $d, $p) = qw(user box x); syscall {add_key}, $t, $d, $p, 1, -3"
@@ -74,7 +75,7 @@ def attempt(program: str) -> str:
 
 
 def outside(place: Field, command: str) -> str:  # noqa: F811
-    """What the command says without a sandbox."""
+    """The output of the command without a sandbox."""
     context = Context(place.cwd, env=place.environ)
     return asyncio.run(BashTool().run(BashParams(command=command), context)).text
 
@@ -94,7 +95,7 @@ def test_calls_that_lead_out(place: Field, who: str, name: str) -> None:  # noqa
 
 @contextmanager
 def listening(path: str, cwd: Path) -> Iterator[None]:
-    """A server of somebody else, bound by this name from this folder."""
+    """Another program's server, bound to this name in this folder."""
     with socket.socket(socket.AF_UNIX) as server:
         with chdir(cwd):
             server.bind(path)
@@ -105,9 +106,10 @@ def listening(path: str, cwd: Path) -> Iterator[None]:
 @needs_bwrap
 @needs_filter
 @pytest.mark.parametrize("who", WHO)
-def test_foreign_sockets(place: Field, who: str) -> None:  # noqa: F811
-    """Bound by a relative name, with a second name, renamed and abstract: no list of the kernel
-    tells where they are."""
+def test_foreign_sockets_are_unreachable(place: Field, who: str) -> None:  # noqa: F811
+    """Bound by a relative name, hard-linked, renamed and abstract: the kernel's list does not show
+    where they are.
+    """
     folder = place.root / "outside"
     abstract = f"box-{secrets.token_hex(4)}"
     with ExitStack() as stack:
@@ -141,8 +143,9 @@ def test_an_abstract_socket_with_the_network_on(place: Field, who: str) -> None:
 
 
 def codes_of_namespaces() -> list[int]:
-    """The exit codes of making a user namespace as bubblewrap is started, and without what makes
-    that impossible; none where it cannot make it so."""
+    """The exit codes of creating a user namespace in bubblewrap, and in bubblewrap without its
+    protection; none if bubblewrap cannot start like this.
+    """
     command = find_bubblewrap("/", network=True).command
     other = [word for word in command if word != "--disable-userns"]
     if len(other) == len(command):
@@ -154,7 +157,7 @@ def codes_of_namespaces() -> list[int]:
 @needs_bwrap
 @pytest.mark.skipif(os.geteuid() != 0, reason="the root alone can be another user")
 def test_user_namespaces_without_the_filter(place: Field) -> None:  # noqa: F811
-    """For a plain user bubblewrap itself makes them impossible, where it can (from 0.8 on)."""
+    """For an ordinary user bubblewrap itself prevents them, if it can (from 0.8 on)."""
     codes = as_user("a plain user", place.root, codes_of_namespaces)
     if not codes:
         pytest.skip("this bubblewrap cannot")
@@ -165,7 +168,7 @@ def test_user_namespaces_without_the_filter(place: Field) -> None:  # noqa: F811
 @needs_bwrap
 @needs_filter
 def test_a_pair_of_sockets_stays(place: Field) -> None:  # noqa: F811
-    """What programs speak to their children by, also without the network."""
+    """Programs use socket pairs to talk to their children, also without the network."""
     place.network = False
     pair = "perl -MSocket -e 'socketpair(A, B, AF_UNIX, SOCK_STREAM, 0) and print q(pair)'"
     assert place.run(pair)[0].text == "pair"

@@ -1,5 +1,6 @@
-"""Hostile commands, each beside a harmless one that looks like it: the one is asked about, the
-other runs without a question."""
+"""Hostile commands, each with a similar harmless one: the first needs approval, the second does
+not.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ RULES = ("Bash(git:*)", "Bash(pytest:*)", "Bash(python3 -m pytest:*)", "Bash(tox
          "Bash(npx jest:*)", "Bash(cargo test:*)", "Bash(go test:*)", "Bash(uv run pytest:*)",
          "Bash(make:*)")  # fmt: skip
 
-# Each line is a family: what is put into the place of % in both, the hostile one, and its twin.
+# Each line is a family: the words for %, the hostile command, and its twin.
 FAMILIES = (Path(__file__).parent / "twins.txt").read_text()
 
 
@@ -35,8 +36,9 @@ def words_of(text: str) -> list[str]:
 
 
 def pairs() -> Iterator[tuple[str, str]]:
-    """Yield the hostile command and its twin. A family of four columns has its words in place of %,
-    and in place of @ those of the second column in the hostile one, of the third in the twin."""
+    """Yield the hostile command and its twin. In a family of four columns, % is replaced by its
+    words, and @ by the second column in the hostile command and by the third in the twin.
+    """
     for line in FAMILIES.strip().replace("\\|", "\1").split("\n"):
         instances, first, second, *rest = (part.replace("\1", "|") for part in line.split(" || "))
         for instance in words_of(instances):
@@ -49,7 +51,7 @@ def pairs() -> Iterator[tuple[str, str]]:
 
 
 def judged(project: Path, command: str) -> str:
-    """The verdict, in a project with a link that leads out where the command names that."""
+    """The verdict, in a project with a link that leads out if the command names it."""
     link = project / "link"
     link.unlink(missing_ok=True)
     if "link/" in command:
