@@ -1,7 +1,7 @@
-"""Ask the server of a model what it takes, with a few small requests.
+"""Test which features a model's server supports, with a few small requests.
 
-Each asks for one thing and does without all else that servers are known to lack. What is found is
-kept, so that no session asks for it in vain.
+Each request uses one feature, and omits all others that servers are known to lack. The results are
+stored, so that sessions do not send refused requests.
 """
 
 import base64
@@ -23,7 +23,7 @@ from .retry import RetryPolicy
 from .server_model import MAX_WHY_CHARS, ServerModel
 
 MAX_REPLY_TOKENS = 512
-TRIAL_TIMEOUT_S = 60.0  # for a reply to begin; a local server may load the model first
+TRIAL_TIMEOUT_S = 60.0  # for the first byte; a local server may load the model first
 _TOOL = {
     "name": "ping",
     "description": "Answers with a word.",
@@ -41,19 +41,19 @@ _RESULT = {"type": "tool_result", "tool_use_id": "call_1", "content": "walrus"}
 class _Probe:
     what: str
     content: Sequence[Block]
-    gap: str = ""  # that is known from a refusal
+    gap: str = ""  # gap to record if the request is refused
     tools: Sequence[dict[str, Any]] = ()
-    before: Sequence[dict[str, Any]] = ()  # messages
+    before: Sequence[dict[str, Any]] = ()  # earlier messages
 
 
 async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
-    """Yield what the server takes, as it is found. Raises NoCredentials."""
+    """Yield the result of each test. Raises NoCredentials."""
     first: Reply | None = None
     table = model.wire.gaps
     probes = [probe for probe in _probes() if not probe.gap or probe.gap in table]
     for probe in probes:
         request = _request(model, probe)
-        # Marks of the cache stand in blocks.
+        # Cache marks require text in blocks.
         wanted = {probe.gap, IMAGES, *({"blocks"} if probe.gap == "cache" else ())}
         gaps = [name for name in table if name not in wanted]
         content = model.wire.fitted_body(request, gaps)
@@ -102,7 +102,7 @@ async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
 
 
 async def try_model(model: ServerModel) -> None:
-    """Send one tiny request, once. Raises ModelError."""
+    """Send one small request without retries. Raises ModelError."""
     model.retry = RetryPolicy(attempts=1)
     model.timeouts = Timeouts(first_byte=TRIAL_TIMEOUT_S)
     async with aclosing(model.stream(_request(model, _probes()[0]))) as stream:
@@ -173,7 +173,7 @@ def _text(text: str) -> Block:
 
 
 def _png() -> str:
-    """Return a black image of 16 x 16 pixels in base64."""
+    """Return a black PNG image of 16 x 16 pixels in base64."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checksum = zlib.crc32(kind + data).to_bytes(4, "big")

@@ -177,7 +177,7 @@ def test_a_plugins_folder_is_filled_in(place: Place) -> None:
         ("-x.md", "Do it.", "its name is not"),
         (f"{'x' * 81}.md", "Do it.", "its name is not"),
         ("é.md", "Do it.", "its name is not"),
-        ("empty.md", "---\nmodel: x\n---\n\n", "it says nothing"),
+        ("empty.md", "---\nmodel: x\n---\n\n", "the file has no text"),
         ("open.md", "---\nmodel: x\n", "its front matter does not end"),
         ("large.md", "x" * 100_001, "it is larger than 100,000 bytes"),
     ],
@@ -198,7 +198,7 @@ def test_of_two_below_one_folder_the_one_higher_up_counts(place: Place) -> None:
     deeper = place.ours("a/x.md")
     found, warnings = place.load()
     assert found["x"].shown_path == ".ctxagent/commands/x.md"
-    assert warnings == [f"{deeper}: /x is .ctxagent/commands/x.md"]
+    assert warnings == [f"{deeper}: left out: .ctxagent/commands/x.md is /x"]
 
 
 def test_no_link_leads_out_of_the_folder(place: Place) -> None:

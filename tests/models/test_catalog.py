@@ -42,7 +42,7 @@ def test_a_cache_lives_as_long_as_the_table_says(own: Path) -> None:
     assert cache_terms("walrus").life == cache_terms(scripted_id("walrus")).life == 1800
     for wrong in ("0", "-1", '"5m"', "true"):
         own.write_text(f"[walrus]\n{ROW.format(1)}cache_life = {wrong}\n")
-        with pytest.raises(ConfigError, match="is no number of seconds"):
+        with pytest.raises(ConfigError, match="is not a number of seconds"):
             add_models(own)
 
 

@@ -20,10 +20,10 @@ def test_the_messages_api_needs_a_key(id: str) -> None:
 def test_a_provider_that_there_is_not_is_named_where_no_key_is() -> None:
     with pytest.raises(NoCredentials) as e:
         factory.find_key(ModelSettings(id="opnai/gpt-5"), {})
-    assert e.value.hint.startswith("'opnai' is no provider (`ctxagent models` lists them)")
+    assert e.value.hint.startswith("'opnai' is not a provider (`ctxagent models` lists them)")
     with pytest.raises(NoCredentials) as e:
         factory.find_key(ModelSettings(id="google/gemini-3"), {})
-    assert e.value.hint.startswith("'google' is no provider (use gemini/gemini-3)")
+    assert e.value.hint.startswith("'google' is not a provider (use gemini/gemini-3)")
 
 
 def test_the_name_of_a_provider_is_no_model(tmp_path: Path) -> None:

@@ -110,12 +110,12 @@ def test_own_providers_are_added_and_fields_of_known_ones_changed(own: Path) -> 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("corp = 1\n", "corp is no table"),
-        ("[corp]\nport = 1\n", r"\[corp\]: port is no field of a provider"),
+        ("corp = 1\n", "corp is not a table"),
+        ("[corp]\nport = 1\n", r"\[corp\]: port is not a field of a provider"),
         ("[corp]\nslots = -1\n", r"\[corp\]: slots cannot be -1"),
         ('[corp]\nkeys = "A"\n', r"\[corp\]: keys cannot be 'A'"),
         ('[corp]\nprotocol = "telex"\n', "protocol is one of messages, responses, chat"),
-        ('[corp]\nheaders = { "x-team" = 1 }\n', "the header x-team is no text: 1"),
+        ('[corp]\nheaders = { "x-team" = 1 }\n', "the header x-team is not a text: 1"),
         ("[corp\n", "providers.toml"),
     ],
 )

@@ -111,7 +111,12 @@ def test_an_empty_account_does_not_fill_by_waiting() -> None:
         (400, RequestRejected, "the server refused the request (400): no", ""),
         (401, KeyRefused, "the key was not accepted (401): no", "Check MY_KEY, and that it"),
         (402, KeyRefused, "the account cannot pay for this (402): no", "plan and credit"),
-        (403, KeyRefused, "the key may not do this (403): no", "a key that may use walrus"),
+        (
+            403,
+            KeyRefused,
+            "the key has no permission for this (403): no",
+            "a key with access to walrus",
+        ),
         (404, RequestRejected, "not found (404): no", "model 'walrus' (--model), and that MY_URL"),
         (404, RequestRejected, "not found (404): no", "ends with the version, such as /v1."),
         (302, RequestRejected, "redirects to another address (302): no", "set MY_URL to it"),
@@ -173,7 +178,7 @@ def test_a_prompt_may_be_too_long_by_its_kind_or_its_size() -> None:
     found = refused(413, "Request entity too large", request_id="r")
     assert isinstance(found, PromptTooLong)
     assert found.message == (
-        "the request is larger than the server takes (413): Request entity too large"
+        "the request is too large for the server (413): Request entity too large"
     )
     assert (found.status, found.request_id) == (413, "r")
     assert not isinstance(refused(400, "messages: at least one is needed"), PromptTooLong)

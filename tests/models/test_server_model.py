@@ -177,7 +177,7 @@ def test_an_address_without_its_version_is_told_of() -> None:
     ):
         ask(model_at(url))
     assert e.value.message == "not found (404): 404 Not & Found"
-    assert e.value.hint.endswith("OPENAI_BASE_URL, when set, ends with the version, such as /v1.")
+    assert e.value.hint.endswith("OPENAI_BASE_URL, if set, ends with the version, such as /v1.")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_refused_edit_is_sent_again_unchanged_once(protocol: str, tmp_path: Pa
             unchanged = [received.body for received in server.requests if STUB not in received.body]
             assert unchanged == bodies[:10]
             (report,) = proxy.reports
-            assert report.startswith("an edited request is sent again unchanged: ")
+            assert report.startswith("resending an edited request unchanged: ")
             (note,) = [e for e in proxy.entries() if isinstance(e, Note)]
             assert "left alone" in note.text
         server.requests.clear()
