@@ -154,14 +154,14 @@ def read_hooks(
     except (FileNotFoundError, NotADirectoryError):
         return [], []
     except (OSError, KeyError, *_WRONG_SHAPES) as error:
-        why = error.strerror if isinstance(error, OSError) else 'it is no {"hooks": {EVENT: […]}}'
+        why = error.strerror if isinstance(error, OSError) else 'it is not {"hooks": {EVENT: […]}}'
         return [], [f"no hook in it is used: {why}"]
     if listed and not trusts(data):
         return [], [f"no hook in it is used: {NOT_TRUSTED}"]
     hooks, problems = list[PublishedHook](), list[str]()
     unknown = dict.fromkeys(event for event, _ in listed if event not in EVENTS)
     if unknown:
-        problems.append(f"hooks for {', '.join(unknown)} are left out: there is no such event here")
+        problems.append(f"hooks for {', '.join(unknown)} are left out: unknown events")
     for event, group in listed:
         if event not in EVENTS:
             continue
@@ -205,7 +205,7 @@ def _hook(
         run = " ".join(_quoted(str(word), names) for word in (run, *arguments))
     condition = row.get("if") or ""
     if condition and event not in TOOL_EVENTS:
-        raise ValueError(f"`if` is for {', '.join(TOOL_EVENTS)} alone")
+        raise ValueError(f"`if` is only supported for {', '.join(TOOL_EVENTS)}")
     headers = dict(row.get("headers") or {}).items()
     return PublishedHook(
         origin=origin,

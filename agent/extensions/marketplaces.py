@@ -110,7 +110,7 @@ class Marketplace:
         if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(self.source)):
             raise ValueError(f"is at {path}, which leads out of the marketplace")
         if not folder.is_dir():
-            raise ValueError(f"is at {folder}, which is no folder")
+            raise ValueError(f"is at {folder}, which is not a folder")
         return FileSource(str(folder))
 
 
@@ -131,7 +131,7 @@ def read_marketplaces(config_home: Path) -> dict[str, Marketplace]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no record of marketplaces"
+        why = error.strerror if isinstance(error, OSError) else "it is not a record of marketplaces"
         hint = "Repair it, or remove it and add the marketplaces again."
         raise ConfigError(f"cannot be read: {why}", where=str(path), hint=hint) from None
 
@@ -148,14 +148,14 @@ def add_marketplace(
             commit, listed = _read_list(source, stage, environ)
             name = check_name(str(listed.get("name")))
         except ValueError as error:
-            raise UsageError(f"{conceal(source.place)} is no marketplace: {error}") from None
+            raise UsageError(f"{conceal(source.place)} is not a marketplace: {error}") from None
         except OSError as error:
             raise CtxagentError(f"{conceal(source.place)}: {error.strerror or error}") from None
         known = read_marketplaces(config_home)
         if name in known and known[name].source != source.kept:
             raise UsageError(
                 f"there is a marketplace {name} already, from {known[name].source}",
-                hint=f"`ctxagent plugin marketplace remove {name}` makes room.",
+                hint=f"`ctxagent plugin marketplace remove {name}` removes it.",
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         added = Marketplace(name, source.kept, listed, source.ref, commit, now)
@@ -212,7 +212,7 @@ def _parsed(data: bytes) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{LIST_NAME} is not JSON: {error}") from None
     if not isinstance(listed, dict) or not isinstance(listed.get("plugins"), list):
-        raise ValueError(f'{LIST_NAME} is no {{"name": …, "plugins": […]}}')
+        raise ValueError(f'{LIST_NAME} is not {{"name": …, "plugins": […]}}')
     return listed
 
 
@@ -235,10 +235,10 @@ def _source_elsewhere(given: Mapping[str, Any]) -> FileSource:
     if GITHUB_NAME.fullmatch(place):
         place = github_url(place)
     if commit and not _SHA.fullmatch(str(commit)):
-        raise ValueError(f"is held to {str(commit)[:60]!r}, which is no commit")
+        raise ValueError(f"is pinned to {str(commit)[:60]!r}, which is not a commit")
     source = FileSource(place, ref, str(commit), _checked_path(given.get("path") or ""))
     if not source.is_url:
-        raise ValueError(f"comes from {place}, which is no URL of git")
+        raise ValueError(f"comes from {place}, which is not a git URL")
     return source
 
 
@@ -247,7 +247,7 @@ def _checked_path(path: object) -> str:
     leaves the repository.
     """
     if not isinstance(path, str) or "\\" in path or "\0" in path:
-        raise ValueError("names a path that is none")
+        raise ValueError("has an invalid path")
     plain = posixpath.normpath(path or ".")
     if plain.startswith("/") or ".." in PurePosixPath(plain).parts:
         raise ValueError(f"is at {path}, which leads out of the marketplace")

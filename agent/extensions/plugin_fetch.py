@@ -71,10 +71,10 @@ class FileSource:
     def __post_init__(self) -> None:
         """Validate the fields. Raises UsageError."""
         if self.ref and not _REF.fullmatch(self.ref):
-            raise UsageError(f"--ref {self.ref}: that is no branch, tag or commit")
+            raise UsageError(f"--ref {self.ref} is not a branch, tag or commit")
         if not self.is_url and self.ref:
-            hint = "A repository on this machine has one as file:///its/path."
-            raise UsageError("--ref is for a URL of git", hint=hint)
+            hint = "For a repository on this machine, write file:///ITS/PATH."
+            raise UsageError("--ref needs a git URL", hint=hint)
 
     @property
     def is_url(self) -> bool:
@@ -86,10 +86,10 @@ class FileSource:
         if place.startswith("-"):
             raise UsageError(f"{shown} is an option, not a source", hint=hint)
         if _HELPER.match(place):
-            raise UsageError(f"{shown}: no helper program of git is started", hint=hint)
+            raise UsageError(f"{shown}: git helper programs are not supported", hint=hint)
         if url := _URL.fullmatch(place):
             if url[1].lower() not in PROTOCOLS:
-                raise UsageError(f"{shown}: {url[1]}:// is not used", hint=hint)
+                raise UsageError(f"{shown}: {url[1]}:// is not supported", hint=hint)
             if url[2].rpartition("@")[2].startswith("-") or url[2].startswith("-"):
                 raise UsageError(f"{shown}: the name of its host begins with a dash", hint=hint)
             return True
@@ -98,8 +98,8 @@ class FileSource:
         if _SSH_PLACE.fullmatch(place):
             return True
         if GITHUB_NAME.fullmatch(place):
-            hint += f" A repository of GitHub is {github_url(place)}."
-        raise UsageError(f"{shown} is neither a folder nor a URL of git", hint=hint)
+            hint += f" The URL on GitHub is {github_url(place)}."
+        raise UsageError(f"{shown} is neither a folder nor a git URL", hint=hint)
 
     @property
     def kept(self) -> str:
@@ -168,7 +168,10 @@ def _fetched(
     """
     git = program("git", environ.get("PATH"))
     if not git:
-        raise UsageError("git is not installed", hint="Clone it elsewhere, and add the folder.")
+        raise UsageError(
+            "git is not installed",
+            hint="Install git, or clone the repository elsewhere and add the folder.",
+        )
     env = own_environment(child_environment(environ)) | {
         "GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS),
         "LC_ALL": "C",

@@ -94,8 +94,8 @@ def staged(wanted: Wanted, config_home: Path, environ: Mapping[str, str]) -> Ite
     with plugins_lock(config_home) as stage:
         if not source.is_url and folder.resolve().is_relative_to(Path(source.place).resolve()):
             raise UsageError(
-                f"{shown} holds the folder of the plugins themselves",
-                hint="Give a folder with nothing but the plugin.",
+                f"{shown} contains the folder of the installed plugins",
+                hint="Give a folder that contains only the plugin.",
             )
         try:
             content = stage / "content"
@@ -165,7 +165,7 @@ def _described(wanted: Wanted, commit: str, stage: Path, plugins: Sequence[Plugi
     if not _has_parts(content):
         more = "".join(f"; {each}" for each in layout_problems(content))
         raise ValueError(
-            f"it is no plugin: it has none of {', '.join(USUAL_PLACES.values())}{more}"
+            f"it is not a plugin: it has none of {', '.join(USUAL_PLACES.values())}{more}"
         )
     offered = offer.name if offer else ""
     same = [each for each in plugins if (each.source, each.path) == (kept, source.path)]

@@ -123,9 +123,9 @@ def _named(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
         path = Path(os.path.normpath(folder / value)) if isinstance(value, str) else folder
         why = ""
         if not isinstance(value, str):
-            why = f"plugin.json names under {key} what is no path"
+            why = f"plugin.json has an invalid path under {key}"
         elif not Path(os.path.realpath(path)).is_relative_to(root):
             why = f"plugin.json names {value} under {key}, which is outside of the plugin"
         elif not path.exists():
-            why = f"plugin.json names {value} under {key}, which is not there"
+            why = f"plugin.json names {value} under {key}, which does not exist"
         yield path, why

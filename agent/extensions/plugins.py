@@ -104,8 +104,8 @@ class InstalledPlugins:
         for plugin, why in found:
             if why:
                 warnings.append(
-                    f"the plugin {plugin.name} {why}, so nothing of it is used. Look at "
-                    f"{plugin.folder}; `{plugin.add_command}` puts it back."
+                    f"the plugin {plugin.name} {why}, so it is not used. Check "
+                    f"{plugin.folder}, or reinstall it with `{plugin.add_command}`."
                 )
         return [plugin for plugin, why in found if not why], warnings
 
@@ -192,7 +192,7 @@ def read_plugins(config_home: Path) -> list[Plugin]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no record of plugins"
+        why = error.strerror if isinstance(error, OSError) else "it is not a record of plugins"
         hint = "Repair it, or remove it and add the plugins again."
         raise ConfigError(f"cannot be read: {why}", where=str(path), hint=hint) from None
 

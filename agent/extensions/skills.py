@@ -189,7 +189,7 @@ def _read(path: Path, data: bytes, owner: Path) -> Skill:
     if not description:
         raise ValueError("its front matter has no description")
     if not body:
-        raise ValueError("it says nothing below its front matter")
+        raise ValueError("there is no text below its front matter")
     return Skill(
         name=name,
         description=description[:MAX_DESCRIPTION_CHARS],

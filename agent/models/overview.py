@@ -101,7 +101,7 @@ async def served_models(
         where = model.access.endpoint.address or provider.name
         raise ModelError(
             f"{provider.name} does not list its models at {conceal(where)}",
-            hint="Start it, or name its address in providers.toml."
+            hint="Start it, or set its address in providers.toml."
             if provider.local
             else f"Check the key, or name a model: --model {provider.name}/NAME.",
         )

@@ -59,7 +59,7 @@ async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
         content = model.wire.fitted_body(request, gaps)
         without = model.wire.fitted_body(request, (*gaps, probe.gap))
         if probe.gap not in ("", IMAGES) and without == content:
-            yield ServerAnswer(probe.what, "not asked of this model")
+            yield ServerAnswer(probe.what, "not tested for this model")
             continue
         try:
             reply = await _ask(model, request, gaps)
@@ -70,7 +70,7 @@ async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
                 return
             if probe.gap:
                 model.gaps.add(probe.gap)
-            yield ServerAnswer(probe.what, f"not taken: {why}", note=True)
+            yield ServerAnswer(probe.what, f"not supported: {why}", note=True)
             continue
         except ModelError as error:
             yield ServerAnswer(probe.what, error.message, ok=first is not None, note=True)
@@ -89,7 +89,9 @@ async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
             usage = f"{reply.usage.prompt:,} tokens in, {reply.usage.output:,} out"
             counted = reply.usage.prompt > 0
             yield ServerAnswer(
-                "usage", usage if counted else "not told: estimates", note=not counted
+                "usage",
+                usage if counted else "not reported: token counts are estimates",
+                note=not counted,
             )
             reason = str(reply.stop_reason)
             yield ServerAnswer("stop reason", reason, note=reason not in ("end_turn", "max_tokens"))
@@ -117,14 +119,14 @@ def _probes() -> list[_Probe]:
     asked = [{"role": "user", "content": [_text("Call ping.")]}]
     return [
         _Probe("answers", [say]),
-        _Probe("blocks of text", [say], "blocks"),
+        _Probe("text blocks", [say], "blocks"),
         _Probe("cache_control", [say], "cache"),
         _Probe("thinking", [say], "thinking"),
         _Probe("output_config", [say], "effort"),
         _Probe("images", [say, {"type": "image", "source": image}], IMAGES),
-        _Probe("summaries of its own", [say], COMPACTION),
-        _Probe("calls tools", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
-        _Probe("takes results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
+        _Probe("server-side summaries", [say], COMPACTION),
+        _Probe("tool calls", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
+        _Probe("tool results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
     ]
 
 
@@ -158,14 +160,14 @@ def _is_met(probe: _Probe, reply: Reply) -> bool:
     if probe.gap == COMPACTION:
         return compaction_in(reply.content) is not None
     called = any(block.get("type") == "tool_use" for block in reply.content)
-    return called if probe.what == "calls tools" else True
+    return called if probe.what == "tool calls" else True
 
 
 def _outcome(probe: _Probe, reply: Reply) -> str:
     if _is_met(probe, reply):
-        return "taken"
+        return "supported"
     made = "makes none" if probe.gap == COMPACTION else "did not call one"
-    return f"taken, but this model {made}"
+    return f"supported, but this model {made}"
 
 
 def _text(text: str) -> Block:

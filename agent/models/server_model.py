@@ -256,7 +256,7 @@ class ServerModel:
             what = "broken JSON" if data else "an empty body"
         raise RequestRejected(
             f"{address_shown(self.access.endpoint)} answered with {what}, not with a stream of "
-            f"events: this is no {self.wire.title} server.",
+            f"events: this is not a {self.wire.title} server.",
             hint=f"Check {self.access.hints.address}.",
         )
 

@@ -94,7 +94,7 @@ class Proxy:
         self.report(text)
 
     @contextmanager
-    def going_on(self, what: str) -> Iterator[None]:
+    def failures_reported(self, what: str) -> Iterator[None]:
         """Report an error of the proxy instead of raising it, so that the client still gets its
         answer.
         """
@@ -107,7 +107,7 @@ class Proxy:
         self, format: BodyFormat, data: bytes, url: str, headers: Headers, request: Request
     ) -> Response:
         exchanges, exchange = self.exchanges, Exchange(format, {}, data, data)
-        with self.going_on("forwarded a request unchanged"):
+        with self.failures_reported("forwarded a request unchanged"):
             if request.url.path.endswith(COUNT_TOKENS):
                 exchange = exchanges.preview(format, data)
             else:
@@ -135,7 +135,7 @@ class Proxy:
 
     def _error_of(self, answer: httpx2.Response, data: bytes) -> ModelError:
         """Return the error in a refusal."""
-        with self.going_on("cannot read a refusal"):
+        with self.failures_reported("cannot read a refusal"):
             data = decoded(data, answer.headers)
         return refusal_of(answer.status_code, data, "", answer.headers)
 
@@ -144,7 +144,7 @@ class Proxy:
         client's original if it was edited. Return None to pass the refusal to the client.
         """
         if isinstance(error, PromptTooLong):
-            with self.going_on("forwarded a refusal unchanged"):
+            with self.failures_reported("forwarded a refusal unchanged"):
                 return await self.exchanges.shorten(exchange, error)
         elif exchange.is_edited:
             self.fail(f"resending an edited request unchanged: {error.message}")
@@ -154,7 +154,7 @@ class Proxy:
     def _leave_alone(self, exchange: Exchange, refused: str) -> None:
         """Stop editing a session whose edits the server refuses."""
         if refused and exchange.session is not None:
-            with self.going_on("cannot stop editing a session"):
+            with self.failures_reported("cannot stop editing a session"):
                 exchange.session.leave_alone(refused)
 
     async def _read_along(
@@ -180,7 +180,7 @@ class Proxy:
         self, exchange: Exchange, data: bytes, answer: httpx2.Response, *, is_whole: bool
     ) -> None:
         """Record a reply. Ignore an incomplete reply if the answer was cut off."""
-        with self.going_on("cannot record a reply"):
+        with self.failures_reported("cannot record a reply"):
             try:
                 await self.exchanges.finish(exchange, data, answer.headers)
             except ValueError:

@@ -1,4 +1,4 @@
-"""Who serves a model, where and by which protocol; the person's own providers; keys."""
+"""Providers: addresses, protocols and keys; providers from the user's file."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ from ctxagent.tools.system.environment import child_environment
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Path]:
-    """A person's file, which counts for nothing afterwards."""
+    """A user's providers file, removed from the table after the test."""
     path = tmp_path / "providers.toml"
     yield path
     path.write_text("")
@@ -179,7 +179,7 @@ def test_a_missing_address_is_named_with_the_next_step(own: Path) -> None:
     add_providers(own)
     with pytest.raises(NoCredentials, match=r"No address for walrus: \[walrus\] address is not"):
         find_key(endpoint_of("walrus/tusk", None, {}), {"WALRUS_KEY": "k"})
-    assert find_key(endpoint_of("local/q", None, {}), {}) == ""  # looked for when it is asked
+    assert find_key(endpoint_of("local/q", None, {}), {}) == ""  # found at the first request
 
 
 @pytest.mark.parametrize("key", ["k\n", " k", "k\u00e9", "  "])

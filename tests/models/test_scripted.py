@@ -1,4 +1,4 @@
-"""The scripted model: plays its steps like a real one, records what it was asked, fails loudly."""
+"""The scripted model: replays steps like a real model, records requests, and reports errors."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Refusals of the server: what is sent instead, and when a session is left alone."""
+"""Refusals of the server: the request that is sent next, and when editing stops."""
 
 import asyncio
 import json
@@ -20,15 +20,16 @@ from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy
 EVENTS = {"content-type": "text/event-stream"}
 WINDOW = 30_000
 STUB = b"tokens compacted"
-# Clears at each call what is older than the newest three results.
+# Clears all but the newest three results at each call.
 EAGER = replace(PRESETS["default"], clear_when="every-call")
 
 
 def play(
     proxy: RunningProxy, server: Recorder, client: Client, refuses: Callable[[bytes], str | None]
 ) -> list[int]:
-    """Play a client against a server that refuses some bodies with a message; return the
-    statuses."""
+    """Run a client against a server that refuses some bodies with a message. Return the
+    statuses.
+    """
     number = 0
 
     def answer(received: Received) -> Answer:
@@ -157,7 +158,7 @@ def test_a_model_is_named_by_who_serves_it() -> None:
 
 
 @pytest.mark.parametrize("path", BODY_FORMATS)
-def test_half_a_reply_is_none(path: str) -> None:
+def test_an_incomplete_reply_is_an_error(path: str) -> None:
     format = BODY_FORMATS[path]
     client = session_of(format.name, 1)
     data = client.answer(client.turns[0], 0)

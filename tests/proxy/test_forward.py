@@ -1,4 +1,4 @@
-"""Requests and answers pass on as they are, whatever they are."""
+"""Requests and answers are forwarded unchanged."""
 
 import socket
 from collections.abc import Iterator

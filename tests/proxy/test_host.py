@@ -46,7 +46,7 @@ def test_a_refusal_says_how_large_the_window_is(host: ProxyHost) -> None:
     assert host.current_window().size <= 50_000
 
 
-def test_instructions_of_the_client_are_said_again(host: ProxyHost) -> None:
+def test_instructions_of_the_client_are_reinserted(host: ProxyHost) -> None:
     entry = host.record(User(content="Never push.", source="instructions"))
     assert isinstance(entry, User)
     host.instructions.append(entry)

@@ -33,7 +33,7 @@ def servers_of(
             document = json.loads(read_untrusted(path).decode("utf-8-sig"))
             rows = {**document.get(LSP_KEY, document)}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            problems.append(f"{shown}: no language server in it is used: it is no {{NAME: {{…}}}}")
+            problems.append(f"{shown}: no language server in it is used: it is not {{NAME: {{…}}}}")
             continue
         for name, values in rows.items():
             try:

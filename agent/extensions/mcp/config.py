@@ -127,7 +127,7 @@ def load_servers(
             else:
                 here[plain] = replace(server, env={**more, **server.env})
         if plugin:
-            here = _told_apart(here, found, plugin)
+            here = _with_unique_names(here, found, plugin)
         found = {**here, **found}
     return [server for server in found.values() if server.enabled], warnings
 
@@ -142,7 +142,7 @@ def servers_of(plugin: Plugin) -> dict[str, Any]:
     return found
 
 
-def _told_apart(
+def _with_unique_names(
     servers: Mapping[str, ServerConfig], found: Mapping[str, ServerConfig], plugin: Plugin
 ) -> dict[str, ServerConfig]:
     """Return the servers of a plugin. Rename a server if another plugin has a different server of

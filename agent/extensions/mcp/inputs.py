@@ -78,7 +78,7 @@ class FormField:
         found = {label.lower(): value for label, value in self.choices.items()}
         found |= {str(value).lower(): value for value in self.choices.values()}
         if answer.lower() not in found:
-            raise ValueError(f"choose of {', '.join(self.choices)}")
+            raise ValueError(f"choose one of {', '.join(self.choices)}")
         return found[answer.lower()]
 
     def _text(self, answer: str) -> str:
@@ -89,7 +89,7 @@ class FormField:
             raise ValueError(f"at most {most} characters")
         form = str(self.schema.get("format", ""))
         if form in _FORMATS and not _FORMATS[form].fullmatch(answer):
-            raise ValueError(f"it is no {form}")
+            raise ValueError(f"it is not a valid {form}")
         return answer
 
     def _number(self, answer: str) -> int | float:

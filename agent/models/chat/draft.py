@@ -55,7 +55,7 @@ class _Call:
     compared: int = 0  # characters parsed so far to check whether the call is complete
     extra: Any = None
 
-    def goes_on(self, id: str, name: str, piece: str) -> bool:
+    def continues_with(self, id: str, name: str, piece: str) -> bool:
         """Return True if a piece belongs to this call. For a server that sends no index or always
         0, a new call starts with another ID, or with a name when this call's arguments are
         complete.
@@ -279,7 +279,7 @@ class ChatDraft:
         else:
             call = self._calls[-1] if self._calls else None
             call = next((each for each in self._calls if id and each.id == id), call)
-        if call is None or not call.goes_on(id, name, raw):
+        if call is None or not call.continues_with(id, name, raw):
             if len(self._calls) >= MAX_CALLS:
                 raise ValueError(f"a reply of more than {MAX_CALLS:,} calls")
             call = _Call()

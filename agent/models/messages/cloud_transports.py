@@ -50,11 +50,11 @@ class _CloudTransport(SdkTransport):
         return super()._options()
 
     async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> "httpx2.Response":
-        with _credentials_told():
+        with _translated_errors():
             return await super().post(path, data, headers)
 
     async def get(self, path: str) -> object:
-        with suppress(NoCredentials, NotConnected), _credentials_told():
+        with suppress(NoCredentials, NotConnected), _translated_errors():
             return await super().get(path)
         return None
 
@@ -127,7 +127,7 @@ TRANSPORTS = {BEDROCK: BedrockTransport, VERTEX: VertexTransport}
 
 
 @contextmanager
-def _credentials_told() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     """Convert errors of the clouds' libraries to errors of this program."""
     try:
         yield

@@ -133,6 +133,8 @@ GAPS = {
     "results": Gap("only text as results of tools", _RESULTS, _results_as_text, True),
     "reasoning": Gap("no reasoning of earlier replies", _REASONING, _without_reasoning, True),
     "files": Gap("no files", _FILES, _without_files),
-    "limit": Gap("no such long replies", None, _without("max_output_tokens"), decides=_names_limit),
+    "limit": Gap(
+        "no replies of this length", None, _without("max_output_tokens"), decides=_names_limit
+    ),
     IMAGES: NO_IMAGES_GAP,
 }
