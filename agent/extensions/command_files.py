@@ -209,7 +209,7 @@ def _read(path: Path, folder: Path, cwd: Path, home: Path, trust_dir: Path | Non
     ValueError.
     """
     if not _NAME.fullmatch(path.stem):
-        raise ValueError("its name is not made of up to 80 letters, digits, - and _")
+        raise ValueError("its name must be up to 80 letters, digits, - and _")
     data = read_untrusted(path)
     values, body = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
     if not body:

@@ -184,7 +184,7 @@ def _read(path: Path, data: bytes, owner: Path) -> Skill:
     values, body = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
     name = path.parent.name
     if not _NAME.fullmatch(name):
-        raise ValueError("its folder's name is not made of up to 80 letters, digits, - and _")
+        raise ValueError("the name of its folder must be up to 80 letters, digits, - and _")
     description = " ".join(reveal_invisible(clean(text_value(values, "description"))).split())
     if not description:
         raise ValueError("its front matter has no description")

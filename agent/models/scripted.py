@@ -43,7 +43,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 _KIND_NAMES: dict[type, str] = {str: "text", list: "list", int: "number"}
 _EXAMPLE_HINT = (
-    'Such as: {"steps": [{"text": "I look.", "tools": [{"name": "Bash", "input": {"command": '
+    'Example: {"steps": [{"text": "I look.", "tools": [{"name": "Bash", "input": {"command": '
     '"ls"}}]}, {"text": "Done."}]}'
 )
 

@@ -173,10 +173,10 @@ def test_a_plugins_folder_is_filled_in(place: Place) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("two words.md", "Do it.", "its name is not made of up to 80 letters, digits, - and _"),
-        ("-x.md", "Do it.", "its name is not"),
-        (f"{'x' * 81}.md", "Do it.", "its name is not"),
-        ("é.md", "Do it.", "its name is not"),
+        ("two words.md", "Do it.", "its name must be up to 80 letters, digits, - and _"),
+        ("-x.md", "Do it.", "its name must be up to 80"),
+        (f"{'x' * 81}.md", "Do it.", "its name must be up to 80"),
+        ("é.md", "Do it.", "its name must be up to 80"),
         ("empty.md", "---\nmodel: x\n---\n\n", "the file has no text"),
         ("open.md", "---\nmodel: x\n", "its front matter does not end"),
         ("large.md", "x" * 100_001, "it is larger than 100,000 bytes"),

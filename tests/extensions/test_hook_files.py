@@ -83,7 +83,10 @@ def test_the_time_has_bounds(tmp_path: Path, given: float, wanted: float) -> Non
         ),
         ({"hooks": {"Stop": [{"hooks": [{"command": " "}]}]}}, "it has no command"),
         ({"hooks": {"Stop": [{"hooks": [{"type": "http"}]}]}}, "it has no url"),
-        ({"hooks": {"Stop": [{"hooks": [{"command": "x", "if": "Bash"}]}]}}, "`if` is for PreTool"),
+        (
+            {"hooks": {"Stop": [{"hooks": [{"command": "x", "if": "Bash"}]}]}},
+            "`if` is only supported for PreTool",
+        ),
         ({"hooks": {"Stop": [{"hooks": ["x"]}]}}, "a hook for Stop is left out: "),
     ],
 )

@@ -39,7 +39,7 @@ def place_of(shop: Marketplace, source: Any) -> FileSource:
         ({"source": "url", "url": "http://x/y"}, "http:// is not supported"),
         ({"source": "url", "url": "/etc"}, "which is not a git URL"),
         ({"source": "url", "url": URL, "sha": "--upload-pack=x"}, "which is not a commit"),
-        ({"source": "url", "url": URL, "ref": "--upload-pack=x"}, "no branch, tag or commit"),
+        ({"source": "url", "url": URL, "ref": "--upload-pack=x"}, "is not a branch, tag or commit"),
         ({"source": "url", "url": URL, "ref": 1}, "names no repository under url"),
         ({"source": "git-subdir", "url": URL, "path": "../z"}, "leads out of"),
         ({"source": "git-subdir", "url": URL, "path": ["z"]}, "has an invalid path"),

@@ -127,8 +127,8 @@ def test_a_projects_skill_is_used_only_with_the_accepted_content(place: Place) -
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("two words", f"{HEAD}x", "its folder's name is not made of up to 80 letters"),
-        ("x" * 81, f"{HEAD}x", "its folder's name is not made of up to 80 letters"),
+        ("two words", f"{HEAD}x", "the name of its folder must be up to 80 letters"),
+        ("x" * 81, f"{HEAD}x", "the name of its folder must be up to 80 letters"),
         ("a", "Do it.", "its front matter has no description"),
         ("a", "---\ndescription:\n---\nDo it.", "its front matter has no description"),
         ("a", HEAD, "there is no text below its front matter"),

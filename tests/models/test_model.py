@@ -340,7 +340,7 @@ def test_a_prompt_that_is_too_long_is_reported_with_its_size(
 def test_a_server_that_is_no_messages_api_is_named() -> None:
     error, requests = fails(RequestRejected, Fail(200, body="<html>hello</html>"))
     assert requests == 1
-    assert "no Messages API server" in error.message
+    assert "this is not a Messages API server" in error.message
     assert "ANTHROPIC_BASE_URL" in error.hint
 
 

@@ -138,7 +138,9 @@ def test_an_answer_that_is_not_streamed_is_a_reply_too() -> None:
 def test_an_answer_that_is_something_else_is_refused() -> None:
     with (
         server(200, b"<html>", **{"content-type": "text/html"}) as (url, _),
-        pytest.raises(RequestRejected, match=r"answered with text/html.*no texts server") as e,
+        pytest.raises(
+            RequestRejected, match=r"answered with text/html.*this is not a texts server"
+        ) as e,
     ):
         ask(model_at(url))
     assert "OPENAI_BASE_URL" in e.value.hint

@@ -75,7 +75,7 @@ def test_a_question_is_asked_with_the_clients_request(host: ProxyHost) -> None:
     behind = Request(MODEL, [{"type": "text", "text": "s"}], [], [message], 700,
                      origin={"asked": "What?"})  # fmt: skip
     alone = Request(MODEL, [], [], [message], 700, origin={"asked": "What?"})
-    with pytest.raises(ModelError, match="no request of the client"):
+    with pytest.raises(ModelError, match="the client has not sent a request yet"):
         asyncio.run(host.ask_model(behind, "compact"))
     host.ask = ask
     for request in (behind, alone):
