@@ -1,1 +1,3 @@
-"""What the project and the user add in files: commands of their own."""
+"""Extensions that the project and the user add as files: commands, skills, hooks, plugins,
+servers.
+"""

@@ -1,13 +1,13 @@
-"""Commands that the project, the user and plugins bring along: `commands/**/*.md`.
+"""Slash commands from files: `commands/**/*.md` of the project, the user, plugins and ctxagent.
 
-A file's name is the command's, its text is what the model is told. `$ARGUMENTS` stands for all that
-was typed behind the name, `$1` to `$9` for single words of it, `@path` attaches a file.
-``!`command` ``, and a block of commands that begins with ```` ```! ````, are replaced by what the
-commands say. The format is that of https://code.claude.com/docs/en/slash-commands, so that files
+The file's name is the name of the command; its text becomes the prompt. In the text, `$ARGUMENTS`
+is all text typed after the name, `$1` to `$9` are its single words, and `@path` attaches a file.
+The output of ``!`command` ``, and of a code block that begins with ```` ```! ````, replaces the
+command in the text. The format is https://code.claude.com/docs/en/slash-commands, so command files
 for other agents work here.
 
-A project's files are words like its AGENTS.md, and are offered without trust. What they do beyond
-words (`!` commands, allowed-tools, model) counts only once the user has trusted their content.
+Command files of a project are offered without trust, like its AGENTS.md. Their shell commands,
+`allowed-tools` and `model` apply only after the user has trusted the content of the file.
 """
 
 import os
@@ -27,43 +27,44 @@ from .plugin_layout import free_name, places_of
 from .plugins import ROOT_VARIABLE, Plugin
 
 COMMANDS_FOLDER = "commands"
-PROJECT_FOLDERS = (".ctxagent", ".claude")  # which may have one, the first of a name counts
-MAX_FILES = 500  # of one folder
+PROJECT_FOLDERS = (".ctxagent", ".claude")  # for equal names the first wins
+MAX_FILES = 500  # command files per folder
 MAX_DESCRIPTION_CHARS = 300
-BUILT_IN = "ctxagent"  # in place of the path of a command that ctxagent brings along
+BUILT_IN = "ctxagent"  # shown as the path of built-in commands
 
 _NAME = regex(r"[A-Za-z0-9][\w-]{0,79}", re.ASCII)
 _PLACEHOLDER = regex(r"\$(ARGUMENTS\b|[1-9](?!\d))")
 _SHELL_COMMAND = regex(
     r"!`([^`\n]+)`|^```![ \t]*\n(.+?)\n[ \t]*```[ \t]*$", re.MULTILINE | re.DOTALL
 )
-_PIECES = 3  # of the text for each match: what stands before it, and its two groups
+_PIECES = 3  # that re.split returns per match: the text before it and its two groups
 
 
 @dataclass(frozen=True, slots=True)
 class CommandFile:
-    """A command that a file describes."""
+    """A slash command that is defined in a file."""
 
     name: str
     body: str
     path: Path
-    shown_path: str  # as people read it
+    shown_path: str  # relative to the working directory or home
     description: str = ""
     argument_hint: str = ""
-    allowed_tools: tuple[str, ...] = ()  # permission rules for the turn that it begins
-    model: str = ""  # of that turn, "" for the session's
+    allowed_tools: tuple[str, ...] = ()  # permission rules for the command's turn
+    model: str = ""  # for the command's turn, "" for the session's model
     is_trusted: bool = True
     group: CommandGroup = OWN
-    plugin: str = ""  # that it is from
+    plugin: str = ""  # that defines the command
 
     @property
     def is_built_in(self) -> bool:
         return self.shown_path == BUILT_IN
 
     def parts(self, arguments: str) -> list[tuple[str, bool]]:
-        """Return the pieces of what the model is told, each with whether it is a shell command
-        whose output stands there. Placeholders are replaced once, so that what stands in the
-        arguments is taken as it is; in a shell command each is one word."""
+        """Return the parts of the prompt, each with True if it is a shell command to replace by its
+        output. Replace placeholders once: placeholders inside the arguments are kept as text. Quote
+        arguments inside shell commands.
+        """
         words, used = split_arguments(arguments), False
 
         def value(found: re.Match[str]) -> str:
@@ -98,9 +99,10 @@ def load_command_files(
     trust_dir: Path,
     plugins: Sequence[Plugin] = (),
 ) -> tuple[dict[str, CommandFile], list[str]]:
-    """Return the commands for work in `cwd` by name, and a warning for each file that was left out.
-    Of two with one name the project's counts, then the user's. That of a plugin is called
-    PLUGIN:NAME if another one has its name."""
+    """Return the commands for `cwd` by name, and a warning for each skipped file. For equal names
+    the project's command wins over the user's. A plugin's command is called PLUGIN:NAME if its name
+    is already used.
+    """
     found: dict[str, CommandFile] = {}
     warnings: list[str] = []
     own = [config_home / COMMANDS_FOLDER, home / ".claude" / COMMANDS_FOLDER]
@@ -122,14 +124,14 @@ def load_command_files(
 
 @cache
 def built_in_commands() -> Mapping[str, CommandFile]:
-    """Return the commands that ctxagent brings along, by name."""
+    """Return the commands that are part of ctxagent, by name."""
     folder = PROMPTS_FOLDER / COMMANDS_FOLDER
     found, _ = _commands_in(folder, folder, folder, None)
     return {name: replace(each, shown_path=BUILT_IN) for name, each in found.items()}
 
 
 def commands_of(plugin: Plugin, cwd: Path, home: Path) -> tuple[dict[str, CommandFile], list[str]]:
-    """Return the commands of a plugin by name, and a warning for each file that was left out."""
+    """Return the commands of a plugin by name, and a warning for each skipped file."""
     found, warnings = dict[str, CommandFile](), list[str]()
     for place in places_of(plugin.folder, "commands"):
         here, wrong = _commands_in(place, cwd, home, None)
@@ -152,8 +154,9 @@ def commands_of(plugin: Plugin, cwd: Path, home: Path) -> tuple[dict[str, Comman
 def _commands_in(
     folder: Path, cwd: Path, home: Path, trust_dir: Path | None
 ) -> tuple[dict[str, CommandFile], list[str]]:
-    """Return the commands of a folder by name, and a warning for each file that was left out;
-    `trust_dir` is None for what is trusted."""
+    """Return the commands of a folder by name, and a warning for each skipped file. `trust_dir` is
+    None for a trusted folder.
+    """
     here: dict[str, CommandFile] = {}
     warnings: list[str] = []
     for path in _files(folder):
@@ -163,30 +166,33 @@ def _commands_in(
             why = error.strerror if isinstance(error, OSError) else error
             warnings.append(f"{path}: this command is left out: {why}")
             continue
-        if command.name in here:  # in another folder below this one
-            warnings.append(f"{path}: /{command.name} is {here[command.name].shown_path}")
+        if command.name in here:  # in another subfolder
+            warnings.append(f"{path}: left out: {here[command.name].shown_path} is /{command.name}")
         here.setdefault(command.name, command)
     return here, warnings
 
 
 def project_command_folders(cwd: Path, home: Path) -> list[Path]:
-    """Return the folders of the project's commands, the nearest and our own first."""
+    """Return the folders with commands of the project: the nearest first, `.ctxagent` before
+    `.claude`.
+    """
     way = folders_within_project(cwd.resolve(), home.resolve())
     if way[-1] == home.resolve() and len(way) > 1:
-        way = way[:-1]  # the person's own are no project's
+        way = way[:-1]  # the home folder is not part of the project
     named = (base / name / COMMANDS_FOLDER for base in way for name in PROJECT_FOLDERS)
     own = home.resolve() / ".claude" / COMMANDS_FOLDER
     return [folder for folder in named if folder.is_dir() and folder != own]
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
-    """Return the project's files of commands, without links out of it."""
+    """Return the command files of the project, without links that leave the project."""
     return [path for folder in project_command_folders(cwd, home) for path in _files(folder)]
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files of commands below a folder that do not lie elsewhere, sorted by depth; the
-    one file where it is a file."""
+    """Yield the command files below a folder, sorted by depth, without links that leave the folder.
+    If `folder` is a file, yield only this file.
+    """
     if folder.is_file():
         yield folder
     if not folder.is_dir():
@@ -199,13 +205,15 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _read(path: Path, folder: Path, cwd: Path, home: Path, trust_dir: Path | None) -> CommandFile:
-    """Read a file; `trust_dir` is None for one that is trusted. Raises OSError and ValueError."""
+    """Read a command file; `trust_dir` is None for a trusted file. Raises OSError and
+    ValueError.
+    """
     if not _NAME.fullmatch(path.stem):
-        raise ValueError("its name is not made of up to 80 letters, digits, - and _")
+        raise ValueError("its name must be up to 80 letters, digits, - and _")
     data = read_untrusted(path)
     values, body = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
     if not body:
-        raise ValueError("it says nothing")
+        raise ValueError("the file has no text")
     below = path.parent.relative_to(folder) if folder.is_dir() else Path()
     described = text_value(values, "description") or body.lstrip("# ").partition("\n")[0]
     where = f" ({below})" if below.parts else ""
@@ -231,8 +239,9 @@ def _shown(path: Path, cwd: Path, home: Path) -> str:
 
 
 def split_arguments(arguments: str) -> list[str]:
-    """Return the words of the arguments, quoted ones as one; where quotes do not match, by
-    blanks."""
+    """Split the arguments into words as a shell does. Split at blanks if the quotes do not
+    match.
+    """
     try:
         return shlex.split(arguments)
     except ValueError:

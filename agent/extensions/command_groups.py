@@ -6,7 +6,7 @@ CommandGroup = Literal[
     "conversation", "context", "files and work", "model and cost", "setup", "your own"
 ]
 GROUPS: tuple[CommandGroup, ...] = get_args(CommandGroup)
-OWN: CommandGroup = "your own"  # of commands that files, plugins, servers and extensions add
+OWN: CommandGroup = "your own"  # commands from files, plugins, servers and extensions
 
 
 def group_named(name: str) -> CommandGroup:

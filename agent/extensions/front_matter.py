@@ -1,7 +1,7 @@
-"""Front matter: values in YAML between two lines of `---` at the head of a Markdown file.
+"""Front matter: YAML between two lines of `---` at the start of a Markdown file.
 
-Files that were written for other agents are read as those read them: a value with a colon in it
-that YAML would want quoted is taken as it stands. See https://agentskills.io/specification and
+Files for other agents are parsed as leniently as by those agents: an unquoted value may contain a
+colon, although YAML requires quotes. See https://agentskills.io/specification and
 https://yaml.org/spec/1.2.2/.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 
 from ..lazy import regex
 
-MAX_HEAD_CHARS = 20_000  # of the values; a longer head is none
-MAX_NESTING = 50  # lists and mappings within each other; PyYAML takes seconds for some thousands
+MAX_HEAD_CHARS = 20_000  # longer front matter is an error
+MAX_NESTING = 50  # levels of lists and mappings; PyYAML takes seconds for some thousands
 
 _MARK = "---"
 _PLAIN_VALUE = regex(r"^([A-Za-z][\w-]*):[ \t]+([^\s\"'\[{>|&*!].*)$", re.MULTILINE)
 
-# Keys of files for other agents. Words such as "Context:" in a description are none.
+# Keys in files for other agents. Text such as "Context:" in a description is not a key.
 _KNOWN_KEY = regex(
     r"^(name|description|tools|disallowedTools|model|color|effort|maxTurns|permissionMode|skills"
     r"|memory|background|isolation|mode|temperature|allowed-tools|argument-hint|group|license"
@@ -28,9 +28,10 @@ _KNOWN_KEY = regex(
 
 
 def split_front_matter(text: str, *, lenient: bool = False) -> tuple[Mapping[str, Any], str]:
-    """Return the values at the head of a file, by key, and the text below them without blank lines
-    around it. A file without front matter has no values. With `lenient`, a head that is not YAML is
-    read line by line. Raises ValueError, saying what is wrong with the head."""
+    """Return the front matter as a mapping, and the text below without surrounding blank lines. The
+    mapping is empty if the file has no front matter. With `lenient`, read front matter that is not
+    YAML line by line. Raises ValueError with the reason if the front matter is invalid.
+    """
     lines = text.removeprefix("\ufeff").splitlines()
     if not lines or lines[0].rstrip() != _MARK:
         return {}, "\n".join(lines).strip()
@@ -44,8 +45,9 @@ def split_front_matter(text: str, *, lenient: bool = False) -> tuple[Mapping[str
 
 
 def text_value(values: Mapping[str, Any], key: str) -> str:
-    """Return a value as one line of text, "" where there is none; a list (`[file]`) as it was
-    written."""
+    """Return a value as one line of text, "" if it is missing. Return a list in the form
+    `[a, b]`.
+    """
     value = values.get(key)
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
@@ -53,7 +55,7 @@ def text_value(values: Mapping[str, Any], key: str) -> str:
 
 
 def list_value(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """Return a value that is a list, or words with commas (outside of parentheses) between them."""
+    """Return a value as a tuple. A text value is split at the commas outside of parentheses."""
     value = values.get(key)
     if isinstance(value, list):
         parts = [str(part) for part in value]
@@ -63,7 +65,7 @@ def list_value(values: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _values(head: str, *, lenient: bool) -> dict[str, Any]:
-    import yaml  # 20 ms, and only where a file has front matter
+    import yaml  # 20 ms, needed only for files with front matter
 
     try:
         values = _parse_yaml(head)
@@ -82,8 +84,9 @@ def _values(head: str, *, lenient: bool) -> dict[str, Any]:
 
 
 def _lines_of(head: str) -> dict[str, Any]:
-    """Return the values of a head that is not YAML. A line with a known key begins a value, all
-    other lines go on with it. The first value of a key counts."""
+    """Return the values of front matter that is not YAML. A line with a known key begins a value;
+    other lines continue the value. The first value of a key wins.
+    """
     import yaml
 
     found, parts = dict[str, Any](), _KNOWN_KEY.split(head)
@@ -97,9 +100,10 @@ def _lines_of(head: str) -> dict[str, Any]:
 
 
 def _parse_yaml(text: str) -> Any:
-    """Parse YAML. Raises YAMLError, also for a value that refers to another one: a few of those
-    expand to any size. Raises ValueError for a key that is given twice, since `yaml.safe_load`
-    would ignore the first value, and for values that are nested too deeply."""
+    """Parse YAML. Raises YAMLError for invalid YAML, and for aliases, because a few aliases can
+    expand to any size. Raises ValueError for duplicate keys, which `yaml.safe_load` would accept
+    silently, and for values that are nested too deeply.
+    """
     import yaml
 
     nesting = 0

@@ -1,7 +1,7 @@
-"""Hooks in the published format: commands and addresses in JSON that are called at events.
+"""Hooks in the published format: JSON files with commands and URLs to call at events.
 
-The format is that of https://code.claude.com/docs/en/hooks. A hook that cannot be used is left out
-and named; the others of the file are used.
+The format is https://code.claude.com/docs/en/hooks. An invalid hook is skipped with a warning; the
+other hooks of the file are used.
 """
 
 import json
@@ -28,19 +28,19 @@ EVENTS = (
     "PreCompact", "PostCompact",
 )  # fmt: skip
 TOOL_EVENTS = ("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure")
-UNMATCHED_EVENTS = ("UserPromptSubmit", "Stop")  # for which a matcher means nothing
+UNMATCHED_EVENTS = ("UserPromptSubmit", "Stop")  # whose matchers are ignored
 DEFAULT_HOOK_S, MAX_HOOK_S = 600.0, 3600.0
-HOOKS_NAME = "hooks.json"  # in the user's configuration, and in .ctxagent of a project
-SETTINGS_NAMES = ("settings.json", "settings.local.json")  # of another agent, with other keys too
+HOOKS_NAME = "hooks.json"  # in the user's configuration folder and in a project's .ctxagent
+SETTINGS_NAMES = ("settings.json", "settings.local.json")  # of another agent, with further keys
 PROJECT_VARIABLE = "CLAUDE_PROJECT_DIR"  # in the environment of each command
 PROJECT_FILES = (f".ctxagent/{HOOKS_NAME}", *(f".claude/{name}" for name in SETTINGS_NAMES))
 NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
-MAX_SHOWN_CHARS = 40  # of a value that is wrong
+MAX_SHOWN_CHARS = 40  # of an invalid value in a message
 
 HookKind = Literal["command", "http"]
 
 _LIST_OF_NAMES = regex(r"[\w\s,|-]*")
-# What parts of a wrong shape lead to, also numbers that are too large.
+# Errors that invalid data raises, also for numbers that are too large.
 _WRONG_SHAPES = (
     ValueError, TypeError, AttributeError, OverflowError, RecursionError, re.error,
 )  # fmt: skip
@@ -51,22 +51,23 @@ _SEPARATORS = regex(r"[,|]")
 class PublishedHook:
     """A hook in the published format."""
 
-    origin: str  # "plugin kit", for people and for the model
+    origin: str  # e.g. "plugin kit", shown to the user and the model
     event: str  # one of EVENTS
     run: str  # the command, or the URL
     kind: HookKind = "command"
-    matcher: str = ""  # "" for everything
+    matcher: str = ""  # "" matches everything
     condition: str = ""  # a permission rule that the call must match
     seconds: float = DEFAULT_HOOK_S
     in_background: bool = False
     environ: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)  # of an HTTP request
-    allowed_variables: tuple[str, ...] = ()  # of the environment, in the headers
+    allowed_variables: tuple[str, ...] = ()  # environment variables to expand in the headers
 
     def matches(self, *subjects: str) -> bool:
-        """Return True if the matcher fits one of the names of a tool or a kind of event. Names,
-        alone or separated by | or commas, fit as a whole; any other matcher is a regular expression
-        that is searched for."""
+        """Return True if the matcher matches one of the subjects (tool names, or the kind of the
+        event). A matcher with names, separated by | or commas, matches if a name equals a subject.
+        Any other matcher is a regular expression to search for.
+        """
         if self.matcher in ("", "*") or self.event in UNMATCHED_EVENTS:
             return True
         if _LIST_OF_NAMES.fullmatch(self.matcher):
@@ -76,8 +77,9 @@ class PublishedHook:
 
 
 class HookFiles:
-    """The hooks in files of the user and, once their content is trusted, of the project. The files
-    are read once, when they are first asked for."""
+    """The hooks in files of the user and in trusted files of the project. Files are read once, at
+    the first access.
+    """
 
     def __init__(self, config_home: Path, cwd: Path, home: Path, trust_dir: Path) -> None:
         self._own, self._trust_dir = config_home / HOOKS_NAME, trust_dir
@@ -85,12 +87,12 @@ class HookFiles:
 
     @property
     def hooks(self) -> list[PublishedHook]:
-        """The hooks that are used."""
+        """The valid hooks."""
         return self._read[0]
 
     @property
     def warnings(self) -> list[str]:
-        """What is left out, and why."""
+        """A warning for each skipped file or hook, with the reason."""
         return self._read[1]
 
     @cached_property
@@ -116,13 +118,14 @@ class HookFiles:
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
-    """Return the files of the project's folders from its root down to `cwd` that may have hooks,
-    without links that lead out of the project."""
+    """Return the files that may contain hooks, from the root of the project down to `cwd`. Exclude
+    links that leave the project.
+    """
     return _project_files(cwd, home)[0]
 
 
 def _project_files(cwd: Path, home: Path) -> tuple[list[Path], list[Path]]:
-    """Return the project's files, and the links among them that lead out of the project."""
+    """Return the hook files of the project, and the links to hook files outside of the project."""
     way = [folder for folder in folders_within_project(cwd, home) if folder != home]
     held, leaving = list[Path](), list[Path]()
     for path in (folder / name for folder in reversed(way) for name in PROJECT_FILES):
@@ -138,9 +141,9 @@ def read_hooks(
     environ: Mapping[str, str],
     trusts: Callable[[bytes], bool] = lambda data: True,
 ) -> tuple[list[PublishedHook], list[str]]:
-    """Return the hooks of a file, and what of it is left out and why; nothing for a missing file.
-    Programs of the hooks get `environ`. Hooks of a file whose content `trusts` refuses are left
-    out."""
+    """Return the hooks of a file, and a warning for each skipped hook. Return nothing for a missing
+    file. Hook commands get `environ`. Skip all hooks if `trusts` returns False for the content.
+    """
     try:
         data = read_untrusted(path)
         whole = json.loads(data.decode("utf-8-sig"))
@@ -151,14 +154,14 @@ def read_hooks(
     except (FileNotFoundError, NotADirectoryError):
         return [], []
     except (OSError, KeyError, *_WRONG_SHAPES) as error:
-        why = error.strerror if isinstance(error, OSError) else 'it is no {"hooks": {EVENT: […]}}'
+        why = error.strerror if isinstance(error, OSError) else 'it is not {"hooks": {EVENT: […]}}'
         return [], [f"no hook in it is used: {why}"]
     if listed and not trusts(data):
         return [], [f"no hook in it is used: {NOT_TRUSTED}"]
     hooks, problems = list[PublishedHook](), list[str]()
     unknown = dict.fromkeys(event for event, _ in listed if event not in EVENTS)
     if unknown:
-        problems.append(f"hooks for {', '.join(unknown)} are left out: there is no such event here")
+        problems.append(f"hooks for {', '.join(unknown)} are left out: unknown events")
     for event, group in listed:
         if event not in EVENTS:
             continue
@@ -176,7 +179,7 @@ def read_hooks(
 
 
 def _checked_rows(event: str, group: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the hooks of one matcher. Raises what a wrong shape leads to."""
+    """Yield the hooks of one matcher. Raises an error of _WRONG_SHAPES for invalid data."""
     matcher = group.get("matcher") or ""
     if matcher != "*":
         re.compile(matcher)
@@ -190,7 +193,7 @@ def _hook(
     origin: str,
     environ: Mapping[str, str],
 ) -> PublishedHook:
-    """Return one hook. Raises ValueError, and what a wrong shape leads to."""
+    """Return one hook. Raises ValueError, or another error of _WRONG_SHAPES, for invalid data."""
     kind = row.get("type", "command")
     if kind not in ("command", "http"):
         raise ValueError(f"its type {shorten(str(kind), MAX_SHOWN_CHARS)!r} is not supported here")
@@ -202,7 +205,7 @@ def _hook(
         run = " ".join(_quoted(str(word), names) for word in (run, *arguments))
     condition = row.get("if") or ""
     if condition and event not in TOOL_EVENTS:
-        raise ValueError(f"`if` is for {', '.join(TOOL_EVENTS)} alone")
+        raise ValueError(f"`if` is only supported for {', '.join(TOOL_EVENTS)}")
     headers = dict(row.get("headers") or {}).items()
     return PublishedHook(
         origin=origin,
@@ -220,7 +223,7 @@ def _hook(
 
 
 def _quoted(word: str, names: Iterable[str]) -> str:
-    """Quote a word of a command line so that the shell expands `${NAME}` for these names alone."""
+    """Quote a word of a command line. The shell still expands `${NAME}` for the given names."""
     parts = re.split(rf"(\$\{{(?:{'|'.join(names)})\}})", word)
     quoted = (f'"{part}"' if place % 2 else shlex.quote(part) for place, part in enumerate(parts))
     return "".join(part for part in quoted if part != "''") or "''"

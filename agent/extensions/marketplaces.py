@@ -1,8 +1,8 @@
-"""Marketplaces: lists of plugins that a repository or a folder offers.
+"""Marketplaces: lists of plugins in a repository or a folder.
 
 The format is `.claude-plugin/marketplace.json` of
-https://code.claude.com/docs/en/plugin-marketplaces. `marketplaces.json` in the folder of the user's
-settings has the list of each marketplace as it was when it was added or updated.
+https://code.claude.com/docs/en/plugin-marketplaces. `marketplaces.json` in the user's configuration
+folder stores each list as it was when the marketplace was added or last updated.
 """
 
 import json
@@ -21,9 +21,9 @@ from ..lazy import dataclass, regex
 from .plugin_fetch import GITHUB_NAME, FileSource, github_url, source_files
 from .plugins import check_name, plugins_lock
 
-RECORD_FILE = "marketplaces.json"  # in the folder of the user's settings
+RECORD_FILE = "marketplaces.json"  # in the user's configuration folder
 LIST_FOLDER, LIST_NAME = ".claude-plugin", "marketplace.json"
-MAX_LIST_BYTES = 5_000_000  # of the list of one marketplace
+MAX_LIST_BYTES = 5_000_000  # of one marketplace's list
 MAX_RECORD_BYTES = 50_000_000
 MAX_OFFERS = 5_000  # of one marketplace
 MAX_DESCRIPTION_CHARS = 300
@@ -33,15 +33,15 @@ _SHA = regex(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class OfferedPlugin:
-    """A plugin that a marketplace offers."""
+    """A plugin in the list of a marketplace."""
 
     name: str
     market: str
-    entry: Mapping[str, Any]  # what the list says of it
+    entry: Mapping[str, Any]  # the plugin's entry in the list
 
     @property
     def id(self) -> str:
-        """What `plugin add` takes."""
+        """The argument for `plugin add`."""
         return f"{self.name}@{self.market}"
 
     @property
@@ -49,7 +49,7 @@ class OfferedPlugin:
         return one_line(str(self.entry.get("description") or ""), MAX_DESCRIPTION_CHARS)
 
     def fits(self, words: Sequence[str]) -> bool:
-        """Return True if all words are somewhere in the name, description, category or keywords."""
+        """Return True if the name, description, category or keywords contain all words."""
         fields = (self.entry.get(key) for key in ("description", "category", "keywords", "tags"))
         text = " ".join([self.name, *map(str, fields)]).lower()
         return all(word.lower() in text for word in words)
@@ -57,22 +57,22 @@ class OfferedPlugin:
 
 @dataclass(frozen=True, slots=True)
 class Marketplace:
-    """A marketplace as its list was read."""
+    """A recorded marketplace with its list."""
 
     name: str
-    source: str  # an absolute path, or a URL of git without credentials
+    source: str  # absolute path, or git URL without credentials
     listed: Mapping[str, Any]
     ref: str = ""
-    commit: str = ""  # "" for a folder
+    commit: str = ""  # commit of the list, "" for a folder
     updated: str = ""  # ISO 8601
 
     @property
     def offers(self) -> list[OfferedPlugin]:
-        """The plugins in the order of the list; rows without a valid name are left out."""
+        """The plugins in the order of the list. Entries without a valid name are skipped."""
         return list(_offers(self.name, self.listed))
 
     def offer(self, name: str) -> OfferedPlugin:
-        """Return the plugin with this name, or with the name that it has got. Raises UsageError."""
+        """Return the plugin with this current or former name. Raises UsageError."""
         renames = self.listed.get("renames")
         wanted = renames.get(name, name) if isinstance(renames, dict) else name
         for each in self.offers:
@@ -85,8 +85,9 @@ class Marketplace:
         )
 
     def source_of(self, offer: OfferedPlugin) -> FileSource:
-        """Return where a plugin is. Raises UsageError for a kind of source that is not supported,
-        with its name."""
+        """Return the source of a plugin. Raises UsageError with the kind of source if it is not
+        supported.
+        """
         given = offer.entry.get("source")
         try:
             if isinstance(given, str):
@@ -109,7 +110,7 @@ class Marketplace:
         if not Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(self.source)):
             raise ValueError(f"is at {path}, which leads out of the marketplace")
         if not folder.is_dir():
-            raise ValueError(f"is at {folder}, which is no folder")
+            raise ValueError(f"is at {folder}, which is not a folder")
         return FileSource(str(folder))
 
 
@@ -130,7 +131,7 @@ def read_marketplaces(config_home: Path) -> dict[str, Marketplace]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no record of marketplaces"
+        why = error.strerror if isinstance(error, OSError) else "it is not a record of marketplaces"
         hint = "Repair it, or remove it and add the marketplaces again."
         raise ConfigError(f"cannot be read: {why}", where=str(path), hint=hint) from None
 
@@ -138,22 +139,23 @@ def read_marketplaces(config_home: Path) -> dict[str, Marketplace]:
 def add_marketplace(
     source: FileSource, config_home: Path, environ: Mapping[str, str]
 ) -> Marketplace:
-    """Read the list of a marketplace and record it, in place of what was recorded from the same
-    source. Raises UsageError for a source that is no marketplace, CtxagentError where it cannot be
-    fetched or recorded, ConfigError for a broken record."""
+    """Read and record the list of a marketplace, replacing an earlier record of the same source.
+    Raises UsageError if the source is not a marketplace, CtxagentError if it cannot be fetched or
+    recorded, and ConfigError for a broken record.
+    """
     with plugins_lock(config_home) as stage:
         try:
             commit, listed = _read_list(source, stage, environ)
             name = check_name(str(listed.get("name")))
         except ValueError as error:
-            raise UsageError(f"{conceal(source.place)} is no marketplace: {error}") from None
+            raise UsageError(f"{conceal(source.place)} is not a marketplace: {error}") from None
         except OSError as error:
             raise CtxagentError(f"{conceal(source.place)}: {error.strerror or error}") from None
         known = read_marketplaces(config_home)
         if name in known and known[name].source != source.kept:
             raise UsageError(
                 f"there is a marketplace {name} already, from {known[name].source}",
-                hint=f"`ctxagent plugin marketplace remove {name}` makes room.",
+                hint=f"`ctxagent plugin marketplace remove {name}` removes it.",
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         added = Marketplace(name, source.kept, listed, source.ref, commit, now)
@@ -162,7 +164,9 @@ def add_marketplace(
 
 
 def remove_marketplace(name: str, config_home: Path) -> None:
-    """Remove a marketplace. Its plugins stay. Raises UsageError, CtxagentError and ConfigError."""
+    """Remove a marketplace but keep its plugins. Raises UsageError, CtxagentError and
+    ConfigError.
+    """
     with plugins_lock(config_home):
         known = read_marketplaces(config_home)
         marketplace_named(known, name)
@@ -181,7 +185,7 @@ def marketplace_named(known: Mapping[str, Marketplace], name: str) -> Marketplac
 
 
 def offers_in(folder: Path) -> list[OfferedPlugin]:
-    """Return the plugins that the list in a folder offers, [] for none."""
+    """Return the plugins in the list of a folder, [] if there is no valid list."""
     try:
         listed = _parsed(read_untrusted(folder / LIST_FOLDER / LIST_NAME, MAX_LIST_BYTES))
     except (OSError, ValueError):
@@ -202,13 +206,13 @@ def _read_list(
 
 
 def _parsed(data: bytes) -> Mapping[str, Any]:
-    """Return the list in a file. Raises ValueError."""
+    """Return the parsed list of a marketplace. Raises ValueError."""
     try:
         listed = json.loads(data[: MAX_LIST_BYTES + 1].decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{LIST_NAME} is not JSON: {error}") from None
     if not isinstance(listed, dict) or not isinstance(listed.get("plugins"), list):
-        raise ValueError(f'{LIST_NAME} is no {{"name": …, "plugins": […]}}')
+        raise ValueError(f'{LIST_NAME} is not {{"name": …, "plugins": […]}}')
     return listed
 
 
@@ -231,17 +235,19 @@ def _source_elsewhere(given: Mapping[str, Any]) -> FileSource:
     if GITHUB_NAME.fullmatch(place):
         place = github_url(place)
     if commit and not _SHA.fullmatch(str(commit)):
-        raise ValueError(f"is held to {str(commit)[:60]!r}, which is no commit")
+        raise ValueError(f"is pinned to {str(commit)[:60]!r}, which is not a commit")
     source = FileSource(place, ref, str(commit), _checked_path(given.get("path") or ""))
     if not source.is_url:
-        raise ValueError(f"comes from {place}, which is no URL of git")
+        raise ValueError(f"comes from {place}, which is not a git URL")
     return source
 
 
 def _checked_path(path: object) -> str:
-    """Return a path in a repository, "" for all of it. Raises ValueError for one that leads out."""
+    """Return a normalized path in a repository, "" for the root. Raises ValueError for a path that
+    leaves the repository.
+    """
     if not isinstance(path, str) or "\\" in path or "\0" in path:
-        raise ValueError("names a path that is none")
+        raise ValueError("has an invalid path")
     plain = posixpath.normpath(path or ".")
     if plain.startswith("/") or ".." in PurePosixPath(plain).parts:
         raise ValueError(f"is at {path}, which leads out of the marketplace")
@@ -249,7 +255,7 @@ def _checked_path(path: object) -> str:
 
 
 def _write(markets: Mapping[str, Marketplace], config_home: Path) -> None:
-    """Record these marketplaces. Raises CtxagentError."""
+    """Write the record of the marketplaces. Raises CtxagentError."""
     keys = ("source", "ref", "commit", "updated", "listed")
     rows = {name: {key: getattr(each, key) for key in keys} for name, each in markets.items()}
     data = json.dumps({"marketplaces": rows}, ensure_ascii=False).encode(errors="replace")

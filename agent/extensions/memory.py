@@ -1,8 +1,8 @@
-"""Facts about a project that outlast its sessions: a Markdown file for each, in one folder.
+"""Facts about a project that are kept between sessions: one Markdown file per fact, in one folder.
 
-The head of a file has a line about the fact, for the index. A change is drafted first, so that it
-can be shown as a diff. It is made only if the file is still as it was when the change was drafted:
-of two sessions that change the same fact, the second is refused and nothing is lost.
+The front matter of a file has one line about the fact, for the index. A change is drafted first, to
+show it as a diff, and written only if the file has not changed since the draft. If two sessions
+change the same fact, the second change is refused.
 """
 
 import errno
@@ -25,11 +25,11 @@ from ..errors import CtxagentError, UsageError
 from ..lazy import dataclass, regex
 from .front_matter import split_front_matter, text_value
 
-MAX_FACTS = 1_000  # in one folder
+MAX_FACTS = 1_000  # per folder
 MAX_READ_BYTES = 100_000  # of one file
-MAX_TEXT_CHARS = 8_000  # of a fact that is written
+MAX_TEXT_CHARS = 8_000  # of a fact when it is written
 MAX_ABOUT_CHARS = 150
-NAME_WORDS = 6  # of what the user wrote, that make up a name
+NAME_WORDS = 6  # first words of the text that form a name
 SUFFIX = ".md"
 _LEAVES = "it is a link that leads out of the project"
 _ABOUT = regex(r"^about: .*$", re.MULTILINE)
@@ -39,7 +39,7 @@ _NAME = regex(r"[A-Za-z0-9][\w-]{0,79}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact."""
+    """A fact and its file."""
 
     name: str
     about: str  # one line
@@ -49,7 +49,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class FactDraft:
-    """A change of a fact that has not been made yet; None stands for no file."""
+    """A change of a fact that is not written yet. None means no file."""
 
     name: str
     before: str | None
@@ -71,21 +71,21 @@ class MemoryFolder:
         trust_dir: Path | None = None,
         denies: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """With a `trust_dir` the folder is shared: files that others may write count only once they
-        are trusted. It may not lead out of the `root`. `denies` says which paths a rule keeps from
-        being read."""
+        """A folder with `trust_dir` is shared: files that other users can write are used only after
+        they are trusted. The folder must not leave `root`. `denies` returns True for paths that a
+        rule protects from reading.
+        """
         self.folder = folder
         self._root, self._trust_dir, self._denies = root, trust_dir, denies
-        self._known = dict[Path, tuple[tuple[int, ...], Fact]]()  # by what `stat` said of the file
+        self._known = dict[Path, tuple[tuple[int, ...], Fact]]()  # (stamp from `stat`, fact)
 
     @property
     def is_used(self) -> bool:
-        """Whether there may be a fact."""
+        """True if the folder has a file that may be a fact."""
         return any(True for _ in self._files())
 
     def facts(self) -> tuple[list[Fact], list[str]]:
-        """Return the facts, the one that changed last first, and a warning for each file that is
-        left out."""
+        """Return the facts, the last changed first, and a warning for each skipped file."""
         found = list[tuple[int, Fact]]()
         problems = [f"{self.folder}: no facts: {_LEAVES}"] if self._leaves_root else []
         for path, status in self._files():
@@ -93,7 +93,7 @@ class MemoryFolder:
                 if why := self._why_left_out(path):
                     raise ValueError(why)
                 found.append((status.st_mtime_ns, self._read(path, status)))
-            except FileNotFoundError:  # another session has forgotten it meanwhile
+            except FileNotFoundError:  # another session has just removed it
                 continue
             except (OSError, ValueError) as error:
                 why = str(error.strerror if isinstance(error, OSError) else error)
@@ -113,7 +113,7 @@ class MemoryFolder:
         return found
 
     def add(self, name: str, about: str, text: str, origin: Mapping[str, str]) -> FactDraft:
-        """Return the draft of a new fact; `origin` is kept in its head. Raises UsageError."""
+        """Return the draft of a new fact, with `origin` in its front matter. Raises UsageError."""
         if not _NAME.fullmatch(name):
             raise UsageError(
                 f"{one_line(name, 80)!r} is no name of a fact",
@@ -129,8 +129,9 @@ class MemoryFolder:
         return FactDraft(name, None, whole)
 
     def edit(self, name: str, old: str, new: str, about: str = "") -> FactDraft:
-        """Return the draft of a fact with one text in place of another, also in the line about it
-        unless that is given. Raises UsageError."""
+        """Return a draft that replaces `old` by `new` in a fact, and also in its `about` line
+        unless `about` is given. Raises UsageError.
+        """
         fact = self.fact(name)
         head, body = _parts(fact.text)
         count = body.count(old) if old else 0
@@ -145,12 +146,13 @@ class MemoryFolder:
         return FactDraft(name, fact.text, head + body)
 
     def forget(self, name: str) -> FactDraft:
-        """Return the draft that removes a fact. Raises UsageError."""
+        """Return a draft that removes a fact. Raises UsageError."""
         return FactDraft(name, self.fact(name).text, None)
 
     def make(self, draft: FactDraft) -> None:
-        """Make a change. Raises UsageError if the file has changed since it was drafted, and
-        CtxagentError if it cannot be written."""
+        """Write a change. Raises UsageError if the file has changed since the draft, and
+        CtxagentError if it cannot be written.
+        """
         path = self._path(draft.name)
         try:
             with self._locked():
@@ -170,7 +172,7 @@ class MemoryFolder:
             raise CtxagentError(f"cannot change the fact {path}: {why}") from error
 
     def free_name(self, text: str) -> str:
-        """Return a name for a fact that begins with these words, and that no fact has yet."""
+        """Return an unused name for a fact, made of the first words of its text."""
         words = re.findall(r"[a-z0-9]+", text.lower())[:NAME_WORDS]
         base = "-".join(words)[:60] or "note"
         names = (base if number == 1 else f"{base}-{number}" for number in range(1, MAX_FACTS))
@@ -201,7 +203,7 @@ class MemoryFolder:
                     yield Path(entry.path), entry.stat(follow_symlinks=False)
 
     def _why_left_out(self, path: Path) -> str:
-        """Return why the text of a file in a shared folder does not count, "" if it does."""
+        """Return the reason to skip a file, "" to use it."""
         if path.is_symlink():
             return "it is a link; copy the file there"
         if self._trust_dir is None or is_file_trusted(path, self._trust_dir):
@@ -220,7 +222,9 @@ class MemoryFolder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the folder's lock, which the kernel frees when a process ends. Raises OSError."""
+        """Lock the folder during the block. The kernel releases the lock when the process ends.
+        Raises OSError.
+        """
         if self._leaves_root:
             raise OSError(errno.EXDEV, _LEAVES)
         if self._is_shared:
@@ -229,7 +233,7 @@ class MemoryFolder:
             make_private_folder(self.folder)
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with suppress(OSError):  # a file system without locks
+            with suppress(OSError):  # the file system has no locks
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
@@ -237,7 +241,7 @@ class MemoryFolder:
 
 
 def index_lines(facts: Sequence[Fact]) -> list[str]:
-    """Return a line of the index for each fact."""
+    """Return one line per fact for the index."""
     return [f"- {fact.name}: {fact.about}" for fact in facts]
 
 
@@ -246,7 +250,7 @@ def _head_line(key: str, value: str) -> str:
 
 
 def _parts(text: str) -> tuple[str, str]:
-    """Return the head of a fact, "" for none, and the text below it."""
+    """Return the front matter of a fact ("" if there is none) and the text below."""
     found = _HEAD.match(text)
     end = found.end() if found else 0
     return text[:end], text[end:]

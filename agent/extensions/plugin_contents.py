@@ -1,4 +1,4 @@
-"""What a plugin contains, in lines for the user who is to decide about it."""
+"""The contents of a plugin, as lines for the user to review."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,25 +16,25 @@ from .plugin_layout import layout_problems, type_files
 from .plugins import ROOT_VARIABLE, Plugin, file_digests, hooks_of
 from .skills import Skill, skills_of
 
-MAX_FILES_SHOWN = 30  # of those that a newer content changes
+MAX_FILES_SHOWN = 30  # files listed in an update
 
 
 @dataclass(frozen=True, slots=True)
 class PluginContents:
-    """What a plugin brings along."""
+    """The parts of a plugin."""
 
     folder: Path
     commands: Mapping[str, CommandFile]
     skills: Mapping[str, Skill]
-    subagents: list[str]  # the names of their files
+    subagents: list[str]  # file names without suffix
     hooks: list[PublishedHook]
-    servers: Mapping[str, Any]  # MCP servers, as its files have them
+    servers: Mapping[str, Any]  # unchanged from the plugin's files
     checkers: Mapping[str, ServerKind]  # language servers
-    problems: list[str]  # what is left out, and why
+    problems: list[str]  # skipped parts with the reason
 
     @property
     def counts(self) -> str:
-        """How much of each kind there is, on one line."""
+        """The number of parts of each kind, on one line."""
         counted = (
             (self.commands, "command"), (self.skills, "skill"), (self.subagents, "subagent"),
             (self.hooks, "hook"), (self.servers, "MCP server"), (self.checkers, "language server"),
@@ -42,7 +42,7 @@ class PluginContents:
         return ", ".join(count_of(len(each), noun) for each, noun in counted if each) or "nothing"
 
     def lines(self) -> Iterator[str]:
-        """Yield what there is, and whatever of it runs by itself as it will run."""
+        """Yield a line for each part. Show commands that start automatically as they will run."""
         for command in self.commands.values():
             rules = self._with_variable(", ".join(command.allowed_tools))
             yield f"command /{command.name}" + (f", allows for its turn: {rules}" if rules else "")
@@ -65,14 +65,14 @@ class PluginContents:
         yield from (f"note: {problem}" for problem in self.problems)
 
     def _with_variable(self, text: str) -> str:
-        """Return a text as its file has it: where the plugin lies now, it does not stay."""
+        """Replace the plugin's current folder by its variable, since the folder can change."""
         return text.replace(str(self.folder), f"${{{ROOT_VARIABLE}}}")
 
 
 def contents_of(
     plugin: Plugin,
 ) -> PluginContents:
-    """Return what lies in a plugin's folder."""
+    """Return the contents of a plugin's folder."""
     commands, problems = commands_of(plugin, plugin.folder, plugin.folder)
     hooks, wrong = hooks_of(plugin)
     problems += wrong
@@ -101,7 +101,7 @@ def contents_of(
 
 
 def differences(before: Plugin, after: Plugin) -> Iterator[str]:
-    """Yield what a plugin's newer content adds (+) and removes (-), and the files that differ."""
+    """Yield the lines that an update adds (+) and removes (-), then the files that differ."""
     old, new = ([*contents_of(each).lines()] for each in (before, after))
     yield from (f"- {line.strip()}" for line in old if line not in new)
     yield from (f"+ {line.strip()}" for line in new if line not in old)
@@ -115,7 +115,7 @@ def differences(before: Plugin, after: Plugin) -> Iterator[str]:
 
 
 def _server_line(values: Any) -> str:
-    """Return how a server is started or reached, with the variables that it is given."""
+    """Return how a server is started or reached, with its environment variables and headers."""
     if not isinstance(values, dict):
         return "which is broken"
     arguments = values.get("args")

@@ -1,7 +1,8 @@
-"""The files of plugins and marketplaces: in a folder, or in a commit of a git repository.
+"""Read the files of plugins and marketplaces, from a folder or from a commit of a git repository.
 
-A repository is only fetched, never checked out: its files are read from git's store, so no hook,
-filter or submodule of it can do anything. The protocols are those of GIT_ALLOW_PROTOCOL in git(1).
+A repository is fetched but never checked out. Its files are read from git's object store, so none
+of its hooks, filters or submodules can run. Protocols are restricted with GIT_ALLOW_PROTOCOL of
+git(1).
 """
 
 import os
@@ -25,14 +26,14 @@ from .plugins import check_bounds
 
 PROTOCOLS = ("file", "https", "ssh", "git")
 FETCH_TIMEOUT_S = 300
-MAX_PACK_BYTES = 100_000_000  # of a repository as it is sent, one commit of it
+MAX_PACK_BYTES = 100_000_000  # of one fetched commit
 
 _HELPER = regex(r"[\w.+-]+::", re.ASCII)
 _URL = regex(r"([A-Za-z][A-Za-z0-9+.-]*)://([!-~]+)")
 _SSH_PLACE = regex(r"(?:[\w.-]+@)?[A-Za-z0-9][\w.-]*:(?!//)[!-~]+", re.ASCII)  # host:path
-GITHUB_NAME = regex(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)  # as GitHub names repositories
+GITHUB_NAME = regex(r"[A-Za-z0-9][\w.-]*/[\w.-]+", re.ASCII)  # OWNER/REPOSITORY
 _REF = regex(r"[A-Za-z0-9_][\w./+@-]{0,200}", re.ASCII)
-# Variables that lead git to another repository than the one given.
+# Environment variables that point git to another repository.
 _OF_ANOTHER = (
     "GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_NAMESPACE",
     "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_TEMPLATE_DIR",
@@ -40,9 +41,9 @@ _OF_ANOTHER = (
 _SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
-    "core.bigFileThreshold=1m",  # larger ones are not held in memory
+    "core.bigFileThreshold=1m",  # stream larger files
     "fetch.recurseSubmodules=false",
-    "fetch.unpackLimit=1",  # all in one file, which has a bound
+    "fetch.unpackLimit=1",  # keep one pack file, whose size is limited
     "gc.auto=0",
     "maintenance.auto=false",
     "transfer.fsckObjects=true",
@@ -50,44 +51,45 @@ _SETTINGS = (
 
 
 class SourceFile(NamedTuple):
-    """A file of a plugin as its source has it."""
+    """A file of a plugin in its source."""
 
     path: str  # below the plugin's folder
     kind: int  # stat.S_IFREG or stat.S_IFLNK
     is_executable: bool
-    data: bytes  # where a link leads
+    data: bytes  # the target for a link
 
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Where files come from."""
+    """A folder, or a folder in a commit of a git repository."""
 
-    place: str  # a folder, or a URL of git
+    place: str  # a folder or a git URL
     ref: str = ""  # a branch, tag or commit; "" for HEAD
-    commit: str = ""  # that is fetched in place of `ref`
-    path: str = ""  # the folder in a repository, "" for all of it
+    commit: str = ""  # fetched instead of `ref` if set
+    path: str = ""  # folder in the repository, "" for the root
 
     def __post_init__(self) -> None:
-        """Check all parts. Raises UsageError."""
+        """Validate the fields. Raises UsageError."""
         if self.ref and not _REF.fullmatch(self.ref):
-            raise UsageError(f"--ref {self.ref}: that is no branch, tag or commit")
+            raise UsageError(f"--ref {self.ref} is not a branch, tag or commit")
         if not self.is_url and self.ref:
-            hint = "A repository on this machine has one as file:///its/path."
-            raise UsageError("--ref is for a URL of git", hint=hint)
+            hint = "For a repository on this machine, write file:///ITS/PATH."
+            raise UsageError("--ref needs a git URL", hint=hint)
 
     @property
     def is_url(self) -> bool:
         """True for the URL of a repository, False for a folder. Raises UsageError for anything
-        else."""
+        else.
+        """
         place, shown = self.place, conceal(self.place)
         hint = f"Give the path of a folder, or a URL: {', '.join(f'{p}://' for p in PROTOCOLS)}."
         if place.startswith("-"):
             raise UsageError(f"{shown} is an option, not a source", hint=hint)
         if _HELPER.match(place):
-            raise UsageError(f"{shown}: no helper program of git is started", hint=hint)
+            raise UsageError(f"{shown}: git helper programs are not supported", hint=hint)
         if url := _URL.fullmatch(place):
             if url[1].lower() not in PROTOCOLS:
-                raise UsageError(f"{shown}: {url[1]}:// is not used", hint=hint)
+                raise UsageError(f"{shown}: {url[1]}:// is not supported", hint=hint)
             if url[2].rpartition("@")[2].startswith("-") or url[2].startswith("-"):
                 raise UsageError(f"{shown}: the name of its host begins with a dash", hint=hint)
             return True
@@ -96,12 +98,12 @@ class FileSource:
         if _SSH_PLACE.fullmatch(place):
             return True
         if GITHUB_NAME.fullmatch(place):
-            hint += f" A repository of GitHub is {github_url(place)}."
-        raise UsageError(f"{shown} is neither a folder nor a URL of git", hint=hint)
+            hint += f" The URL on GitHub is {github_url(place)}."
+        raise UsageError(f"{shown} is neither a folder nor a git URL", hint=hint)
 
     @property
     def kept(self) -> str:
-        """The place as it is recorded: a URL without credentials, or an absolute path."""
+        """The place to record: a URL without credentials, or an absolute path."""
         if not self.is_url:
             return str(Path(self.place).resolve())
         scheme, sign, rest = self.place.partition("://")
@@ -109,12 +111,12 @@ class FileSource:
             return self.place
         host, slash, path = rest.partition("/")
         user, at, host = host.rpartition("@")
-        name = f"{user.partition(':')[0]}{at}" if scheme.lower() == "ssh" else ""  # ssh needs it
+        name = f"{user.partition(':')[0]}{at}" if scheme.lower() == "ssh" else ""
         return f"{scheme}://{name}{host}{slash}{path}"
 
 
 def github_url(name: str) -> str:
-    """Return the URL of a repository of GitHub."""
+    """Return the URL of a GitHub repository."""
     return f"https://github.com/{name}"
 
 
@@ -123,7 +125,8 @@ def source_files(
     source: FileSource, store: Path, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, Iterator[SourceFile]]]:
     """Yield the commit ("" for a folder) and the files of a source. A repository is fetched into
-    the folder `store`. Raises ValueError, OSError, CtxagentError, and UsageError without git."""
+    the folder `store`. Raises ValueError, OSError, CtxagentError, and UsageError if git is missing.
+    """
     if source.is_url:
         with _fetched(source, store, environ) as found:
             yield found
@@ -132,8 +135,9 @@ def source_files(
 
 
 def _files_in(folder: Path) -> Iterator[SourceFile]:
-    """Yield the files of a folder without git's own. Raises ValueError for what is neither file nor
-    link, and OSError."""
+    """Yield the files of a folder, without `.git`. Raises OSError, and ValueError for special
+    files.
+    """
     ways = [""]
     while ways:
         way = ways.pop()
@@ -160,10 +164,14 @@ def _fetched(
     source: FileSource, store: Path, environ: Mapping[str, str]
 ) -> Iterator[tuple[str, Iterator[SourceFile]]]:
     """Yield the commit of a repository and its files. Raises ValueError, CtxagentError, and
-    UsageError without git."""
+    UsageError if git is missing.
+    """
     git = program("git", environ.get("PATH"))
     if not git:
-        raise UsageError("git is not installed", hint="Clone it elsewhere, and add the folder.")
+        raise UsageError(
+            "git is not installed",
+            hint="Install git, or clone the repository elsewhere and add the folder.",
+        )
     env = own_environment(child_environment(environ)) | {
         "GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS),
         "LC_ALL": "C",
@@ -191,8 +199,9 @@ def _fetched(
 
 
 def _files_of(rows: bytes, prefix: str, reader: "subprocess.Popen[bytes]") -> Iterator[SourceFile]:
-    """Yield the files that `git ls-tree` lists, submodules left out, with their paths behind the
-    prefix. Raises ValueError."""
+    """Yield the files in the output of `git ls-tree`, without submodules and with the prefix
+    removed from their paths. Raises ValueError.
+    """
     listed, total = list[tuple[str, int, bytes]](), 0
     for row in filter(None, rows.split(b"\0")):
         about, _, name = row.partition(b"\t")
@@ -223,7 +232,7 @@ def _blob(reader: "subprocess.Popen[bytes]", id: bytes) -> bytes:
 
 
 def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
-    """Run git, which ends with this process, and return what it says. Raises CtxagentError."""
+    """Run git and return its output. Git is killed if this process ends. Raises CtxagentError."""
     held, end = os.pipe()
     leashed = [sys.executable, "-I", "-S", leash.__file__, f"{held},{MAX_PACK_BYTES}", *command]
     try:
@@ -243,7 +252,7 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
     except subprocess.TimeoutExpired:
         raise CtxagentError(f"git took longer than {FETCH_TIMEOUT_S} s") from None
     finally:
-        os.close(end)  # whatever still runs ends
+        os.close(end)  # the leash kills a process that still runs
         child.wait()
     if child.returncode:
         raise CtxagentError(f"git could not fetch it: {_reason(err)}")
@@ -251,7 +260,7 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> bytes:
 
 
 def _reason(said: bytes) -> str:
-    """Return the line of git's errors that says why."""
+    """Return the line of git's stderr that names the error."""
     lines = conceal(said.decode("utf-8", "replace")).splitlines()
     named = [line for line in lines if line.startswith(("fatal:", "error:"))]
     return one_line(next(iter(named or lines), "it gave no reason"), 300)

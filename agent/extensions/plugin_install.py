@@ -1,7 +1,7 @@
-"""Add a plugin, from a folder or from a git repository, and remove one.
+"""Install a plugin from a folder or a git repository, and remove a plugin.
 
-What is added comes into a folder next to its place first, and takes its name as a whole: a process
-that is killed leaves what was there, or nothing.
+A new plugin is written to a temporary folder and then renamed to its final place. If the process is
+killed, the old plugin stays, or none.
 """
 
 import json
@@ -44,7 +44,7 @@ from .plugins import (
 
 
 class IsMarketplace(UsageError):
-    """The source of a plugin is a marketplace with several plugins."""
+    """The source of a plugin is a marketplace and not a plugin."""
 
     def __init__(self, source: str, offers: Sequence[OfferedPlugin]) -> None:
         super().__init__(
@@ -57,25 +57,25 @@ class IsMarketplace(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be added."""
+    """The source of a plugin to install or update."""
 
     source: FileSource
-    offer: OfferedPlugin | None = None  # of the marketplace that it is from
+    offer: OfferedPlugin | None = None  # set if it comes from a marketplace
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A plugin that is ready to be put in its place."""
+    """A fetched plugin that is not installed yet."""
 
-    plugin: Plugin  # as it will be; its folder is where it lies now
+    plugin: Plugin  # final except `folder`, which is the temporary folder
     target: Path
     manifest: Mapping[str, Any]
-    replaced: Plugin | None  # the one from the same source that is there
-    name_taken_by: str = ""  # the source of the plugin that has its name already
+    replaced: Plugin | None  # the installed version of the same source
+    name_taken_by: str = ""  # source of another plugin with the same name
 
 
 def wanted_of(plugin: Plugin, markets: Mapping[str, Marketplace]) -> Wanted:
-    """Return what brings the newest content of an installed plugin. Raises UsageError."""
+    """Return the source of an installed plugin's newest content. Raises UsageError."""
     if not plugin.market:
         return Wanted(FileSource(plugin.source, plugin.ref, path=plugin.path))
     market = marketplace_named(markets, plugin.market)
@@ -85,16 +85,17 @@ def wanted_of(plugin: Plugin, markets: Mapping[str, Marketplace]) -> Wanted:
 
 @contextmanager
 def staged(wanted: Wanted, config_home: Path, environ: Mapping[str, str]) -> Iterator[Staged]:
-    """Yield a plugin that is not added yet; `put_in_place` adds it before the block ends. Raises
-    UsageError for what cannot be a plugin, IsMarketplace, CtxagentError where it cannot be fetched
-    or kept, ConfigError for a broken record."""
+    """Yield a fetched plugin; call `put_in_place` within the block to install it. Raises UsageError
+    if the source is not a plugin, IsMarketplace, CtxagentError if it cannot be fetched or stored,
+    and ConfigError for a broken record.
+    """
     source, folder = wanted.source, config_home / PLUGINS_FOLDER
     shown = conceal(source.place)
     with plugins_lock(config_home) as stage:
         if not source.is_url and folder.resolve().is_relative_to(Path(source.place).resolve()):
             raise UsageError(
-                f"{shown} holds the folder of the plugins themselves",
-                hint="Give a folder with nothing but the plugin.",
+                f"{shown} contains the folder of the installed plugins",
+                hint="Give a folder that contains only the plugin.",
             )
         try:
             content = stage / "content"
@@ -113,7 +114,7 @@ def staged(wanted: Wanted, config_home: Path, environ: Mapping[str, str]) -> Ite
 
 
 def put_in_place(staged: Staged, config_home: Path) -> Plugin:
-    """Add the plugin, in the place of the one that it replaces. Raises OSError."""
+    """Install a fetched plugin, replacing the old version. Raises OSError."""
     target, stage = staged.target, staged.plugin.folder.parent
     if os.path.lexists(target):
         target.rename(stage / "before")
@@ -127,8 +128,9 @@ def put_in_place(staged: Staged, config_home: Path) -> Plugin:
 
 
 def remove_plugin(name: str, config_home: Path) -> None:
-    """Remove a plugin. Raises UsageError where there is none of this name, CtxagentError where that
-    fails, ConfigError for a broken record."""
+    """Remove a plugin. Raises UsageError for an unknown name, CtxagentError if removing fails, and
+    ConfigError for a broken record.
+    """
     with plugins_lock(config_home):
         plugins, folder = read_plugins(config_home), config_home / PLUGINS_FOLDER / name
         plugin_named(plugins, name)
@@ -152,7 +154,7 @@ def plugin_named(plugins: Sequence[Plugin], name: str) -> Plugin:
 
 
 def _described(wanted: Wanted, commit: str, stage: Path, plugins: Sequence[Plugin]) -> Staged:
-    """Return the plugin that lies in a stage. Raises ValueError and OSError."""
+    """Return the plugin in a temporary folder. Raises ValueError and OSError."""
     content, source, offer = stage / "content", wanted.source, wanted.offer
     manifest = read_manifest(content)
     kept = source.kept
@@ -163,7 +165,7 @@ def _described(wanted: Wanted, commit: str, stage: Path, plugins: Sequence[Plugi
     if not _has_parts(content):
         more = "".join(f"; {each}" for each in layout_problems(content))
         raise ValueError(
-            f"it is no plugin: it has none of {', '.join(USUAL_PLACES.values())}{more}"
+            f"it is not a plugin: it has none of {', '.join(USUAL_PLACES.values())}{more}"
         )
     offered = offer.name if offer else ""
     same = [each for each in plugins if (each.source, each.path) == (kept, source.path)]
@@ -193,8 +195,7 @@ def _last_parts(place: str) -> list[str]:
 
 
 def _free_name(name: str, owner: str, taken: Mapping[str, str]) -> str:
-    """Return a name that no plugin from another source has: where it is taken, with its owner's
-    before it."""
+    """Return a name that no other plugin has. If `name` is taken, prefix the owner."""
     owner = re.sub(r"^\W+|[^A-Za-z0-9_.-]", "", owner) or "other"
     prefixed = f"{owner[: MAX_NAME_CHARS // 2]}-{name}"[: MAX_NAME_CHARS - 4]
     names = (name, prefixed, *(f"{prefixed}-{n}" for n in range(2, 1_000)))
@@ -206,8 +207,9 @@ def _has_parts(content: Path) -> bool:
 
 
 def _complete_manifest(content: Path, entry: Mapping[str, Any]) -> None:
-    """Add to a plugin's manifest the parts that its marketplace names. What the manifest says
-    counts, unless the marketplace says that it is not `strict`. Raises ValueError and OSError."""
+    """Add the parts from the marketplace's entry to the manifest of a plugin. For equal keys the
+    manifest wins, unless the entry has `strict: false`. Raises ValueError and OSError.
+    """
     manifest = read_manifest(content)
     named = {key: entry[key] for key in USUAL_PLACES if entry.get(key)}
     is_strict = entry.get("strict") is not False
@@ -215,14 +217,15 @@ def _complete_manifest(content: Path, entry: Mapping[str, Any]) -> None:
     if whole != manifest:
         path = content / MANIFEST
         make_private_folder(path.parent)
-        path.unlink(missing_ok=True)  # it may be a link
+        path.unlink(missing_ok=True)  # it can be a link
         data = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
         write_private(path, data.encode())
 
 
 def _write(files: Iterator[SourceFile], target: Path) -> None:
-    """Write the files of a plugin to a new folder, for its owner alone. Raises ValueError for a
-    path or a link that leads out of it, and beyond the bounds; and OSError."""
+    """Write the files of a plugin to a new private folder. Raises OSError, and ValueError for too
+    many files or bytes, and for a link that leaves the folder.
+    """
     make_private_folder(target)
     size, links = 0, dict[Path, str]()
     for count, file in enumerate(files, 1):
@@ -239,7 +242,8 @@ def _write(files: Iterator[SourceFile], target: Path) -> None:
             if file.is_executable:
                 os.fchmod(descriptor, 0o700)
     root = os.path.realpath(target)
-    for path, leads_to in links.items():  # when no file can be written through one any more
+    # Links come after all files, so that no file is written through a link.
+    for path, leads_to in links.items():
         path.symlink_to(leads_to)
     for path, leads_to in links.items():
         if leads_to.startswith("/") or not Path(os.path.realpath(path)).is_relative_to(root):

@@ -1,8 +1,8 @@
-"""Where the parts of a plugin are: in the usual places and where its manifest names them.
+"""Find the parts of a plugin: in default places and in places that its manifest names.
 
-The rules are those of https://code.claude.com/docs/en/plugins-reference: named commands and
-subagents replace the usual folder, named skills are added to it, and so are files of hooks and
-servers. A manifest can also have hooks and servers in itself.
+The rules are https://code.claude.com/docs/en/plugins-reference. Commands and subagents that the
+manifest names replace the default folder. Skills, hooks and servers that it names are added to the
+default place. A manifest can also contain hooks and servers directly.
 """
 
 import json
@@ -16,12 +16,12 @@ from ..config.trust import read_untrusted
 
 MANIFEST = ".claude-plugin/plugin.json"
 MAX_KEPT_MANIFESTS = 200
-# The usual place of each part, by the key under which a manifest names others.
+# Default place of each kind of part, by its key in a manifest.
 USUAL_PLACES = {
     "commands": "commands", "skills": "skills", "agents": "agents", "hooks": "hooks/hooks.json",
     "mcpServers": ".mcp.json", "lspServers": ".lsp.json",
 }  # fmt: skip
-# Parts of the published format that mean nothing here: keys of a manifest, and usual places.
+# Unsupported parts of the published format: keys in a manifest, and default places.
 _UNSUPPORTED_KEYS = (
     "outputStyles", "userConfig", "channels", "dependencies", "settings", "themes", "monitors",
     "workflows", "experimental",
@@ -29,11 +29,11 @@ _UNSUPPORTED_KEYS = (
 _UNSUPPORTED_PLACES = (
     "output-styles", "themes", "monitors", "workflows", "bin", "settings.json",
 )  # fmt: skip
-_FILES = ("hooks", "mcpServers", "lspServers")  # whose named places are added to the usual one
+_FILES = ("hooks", "mcpServers", "lspServers")  # named places are added to the default place
 
 
 class OfPlugin(Protocol):
-    """A part that can be of a plugin."""
+    """A part that can belong to a plugin."""
 
     @property
     def plugin(self) -> str:
@@ -44,12 +44,12 @@ NamedPart = TypeVar("NamedPart", bound=OfPlugin)
 
 
 def free_name(name: str, plugin: str, taken: Mapping[str, Any]) -> str:
-    """Return the name of a plugin's part: PLUGIN:NAME where the name alone is taken."""
+    """Return the name of a plugin's part: PLUGIN:NAME if NAME is taken."""
     return f"{plugin}:{name}" if name in taken else name
 
 
 def part_named(parts: Mapping[str, NamedPart], name: str) -> NamedPart | None:
-    """Return the part with this name. PLUGIN:NAME also means the part NAME of that plugin."""
+    """Return the part with this name. PLUGIN:NAME also finds the part NAME of that plugin."""
     plugin, _, own = name.rpartition(":")
     if (found := parts.get(name)) is None and (named := parts.get(own)) is not None:
         found = named if plugin and named.plugin == plugin else None
@@ -57,7 +57,7 @@ def part_named(parts: Mapping[str, NamedPart], name: str) -> NamedPart | None:
 
 
 def read_manifest(folder: Path) -> Mapping[str, Any]:
-    """Return the manifest of a plugin, {} for none. Raises ValueError and OSError."""
+    """Return the manifest of a plugin, {} if it is missing. Raises ValueError and OSError."""
     try:
         found = (folder / MANIFEST).stat()
         return _manifest_in(folder, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
@@ -67,7 +67,7 @@ def read_manifest(folder: Path) -> Mapping[str, Any]:
 
 @lru_cache(MAX_KEPT_MANIFESTS)
 def _manifest_in(folder: Path, *stamp: int) -> Mapping[str, Any]:
-    """Return the content of a manifest with this stamp. Raises ValueError and OSError."""
+    """Return the content of a manifest. `stamp` is the cache key. Raises ValueError and OSError."""
     try:
         given = json.loads(read_untrusted(folder / MANIFEST).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -78,27 +78,27 @@ def _manifest_in(folder: Path, *stamp: int) -> Mapping[str, Any]:
 
 
 def places_of(folder: Path, key: str) -> list[Path]:
-    """Return the existing files and folders of one kind of part, the usual place first."""
+    """Return the existing files and folders for one kind of part, the default place first."""
     usual = folder / USUAL_PLACES[key]
     try:
         named = [path for path, why in _named(folder, key) if not why]
     except (OSError, ValueError):
         named = []
     if key == "skills" and not named and (folder / "SKILL.md").is_file() and not usual.exists():
-        return [folder]  # the plugin is one skill
+        return [folder]  # the whole plugin is one skill
     is_added = key in _FILES or (key == "skills" and not any(usual in p.parents for p in named))
     found = dict.fromkeys([usual, *named] if is_added or not named else named)
     return [path for path in found if path.exists()]
 
 
 def type_files(folder: Path) -> list[Path]:
-    """Return the files of a plugin that describe subagents."""
+    """Return the files that define subagents of a plugin."""
     places = places_of(folder, "agents")
     return [p for each in places for p in ([each] if each.is_file() else sorted(each.glob("*.md")))]
 
 
 def layout_problems(folder: Path) -> Iterator[str]:
-    """Yield what the manifest names and is left out, and parts that are not supported."""
+    """Yield a problem for each invalid place in the manifest, and one for all unsupported parts."""
     manifest = read_manifest(folder)
     for key in USUAL_PLACES:
         yield from (why for _, why in _named(folder, key) if why)
@@ -109,7 +109,9 @@ def layout_problems(folder: Path) -> Iterator[str]:
 
 
 def _named(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
-    """Yield the places that a manifest names for one kind of part, each with why it is left out."""
+    """Yield the places in the manifest for one kind of part, each with the reason to skip it ("" if
+    valid).
+    """
     given = read_manifest(folder).get(key)
     if given is None:
         return
@@ -121,9 +123,9 @@ def _named(folder: Path, key: str) -> Iterator[tuple[Path, str]]:
         path = Path(os.path.normpath(folder / value)) if isinstance(value, str) else folder
         why = ""
         if not isinstance(value, str):
-            why = f"plugin.json names under {key} what is no path"
+            why = f"plugin.json has an invalid path under {key}"
         elif not Path(os.path.realpath(path)).is_relative_to(root):
             why = f"plugin.json names {value} under {key}, which is outside of the plugin"
         elif not path.exists():
-            why = f"plugin.json names {value} under {key}, which is not there"
+            why = f"plugin.json names {value} under {key}, which does not exist"
         yield path, why

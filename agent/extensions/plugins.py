@@ -1,9 +1,9 @@
-"""Plugins: folders that bring commands, skills, subagents, hooks and MCP servers along.
+"""Plugins: folders with commands, skills, subagents, hooks, MCP servers and language servers.
 
-The layout is that of https://code.claude.com/docs/en/plugins-reference (`plugin_layout.py`), so
-that plugins for other agents work here. A plugin is a copy in `plugins/NAME` of the user's
-configuration. `plugins.json` next to that folder records where each came from, and the digest of
-the content that the user has accepted: a plugin whose content is another one is left out.
+The layout is https://code.claude.com/docs/en/plugins-reference (see `plugin_layout.py`), so plugins
+for other agents work here. A plugin is copied to `plugins/NAME` in the user's configuration folder.
+`plugins.json` next to that folder records each plugin's source and the digest of the content that
+the user has accepted. A plugin whose content has changed is not used.
 """
 
 import fcntl
@@ -27,68 +27,69 @@ from ..lazy import dataclass, regex
 from .hook_files import PublishedHook, read_hooks
 from .plugin_layout import places_of
 
-PLUGINS_FOLDER = "plugins"  # in the folder of the person's settings
-RECORD_FILE = "plugins.json"  # beside it
+PLUGINS_FOLDER = "plugins"  # in the user's configuration folder
+RECORD_FILE = "plugins.json"  # next to PLUGINS_FOLDER
 STAMPS_FILE = "plugin_stamps.json"  # in the state folder
 ROOT_VARIABLE = "CLAUDE_PLUGIN_ROOT"
-MAX_FILES = 5_000  # of a plugin
-MAX_BYTES = 50_000_000  # of all its files
+MAX_FILES = 5_000  # per plugin
+MAX_BYTES = 50_000_000  # per plugin
 MAX_RECORD_BYTES = 1_000_000
-SETTLE_S = 2.0  # a file that changed less than this ago may change again unseen by its times
+SETTLE_S = 2.0  # a file changed more recently is read again
 
 MAX_NAME_CHARS = 80
 
 _NAME = regex(r"[A-Za-z0-9][\w.-]{0,79}", re.ASCII)
-_RECORDED = ("ref", "commit", "added", "path", "market", "offer")  # "" where there is none
-_STAGE = ".adding-"  # begins the names of folders that are not whole yet
+_RECORDED = ("ref", "commit", "added", "path", "market", "offer")  # "" if missing
+_STAGE = ".adding-"  # prefix of temporary folders
 
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plugin as it was added."""
+    """An installed plugin."""
 
     name: str
     folder: Path
-    source: str  # an absolute path, or a URL of git without credentials
-    digest: str  # SHA-256 of its content, as `content_digest` gives it
-    ref: str = ""  # the branch, tag or commit that was asked for
+    source: str  # absolute path, or git URL without credentials
+    digest: str  # result of `content_digest` when it was added
+    ref: str = ""  # requested branch, tag or commit
     commit: str = ""  # "" for a copy of a folder
     added: str = ""  # ISO 8601
-    path: str = ""  # its folder in the repository
-    market: str = ""  # the marketplace that it is from
-    offer: str = ""  # its name there
+    path: str = ""  # folder in the repository
+    market: str = ""  # name of its marketplace
+    offer: str = ""  # its name in the marketplace
 
     @property
     def pinned_to(self) -> str:
-        """What its content is held to, in a few words."""
+        """The commit or digest that its content is pinned to, for messages."""
         return f"commit {self.commit[:12]}" if self.commit else f"digest {self.digest[:12]}"
 
     @property
     def origin(self) -> str:
-        """Where it is from, for people."""
+        """The source of the plugin, for messages."""
         return f"{self.source}{'#' if self.path else ''}{self.path}"
 
     @property
     def add_command(self) -> str:
-        """The command that adds it again."""
+        """The command that installs the plugin again."""
         if self.market:
             return f"ctxagent plugin add {self.offer}@{self.market}"
         ref = f" --ref {shlex.quote(self.ref)}" if self.ref else ""
         return f"ctxagent plugin add {shlex.quote(self.source)}{ref}"
 
     def record(self) -> dict[str, str]:
-        """Return what is recorded of it, next to its name."""
+        """Return the recorded fields except the name."""
         return {name: getattr(self, name) for name in ("source", "digest", *_RECORDED)}
 
     @property
     def environ(self) -> dict[str, str]:
-        """What programs of the plugin find in their environment. Python writes no bytecode next to
-        its files: that would change the content."""
+        """Environment variables for programs of the plugin. Python writes no bytecode into the
+        plugin's folder because that would change its digest.
+        """
         return {ROOT_VARIABLE: str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 class InstalledPlugins:
-    """The plugins of a run. They are looked at once, when they are first asked for."""
+    """The plugins of a run, checked once at the first access."""
 
     def __init__(self, config_home: Path, state: Path) -> None:
         self._config_home, self._state = config_home, state
@@ -103,8 +104,8 @@ class InstalledPlugins:
         for plugin, why in found:
             if why:
                 warnings.append(
-                    f"the plugin {plugin.name} {why}, so nothing of it is used. Look at "
-                    f"{plugin.folder}; `{plugin.add_command}` puts it back."
+                    f"the plugin {plugin.name} {why}, so it is not used. Check "
+                    f"{plugin.folder}, or reinstall it with `{plugin.add_command}`."
                 )
         return [plugin for plugin, why in found if not why], warnings
 
@@ -119,7 +120,7 @@ class InstalledPlugins:
 
     @property
     def plugins(self) -> list[Plugin]:
-        """Those whose content is what the user accepted, by name."""
+        """The plugins with unchanged content, by name."""
         return self._checked[0]
 
     @property
@@ -128,20 +129,21 @@ class InstalledPlugins:
 
     @property
     def hook_warnings(self) -> list[str]:
-        """Which hooks are left out, and why."""
+        """A warning for each skipped hook, with the reason."""
         return self._hooks[1]
 
     @property
     def warnings(self) -> list[str]:
-        """What is left out, and why."""
+        """A warning for each skipped plugin or hook, with the reason."""
         return [*self._checked[1], *self.hook_warnings]
 
 
 @contextmanager
 def plugins_lock(config_home: Path) -> Iterator[Path]:
-    """Keep other processes from changing plugins and marketplaces, and yield a private folder for
-    what is not whole yet, which is removed afterwards as all that killed processes have left.
-    Raises CtxagentError."""
+    """Lock plugins and marketplaces against changes by other processes, and yield a private
+    temporary folder. Remove it afterwards; remove folders of killed processes first. Raises
+    CtxagentError.
+    """
     folder = config_home / PLUGINS_FOLDER
     with ExitStack() as stack:
         try:
@@ -164,7 +166,7 @@ def plugins_lock(config_home: Path) -> Iterator[Path]:
 
 
 def check_name(name: str) -> str:
-    """Return the name of a plugin. Raises ValueError for what cannot be one."""
+    """Return the name of a plugin. Raises ValueError if it is invalid."""
     if not _NAME.fullmatch(name):
         raise ValueError(
             f"its name is {name[:100]!r}, not up to 80 letters, digits, - _ and ., a letter or "
@@ -174,7 +176,7 @@ def check_name(name: str) -> str:
 
 
 def read_plugins(config_home: Path) -> list[Plugin]:
-    """Return the plugins that are recorded, by name. Raises ConfigError for a broken record."""
+    """Return the recorded plugins, sorted by name. Raises ConfigError for a broken record."""
     path = config_home / RECORD_FILE
     try:
         kept = json.loads(read_untrusted(path, MAX_RECORD_BYTES))
@@ -190,13 +192,13 @@ def read_plugins(config_home: Path) -> list[Plugin]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no record of plugins"
+        why = error.strerror if isinstance(error, OSError) else "it is not a record of plugins"
         hint = "Repair it, or remove it and add the plugins again."
         raise ConfigError(f"cannot be read: {why}", where=str(path), hint=hint) from None
 
 
 def write_plugins(config_home: Path, plugins: Sequence[Plugin]) -> None:
-    """Record these plugins, in the place of those that were. Raises OSError."""
+    """Replace the record by these plugins. Raises OSError."""
     rows = {each.name: each.record() for each in sorted(plugins, key=lambda plugin: plugin.name)}
     make_private_folder(config_home)
     data = json.dumps({"plugins": rows}, indent=1, ensure_ascii=False) + "\n"
@@ -204,12 +206,12 @@ def write_plugins(config_home: Path, plugins: Sequence[Plugin]) -> None:
 
 
 def check_plugins(config_home: Path, state: Path) -> list[tuple[Plugin, str]]:
-    """Return the recorded plugins, each with what is wrong with its content, "" for nothing.
+    """Return the recorded plugins, each with the problem of its content ("" if intact).
 
-    Contents are read once. After that a stamp tells that nothing has changed: names, modes, sizes,
-    inodes and times of all files. A file gets a new time of its last change (ctime) whatever is
-    written to it, and no program can set that; one that changed a moment ago, when its time may not
-    tell two writes apart, is read again. Raises ConfigError for a broken record.
+    Contents are read once. Later runs compare a stamp: names, modes, sizes, inodes and times of all
+    files. Any write to a file updates its ctime, and no program can set the ctime. Files that
+    changed less than SETTLE_S ago are read again, because two writes may have the same ctime.
+    Raises ConfigError for a broken record.
     """
     plugins = read_plugins(config_home)
     if not plugins:
@@ -222,7 +224,7 @@ def check_plugins(config_home: Path, state: Path) -> list[tuple[Plugin, str]]:
         if stamp:
             stamps[str(plugin.folder)] = stamp
     if stamps != known:
-        with suppress(OSError):  # then they are read again
+        with suppress(OSError):  # without stamps, contents are read again next time
             make_private_folder(state)
             data = json.dumps(stamps, indent=1).encode()
             replace_file(state / STAMPS_FILE, data, durable=False)
@@ -230,19 +232,20 @@ def check_plugins(config_home: Path, state: Path) -> list[tuple[Plugin, str]]:
 
 
 def is_intact(plugin: Plugin) -> bool:
-    """Return True if the content is what was accepted; blocking."""
+    """Return True if the content is the accepted content. Blocking."""
     return not _check(plugin, "")[0]
 
 
 def content_digest(folder: Path) -> str:
-    """Return the SHA-256 of names, kinds and contents of all files in a folder, in hexadecimal.
-    Whether a file is executable counts, times and owners do not. Raises OSError, and ValueError for
-    a folder beyond the bounds or with something in it that is neither file nor link."""
+    """Return the SHA-256, in hexadecimal, of the names, kinds and contents of all files in a
+    folder. Include the executable bit but not times and owners. Raises OSError, and ValueError for
+    special files and for a folder that is too large.
+    """
     return _digest(folder, _files(folder))
 
 
 def hooks_of(plugin: Plugin) -> tuple[list[PublishedHook], list[str]]:
-    """Return the hooks of a plugin, and what of its files is left out and why."""
+    """Return the hooks of a plugin, and a warning for each skipped hook."""
     hooks, problems = list[PublishedHook](), list[str]()
     for path in places_of(plugin.folder, "hooks"):
         found, wrong = read_hooks(path, f"plugin {plugin.name}", plugin.environ)
@@ -251,8 +254,9 @@ def hooks_of(plugin: Plugin) -> tuple[list[PublishedHook], list[str]]:
 
 
 def _check(plugin: Plugin, known: str) -> tuple[str, str]:
-    """Return what is wrong with a plugin's content, and the stamp that tells it unchanged; ""
-    for nothing, and for none."""
+    """Return (problem, stamp) for a plugin's content. The problem is "" if the content is intact.
+    The stamp is "" if the content must be read again next time.
+    """
     try:
         now = time.time()
         files = _files(plugin.folder)
@@ -278,7 +282,7 @@ def _read_stamps(path: Path) -> dict[str, str]:
 
 
 def _files(folder: Path) -> list[tuple[str, os.stat_result]]:
-    """Return all files and links below a folder by their paths from there, sorted."""
+    """Return the relative paths of all files and links below a folder, sorted."""
     found, size = list[tuple[str, os.stat_result]](), 0
     ways = [""]
     while ways:
@@ -299,7 +303,7 @@ def _files(folder: Path) -> list[tuple[str, os.stat_result]]:
 
 
 def check_bounds(files: int, size: int) -> None:
-    """Raise ValueError for more files or bytes than a plugin may have."""
+    """Raise ValueError for more files or bytes than allowed."""
     if files > MAX_FILES:
         raise ValueError(f"it has more than {MAX_FILES:,} files")
     if size > MAX_BYTES:
@@ -317,8 +321,9 @@ def _stamp(files: Sequence[tuple[str, os.stat_result]]) -> str:
 
 
 def file_digests(folder: Path) -> dict[str, str]:
-    """Return a digest of each file in a folder by its path, {} for no folder. Raises OSError and
-    ValueError."""
+    """Return a digest of each file in a folder by its path, {} if the folder is missing. Raises
+    OSError and ValueError.
+    """
     try:
         files = _files(folder)
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Extensions in Python: files of the user and of projects, and installed packages.
+"""Python extensions: files of the user and of projects, and installed packages.
 
-A file is `extensions/NAME.py` in the configuration folder of the user, or in `.ctxagent` of a
-project after the user trusted its content. A package names a module as an entry point of the group
-`ctxagent.extensions`. Each class in the module that subclasses the base of features counts.
+A file is `extensions/NAME.py` in the user's configuration folder, or in a project's `.ctxagent`
+after the user has trusted its content. A package declares a module as an entry point in the group
+`ctxagent.extensions`. Each class in the module that subclasses Feature is used.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ from ..lazy import dataclass
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-FOLDER = "extensions"  # of the user's configuration, and of .ctxagent in a project
+FOLDER = "extensions"  # in the user's configuration folder and in a project's .ctxagent
 ENTRY_POINTS = "ctxagent.extensions"
-_METADATA = "entry_points.txt"  # of an installed package
+_METADATA = "entry_points.txt"  # in the metadata of a package
 NOT_TRUSTED = "not trusted: read the file, then accept it with `ctxagent config --trust`"
 
 B = TypeVar("B")
@@ -34,17 +34,17 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True)
 class Extension(Generic[B]):
-    """One file or entry point."""
+    """An extension: one file or one entry point."""
 
     name: str
     source: str  # a path, or the package and its version
     classes: Sequence[type[B]] = ()
-    problem: str = ""  # why nothing of it is used
+    problem: str = ""  # why it is not used, "" if it is used
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedExtensions(Generic[B]):
-    """All extensions that were found."""
+    """All extensions found, including those with problems."""
 
     extensions: Sequence[Extension[B]] = field(default_factory=tuple)
 
@@ -69,8 +69,9 @@ def own_files(config_home: Path) -> list[Path]:
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
-    """Return the files of the nearest `.ctxagent/extensions` within the project, without links that
-    lead out of it."""
+    """Return the files of the nearest `.ctxagent/extensions` in the project, without links that
+    leave the project.
+    """
     folders = folders_within_project(cwd, home)
     for folder in folders:
         if (place := folder / ".ctxagent" / FOLDER).is_dir():
@@ -80,12 +81,12 @@ def project_files(cwd: Path, home: Path) -> list[Path]:
 
 
 def _is_within(path: str | Path, folder: str | Path) -> bool:
-    """Return True if a path lies in a folder, with links followed."""
+    """Return True if a path is in a folder, after resolving links."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 class ExtensionSource:
-    """Where the extensions of a session come from. They are loaded at first use."""
+    """Finds the extensions of a session and loads them at the first use."""
 
     def __init__(self, config_home: Path, cwd: Path, home: Path, trust_dir: Path) -> None:
         self._config_home, self._cwd, self._home = config_home, cwd, home
@@ -95,13 +96,14 @@ class ExtensionSource:
 
     @property
     def exists(self) -> bool:
-        """Whether there are any files or packages."""
+        """True if there are any files or packages."""
         files = [*own_files(self._config_home), *project_files(self._cwd, self._home)]
         return bool(files or self._entry_points())
 
     def load(self, base: type[B], check: Callable[[type[B]], None]) -> LoadedExtensions[B]:
-        """Return the extensions, whose classes subclass `base`; blocking. Their code runs. `check`
-        raises for a class that cannot be used."""
+        """Run and return the extensions, i.e. their subclasses of `base`. `check` raises for an
+        unusable class. Blocking.
+        """
         with self._lock:
             if self._loaded is None:
                 found = [*self._files(base, check), *self._packages(base, check)]
@@ -109,7 +111,7 @@ class ExtensionSource:
             return self._loaded
 
     def reload(self, base: type[B], check: Callable[[type[B]], None]) -> LoadedExtensions[B]:
-        """Load all extensions again, as their files are now; blocking."""
+        """Load all extensions again from their current files. Blocking."""
         with self._lock:
             self._loaded = None
         return self.load(base, check)
@@ -133,8 +135,9 @@ class ExtensionSource:
             yield _loaded(point.name, source, base, check, point.load)
 
     def _entry_points(self) -> "list[EntryPoint]":
-        """Return the entry points of installed packages. Packages in the project do not count,
-        unless it contains the Python environment that runs the agent."""
+        """Return the entry points of installed packages. Ignore packages inside the project, unless
+        they are in the Python environment that runs the agent.
+        """
         if not _has_packages():
             return []
         from importlib.metadata import distributions
@@ -149,18 +152,19 @@ class ExtensionSource:
         ]
         found: dict[tuple[str, str], EntryPoint] = {}
         for package in distributions(path=places):
-            with foreign_code():  # a damaged package has no entry points
+            with foreign_code():  # ignore damaged packages
                 for point in package.entry_points.select(group=ENTRY_POINTS):
                     found.setdefault((package.name, point.name), point)
         return [*found.values()]
 
 
 def _has_packages() -> bool:
-    """Return True if an installed package names an extension. `importlib.metadata` would tell, too,
-    but takes longer to import than the whole search."""
+    """Return True if an installed package declares an extension. Importing `importlib.metadata`
+    takes longer than this search.
+    """
     for folder in sys.path:
         with suppress(OSError):
-            for name in os.listdir(folder or "."):  # noqa: PTH208 - paths take longer
+            for name in os.listdir(folder or "."):  # noqa: PTH208 - Path is slower
                 if name.endswith("-info") and _names_extension(Path(folder, name, _METADATA)):
                     return True
     return False
@@ -179,7 +183,7 @@ def _loaded(
     check: Callable[[type[B]], None],
     load: Callable[[], Any],
 ) -> Extension[B]:
-    """Return an extension with its classes, or with what went wrong."""
+    """Return an extension with its classes or with the problem."""
     classes = list[type[B]]()
     with foreign_code() as problems:
         found = load()
@@ -201,13 +205,14 @@ def _loaded(
 
 
 def _run_file(path: Path, data: bytes) -> ModuleType:
-    """Run the content of a file as a module of its own and return that. What it prints goes to
-    stderr: programs read stdout."""
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]  # two files may have one name
+    """Run the content of a file as a module and return the module. Its `print` goes to stderr,
+    because programs read stdout.
+    """
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]  # file names may be equal
     module = ModuleType(f"{MODULE_PREFIX}{path.stem}_{digest}")
     module.__file__ = str(path)
     vars(module)["print"] = partial(print, file=sys.stderr)
     code = compile(data, str(path), "exec", dont_inherit=True)
-    sys.modules[module.__name__] = module  # type hints are looked up there
+    sys.modules[module.__name__] = module  # needed to resolve type hints
     exec(code, vars(module))
     return module

@@ -1,7 +1,7 @@
-"""A program that serves a session: started on a leash, spoken with through stdin and stdout.
+"""A server process of a session: started on a leash, with pipes to its stdin and stdout.
 
-The program and all that it has started end with the session, also when the agent is killed. What it
-says on stderr is kept for the message about its end.
+The server and its child processes end with the session, even if the agent is killed. Its last
+output on stderr is kept for the message about its end.
 """
 
 import asyncio
@@ -20,19 +20,20 @@ from ...tools.system.tasks import finish_despite_cancel
 from ...tools.system.unicode import clean
 from ..lazy import dataclass
 
-MAX_UNASKED_MESSAGES = 10_000  # in a minute: notifications, requests, lines that are no message
-MAX_STDERR_CHARS = 2_000  # that are kept, the newest
+MAX_UNASKED_MESSAGES = 10_000  # per minute: notifications, requests, invalid lines
+MAX_STDERR_CHARS = 2_000  # the newest are kept
 CHUNK_BYTES = 1 << 16
-END_TIMEOUT_S = 1.0  # for a server whose stdin was closed
-# In a sandbox, stdin is where that reports: the command gets its own from a descriptor.
+END_TIMEOUT_S = 1.0  # after stdin is closed
+# The sandbox reports on stdin, so the command gets its stdin from another descriptor.
 _WITH_STDIN = 'exec "$@" <"$0"'
 
-Enclose = Callable[[Sequence[str]], Enclosed]  # puts a command line into a sandbox
+Enclose = Callable[[Sequence[str]], Enclosed]  # wraps a command line in a sandbox
 
 
 class Complaint:
-    """Why a server is stopped, and what it said on stderr. `ended` is set when no more can come
-    from it."""
+    """The reason why a server was stopped, and its last output on stderr. `ended` is set when no
+    more messages can come from the server.
+    """
 
     def __init__(self) -> None:
         self.reason = ""
@@ -42,17 +43,17 @@ class Complaint:
         self._since = time.monotonic()
 
     def hear(self, data: bytes) -> None:
-        """Keep what the server said on stderr, the newest of it."""
+        """Keep the newest stderr output of the server."""
         self._said = (self._said + data.decode("utf-8", "replace"))[-MAX_STDERR_CHARS:]
 
     @property
     def last_words(self) -> str:
-        """The last line on stderr, "" where there is none."""
+        """The last line on stderr, "" if there is none."""
         lines = [line.strip() for line in self._said.splitlines()]
         return clean(next((line for line in reversed(lines) if line), ""))[:300]
 
     def count_unasked(self) -> bool:
-        """Count a message that answers nothing; return whether they are too many."""
+        """Count an unrequested message. Return True if there are too many per minute."""
         now = time.monotonic()
         if now - self._since > 60:
             self._unasked, self._since = 0, now
@@ -65,13 +66,13 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A running server."""
+    """A running server and its pipes."""
 
     process: Spawned
     into: asyncio.StreamWriter
     out: asyncio.StreamReader
     err: asyncio.StreamReader
-    held: tuple[int, ...]  # ends of pipes: the server ends when they are closed
+    held: tuple[int, ...]  # pipe ends; closing them kills the server
 
 
 @asynccontextmanager
@@ -83,8 +84,9 @@ async def running(
     complaint: Complaint,
     enclose: Enclose | None = None,
 ) -> AsyncIterator[ServerProcess]:
-    """Run a server for the length of a block. At its end the server may end by itself for a moment,
-    then it is ended with all that it has started. Raises OSError."""
+    """Run a server for the length of a block. At the end, close its stdin, wait END_TIMEOUT_S for
+    it to exit, then kill it and its child processes. Raises OSError.
+    """
     mark = f"server-{secrets.token_hex(8)}"
     async with AsyncExitStack() as stack:
         server = await _start(stack, command, named(env, mark), cwd, enclose)
@@ -114,7 +116,7 @@ async def _start(
     cwd: Path,
     enclose: Enclose | None,
 ) -> ServerProcess:
-    """Start a server on a leash; what it is read by is closed with the stack. Raises OSError."""
+    """Start a server on a leash. The stack closes the transports of its output. Raises OSError."""
     loop = asyncio.get_running_loop()
     ends = [os.pipe() for _ in range(5)]  # stdin, stdout, stderr, the leash, the sandbox's reports
     (stdin, into), (out, stdout), (err, stderr), (leashed, held), (report, told) = ends

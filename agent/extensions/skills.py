@@ -1,11 +1,11 @@
-"""Skills: folders with a `SKILL.md` whose text tells the model how certain work is done.
+"""Skills: folders with a `SKILL.md` whose text tells the model how to do certain work.
 
-The format is that of https://agentskills.io/specification: front matter with `name` and
-`description`, the text below it, and any files next to it. Files that were written for other agents
-work here. The folder's name is the skill's, as the specification asks for.
+The format is https://agentskills.io/specification: front matter with `name` and `description`, the
+text below it, and any other files in the folder. Skills for other agents work here. The name of the
+folder is the name of the skill, as the specification requires.
 
-A project's skill counts once the user has trusted the content of its `SKILL.md`. The files next to
-it are read and run like any other file of the project.
+A project's skill is used only after the user has trusted the content of its `SKILL.md`. Its other
+files are treated like any file of the project.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ from .plugin_layout import free_name, places_of
 
 SKILL_FILE = "SKILL.md"
 SKILLS_FOLDER = "skills"
-PROJECT_FOLDERS = (".ctxagent", ".agents", ".claude")  # the first of a name counts
-MAX_SKILLS = 500  # of one folder
+PROJECT_FOLDERS = (".ctxagent", ".agents", ".claude")  # for equal names the first wins
+MAX_SKILLS = 500  # per folder
 MAX_SKILL_BYTES = 1_000_000  # of a SKILL.md
 MAX_DESCRIPTION_CHARS = 1_024
 
@@ -37,16 +37,16 @@ _CONTROLS = {n: "\ufffd" for n in [*range(32), 127] if n not in (9, 10, 13)}
 
 @dataclass(frozen=True)
 class Skill:
-    """A skill as its file describes it."""
+    """A skill from a `SKILL.md`."""
 
     name: str
     description: str  # on one line
     body: str
-    path: Path  # of its SKILL.md
-    allowed_tools: tuple[str, ...] = ()  # permission rules for the turn in which it is loaded
-    for_model: bool = True  # False: only a person loads it
-    for_person: bool = True  # False: only the model loads it
-    plugin: str = ""  # that it is from
+    path: Path  # its SKILL.md
+    allowed_tools: tuple[str, ...] = ()  # permission rules for the turn that loads the skill
+    for_model: bool = True  # False: only the user can load it
+    for_person: bool = True  # False: only the model can load it
+    plugin: str = ""  # name of its plugin
 
     @property
     def folder(self) -> Path:
@@ -54,22 +54,22 @@ class Skill:
 
     @cached_property
     def digest(self) -> str:
-        """What tells one text of a skill from another."""
+        """A digest of the text, to detect changes."""
         return hashlib.sha256(self.body.encode(errors="replace")).hexdigest()[:16]
 
     @property
     def line(self) -> str:
-        """The skill in a list."""
+        """The line for a list of skills."""
         return f"- {self.name}: {self.description}"
 
 
 def load_skills(
     cwd: Path, *, config_home: Path, home: Path, trust_dir: Path, plugins: Sequence[Path] = ()
 ) -> tuple[dict[str, Skill], list[str]]:
-    """Return the skills for work in `cwd` by name, and a warning for each that was left out.
+    """Return the skills for `cwd` by name, and a warning for each skipped skill.
 
-    Of two with one name the project's counts, then the user's. That of a plugin is called
-    PLUGIN:NAME if another one has its name; `plugins` are folders. Blocking: reads all files.
+    For equal names the project's skill wins over the user's. A plugin's skill is called PLUGIN:NAME
+    if its name is taken. `plugins` are folders. Blocking: reads all files.
     """
     found: dict[str, Skill] = {}
     warnings: list[str] = []
@@ -90,7 +90,7 @@ def load_skills(
 
 
 def skills_of(plugin: Path) -> tuple[dict[str, Skill], list[str]]:
-    """Return the skills of a plugin's folder by name, and a warning for each that is left out."""
+    """Return the skills of a plugin's folder by name, and a warning for each skipped skill."""
     found, warnings = dict[str, Skill](), list[str]()
     for folder in places_of(plugin, "skills"):
         here, wrong = _skills_in(folder, plugin)
@@ -101,8 +101,9 @@ def skills_of(plugin: Path) -> tuple[dict[str, Skill], list[str]]:
 def _skills_in(
     folder: Path, owner: Path, root: Path | None = None, trust_dir: Path = Path()
 ) -> tuple[dict[str, Skill], list[str]]:
-    """Return the skills of a folder by name, and a warning for each that is left out; `root` is
-    what files of a project may not lead out of."""
+    """Return the skills of a folder by name, and a warning for each skipped skill. `root` is the
+    project folder that links must not leave, None for trusted skills.
+    """
     found, warnings, untrusted = dict[str, Skill](), list[str](), 0
     for path in _files(folder):
         try:
@@ -125,12 +126,12 @@ def _skills_in(
 
 
 def own_skill_folders(config_home: Path, home: Path) -> list[Path]:
-    """Return the folders of the user's skills, whether they are there or not."""
+    """Return the folders for the user's skills, whether they exist or not."""
     return [owner / SKILLS_FOLDER for owner in (config_home, home / ".agents", home / ".claude")]
 
 
 def readable_folders(config_home: Path, home: Path) -> list[Path]:
-    """Return the folders of the user's skills, and where links among these lead."""
+    """Return the folders for the user's skills, and the targets of links in them."""
     folders = own_skill_folders(config_home, home)
     linked = (path.parent for folder in folders for path in _files(folder))
     real = (Path(os.path.realpath(folder)) for folder in linked if folder.is_symlink())
@@ -138,12 +139,13 @@ def readable_folders(config_home: Path, home: Path) -> list[Path]:
 
 
 def project_skill_folders(cwd: Path, home: Path) -> list[tuple[Path, Path]]:
-    """Return the folders of the project's skills, the nearest first, each with the folder that its
-    files may not lead out of."""
+    """Return (folder with skills, project root) for the project, the nearest folder first. Links
+    must not leave the project root.
+    """
     home = home.resolve()
     way = folders_within_project(cwd.resolve(), home)
     if way[-1] == home and len(way) > 1:
-        way = way[:-1]  # the person's own are no project's
+        way = way[:-1]  # the home folder is not part of the project
     root = way[-1]
     named = (base / name / SKILLS_FOLDER for base in way for name in PROJECT_FOLDERS)
     own = [home / name / SKILLS_FOLDER for name in PROJECT_FOLDERS]
@@ -151,7 +153,7 @@ def project_skill_folders(cwd: Path, home: Path) -> list[tuple[Path, Path]]:
 
 
 def project_files(cwd: Path, home: Path) -> list[Path]:
-    """Return the `SKILL.md` files of the project, without links out of it."""
+    """Return the `SKILL.md` files of the project, without links that leave the project."""
     return [
         path
         for folder, root in project_skill_folders(cwd, home)
@@ -161,8 +163,9 @@ def project_files(cwd: Path, home: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Yield the `SKILL.md` of each folder in a folder of skills, sorted by name; that of the folder
-    itself if it is a skill."""
+    """Yield the `SKILL.md` files in the subfolders of a folder, sorted by name. If the folder
+    itself is a skill, yield only its `SKILL.md`.
+    """
     if (folder / SKILL_FILE).is_file():
         yield folder / SKILL_FILE
         return
@@ -175,17 +178,18 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _read(path: Path, data: bytes, owner: Path) -> Skill:
-    """Return the skill in a file; `owner` is the folder that has the skills, a plugin's root for
-    one. Raises ValueError, saying what is wrong with it."""
+    """Return the skill in a file. `owner` is the plugin's root, or the folder that contains the
+    skills. Raises ValueError with the reason.
+    """
     values, body = split_front_matter(data.decode("utf-8", "replace"), lenient=True)
     name = path.parent.name
     if not _NAME.fullmatch(name):
-        raise ValueError("its folder's name is not made of up to 80 letters, digits, - and _")
+        raise ValueError("the name of its folder must be up to 80 letters, digits, - and _")
     description = " ".join(reveal_invisible(clean(text_value(values, "description"))).split())
     if not description:
         raise ValueError("its front matter has no description")
     if not body:
-        raise ValueError("it says nothing below its front matter")
+        raise ValueError("there is no text below its front matter")
     return Skill(
         name=name,
         description=description[:MAX_DESCRIPTION_CHARS],

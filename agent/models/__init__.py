@@ -1,1 +1,1 @@
-"""Models behind one protocol: the Messages API, and a scripted stand-in."""
+"""Models behind one protocol: real models over three wire protocols, and a scripted model."""

@@ -1,15 +1,15 @@
-"""The address of a model's server: whether requests can go there, and unencrypted."""
+"""Checks of a model server's base URL: whether it is valid, and whether traffic is encrypted."""
 
 from urllib.parse import urlsplit
 
 from ..errors import RequestRejected, conceal
 
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
-UNENCRYPTED = "the key and all words go to {host} unencrypted, readable on the way; use https"
+UNENCRYPTED = "the key and all messages are sent to {host} unencrypted; use https"
 
 
 def host_of(url: str) -> str:
-    """Return the host of an address, "" where it has none."""
+    """Return the host of a URL, "" if it has none."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
@@ -17,12 +17,13 @@ def host_of(url: str) -> str:
 
 
 def check_address(url: str, variable: str) -> None:
-    """Raise RequestRejected for a base URL that no request can go to. `variable` names it in the
-    environment."""
+    """Raise RequestRejected for an invalid base URL. `variable` is the environment variable to name
+    in the hint.
+    """
     try:
         parts = urlsplit(url)
         sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # not a port, or a bracket that is not closed
+    except ValueError:  # invalid port, or an open bracket
         sound = False
     if not sound:
         raise RequestRejected(
@@ -32,7 +33,8 @@ def check_address(url: str, variable: str) -> None:
 
 
 def unencrypted_host(url: str) -> str:
-    """Return the host of a base URL to which the key, and all that is said, would go unencrypted;
-    "" for https and for this machine."""
+    """Return the host of a base URL that would send keys and messages unencrypted. Return "" for
+    https and for this machine.
+    """
     host = host_of(url)
     return host if host not in ("", *LOOPBACK_HOSTS) and urlsplit(url).scheme == "http" else ""

@@ -1,7 +1,7 @@
-"""The neutral model: its reply, what it can do, and the wire protocols that models are made of.
+"""The neutral model interface: replies, abilities, and the modules that implement wire protocols.
 
-Requests and replies have the blocks of the Messages API, which are what the log keeps. Another
-protocol translates them where it sends and receives.
+Requests and replies use the blocks of the Messages API, which are also stored in the log. Other
+protocols translate them when they send and receive.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -26,26 +26,27 @@ class Reply:
     """A finished reply."""
 
     content: list[Block]
-    # `end_turn`, `tool_use`, `max_tokens`, `refusal`, `pause_turn` (the model goes on by itself),
-    # `model_context_window_exceeded`, or one of this program (`context.view`)
+    # `end_turn`, `tool_use`, `max_tokens`, `refusal`, `pause_turn` (the model wants to continue),
+    # `model_context_window_exceeded`, or a reason of this program (see `context.view`)
     stop_reason: str | None
     usage: Usage
     model: str
     message_id: str | None = None
-    # Raw arguments by tool_use id, of calls whose JSON is broken or cut off; their `input` is {}.
+    # Raw arguments by tool_use ID, for calls with broken or truncated JSON. Their `input` is {}.
     broken: dict[str, str] = field(default_factory=dict)
-    # How the request was sent, as the log keeps it: `protocol`, `sha256` of its bytes, and what the
-    # protocol needs to build them again. Empty where the model does not say.
+    # How the request was sent, for the log: `protocol`, `sha256` of its bytes, and the data to
+    # rebuild the bytes. Empty if unknown.
     sent: Mapping[str, Any] = field(default_factory=dict)
-    repeats: str = ""  # the text for whose repetition it was stopped
+    repeats: str = ""  # repeated text, if the reply was stopped for repetition
 
 
 ReplyStream = AsyncGenerator[Delta | Reply, None]
 
 
 def text_of(blocks: list[dict[str, Any]]) -> str:
-    """Return the text of a reply. If the reply searched the web, return the text after the last
-    result, unless that is empty."""
+    """Return the text of a reply. If the reply searched the web, return only the text after the
+    last search result, unless it is empty.
+    """
     searched = max((n for n, b in enumerate(blocks, 1) if b.get("type") == FOUND), default=0)
     texts = [str(b.get("text", "")) if b.get("type") == "text" else "" for b in blocks]
     behind = "".join(texts[searched:])
@@ -54,45 +55,46 @@ def text_of(blocks: list[dict[str, Any]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What a model can do, as far as is known."""
+    """The known abilities of a model."""
 
     cache: CacheTerms
     images: bool = True
-    makes_blocks: bool = False  # summarises a conversation by a compaction block
-    takes_blocks: bool = False  # takes such a block in later requests
-    # By itself, in the middle of a reply. None: the protocol has it, and the server may not.
+    makes_blocks: bool = False  # can summarise a conversation in a compaction block
+    takes_blocks: bool = False  # accepts compaction blocks in requests
+    # Searches on the server during a reply. None: in the protocol, but maybe not on the server.
     searches_web: bool | None = False
-    slots: int = 0  # how many requests its server answers at a time; 0 for many
-    binds_thinking: bool = True  # to all that comes before, so that no edit may be made there
+    slots: int = 0  # concurrent requests that its server answers, 0 if unlimited
+    binds_thinking: bool = True  # thinking is refused after any edit of earlier content
 
 
 def abilities_of(id: str) -> Abilities:
-    """Return what a model can do of which only the table of models is known."""
+    """Return the abilities of a model from the table of models alone."""
     return Abilities(cache_terms(id))
 
 
 class Model(Protocol):
-    """Something that answers requests."""
+    """A model that answers requests."""
 
     id: str
 
     @property
     def abilities(self) -> Abilities:
-        """What the model can do; changes when its server refuses a part of a request."""
+        """The model's abilities. They change when the server refuses a part of a request."""
         ...
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        """Yield deltas (events) and, last, one `Reply`. Retries by itself, also without a part of
-        the request that the server refuses, and raises ModelError when it gives up. Cancelling
-        closes the connection."""
+        """Yield deltas (events) and finally one `Reply`. Retry on errors, also without a part of
+        the request that the server refuses. Raise ModelError after the last attempt. Cancelling
+        closes the connection.
+        """
         ...
 
     def assumed_limits(self) -> Limits:
-        """Return what `limits` would, from what is known without asking a server."""
+        """Return the limits that are known without asking a server."""
         ...
 
     async def limits(self) -> Limits:
-        """Return the model's limits. Called once a session, before its first request."""
+        """Return the model's limits. Called once per session, before the first request."""
         ...
 
     async def close(self) -> None:
@@ -101,34 +103,37 @@ class Model(Protocol):
 
 
 class ServerAnswer(NamedTuple):
-    """What a server was found to take."""
+    """The result of testing one feature of a server."""
 
     what: str
     found: str
     ok: bool = True
-    note: bool = False  # worth knowing, though nothing is wrong
+    note: bool = False  # True for information that is not a problem
 
 
 class ProtocolModule(Protocol):
-    """A wire protocol, as far as it is needed next to a model: a module with these functions, which
-    imports nothing heavy by itself."""
+    """The functions of a module that implements a wire protocol. The module imports nothing slow at
+    import time.
+    """
 
     def make(self, chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> Model:
-        """Return the model of the settings. What is learned of its server is kept in the directory
-        `state`. Raises UsageError."""
+        """Return the model from the settings. Findings about its server are stored in the directory
+        `state`. Raises UsageError.
+        """
         ...
 
     def find_key(self, endpoint: "Endpoint", environ: Mapping[str, str]) -> str:
-        """Return the name of what requests are authenticated with, "" where they need nothing.
-        Raises NoCredentials."""
+        """Return the name of the credentials for requests, "" if the server needs none. Raises
+        NoCredentials.
+        """
         ...
 
     def start_import(self) -> None:
-        """Start to import what the first request needs, in the background."""
+        """Start to import the modules for the first request, in the background."""
         ...
 
     def rebuild(self, request: Request, sent: Mapping[str, Any]) -> bytes:
-        """Return the bytes of a request that was sent before, by its `Reply.sent`. The parameters
-        of `request` are not set. Raises LookupError, TypeError or ValueError where `sent` makes no
-        sense."""
+        """Return the bytes of an earlier request from its `Reply.sent`. The parameters of `request`
+        are ignored. Raises LookupError, TypeError or ValueError if `sent` is invalid.
+        """
         ...

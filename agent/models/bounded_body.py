@@ -1,5 +1,5 @@
-"""Bounds on what a server answers that is not a reply: the body of an error, or of a question about
-a model. The SDK reads such a body whole, however long it is, and whatever it unpacks to.
+"""Size limits for responses that are not streamed: errors, and answers about a model. The SDK would
+read such a body whole, even if it decompresses to any size.
 """
 
 import zlib
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import httpx2
 
-MAX_BODY_BYTES = 1 << 18  # of an error, unpacked; what is longer is cut off there
-MAX_ANSWER_BYTES = 1 << 23  # of a reply that is not streamed, or a list of models
+MAX_BODY_BYTES = 1 << 18  # of an error after decompression; the rest is cut off
+MAX_ANSWER_BYTES = 1 << 23  # of a non-streamed reply or a list of models
 _PACKED = {"gzip": zlib.MAX_WBITS | 16, "x-gzip": zlib.MAX_WBITS | 16, "deflate": zlib.MAX_WBITS}
 
 
 async def bound_body(response: "httpx2.Response") -> None:
-    """Bound the body of a response that is no stream of events; a hook of httpx2's client, which
-    calls it before the body is read."""
+    """Limit the body of a response that is not an event stream. A response hook of httpx2's client,
+    called before the body is read.
+    """
     import httpx2
 
     kind = response.headers.get("content-type", "")
@@ -40,8 +41,9 @@ async def bound_body(response: "httpx2.Response") -> None:
 
 
 async def _bounded(chunks: AsyncIterator[bytes], packing: str, left: int) -> AsyncIterator[bytes]:
-    """Yield the chunks unpacked, at most `left` bytes. What is packed in a way that was
-    not asked for is left out."""
+    """Yield the decompressed chunks, at most `left` bytes. Yield nothing for an unknown
+    compression.
+    """
     if packing not in ("", "identity", *_PACKED):
         return
     unpack = zlib.decompressobj(_PACKED[packing]) if packing in _PACKED else None

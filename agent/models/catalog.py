@@ -1,4 +1,4 @@
-"""The windows and prices of known models."""
+"""Context windows and prices of known models."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,45 +15,45 @@ from .providers import DEFAULT_PROVIDER, canonical_id, served
 if TYPE_CHECKING:
     from ..session.entries import Usage
 
-DOLLARS_PER_SEARCH = 0.01  # of the web, by the server
-_PRICED_AS = "scripted-as-"  # begins the id of a scripted model that has the prices of another
+DOLLARS_PER_SEARCH = 0.01  # web search by the server
+_PRICED_AS = "scripted-as-"  # prefix of the ID of a scripted model with the prices of another model
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The tokens that a model takes and gives."""
+    """The maximum input and output tokens of a model."""
 
     window: int
-    output: int | None  # None: not known
+    output: int | None  # None if unknown
     source: str  # "setting", "server", "table" or "default"
 
 
 @dataclass(frozen=True, slots=True)
 class CacheTerms:
-    """What a server's prompt cache costs, and how long it lives."""
+    """The prices and the lifetime of a server's prompt cache."""
 
-    read: float  # price, as a share of that of input; 1.0 without a cache
-    write: float
-    life: float  # seconds that a prefix is kept after its last use
+    read: float  # price of a cache read relative to input, 1.0 without a cache
+    write: float  # price of a cache write relative to input
+    life: float  # seconds that a prefix stays cached after its last use
 
 
 class KnownModel(NamedTuple):
-    """What is known of a model."""
+    """The known facts about a model."""
 
-    limits: Limits | None  # None: the server is asked
+    limits: Limits | None  # None: ask the server
     price: Price
-    thinking: bool | None = None  # whether it takes adaptive thinking and an effort, if known
-    cache_life: float | None = None  # seconds, if not those of the provider
-    compaction: bool = False  # whether the API summarises a conversation of it by itself
+    thinking: bool | None = None  # supports adaptive thinking and effort; None if unknown
+    cache_life: float | None = None  # seconds, None for the provider's value
+    compaction: bool = False  # True if the API can summarise its conversations
 
 
 FREE = Price(0.0, 0.0, 0.0, 0.0)
-DEFAULT_LIMITS = Limits(200_000, None, "default")  # for a model of which nothing is known
+DEFAULT_LIMITS = Limits(200_000, None, "default")  # for unknown models
 FILE_NAME = "models.toml"
 MAX_FILE_BYTES = 1 << 20
 
-_added: dict[str, KnownModel] = {}  # that the user's file has
-_of_programs: dict[str, KnownModel] = {}  # that a program brings itself
+_added: dict[str, KnownModel] = {}  # from the user's file
+_of_programs: dict[str, KnownModel] = {}  # registered by programs
 
 
 @cache
@@ -62,12 +62,12 @@ def _built_in() -> dict[str, KnownModel]:
 
 
 def known_models() -> dict[str, KnownModel]:
-    """Return what is known of models, by their ids: the user's own first."""
+    """Return the known models by ID, those of the user's file first."""
     return {**_added, **{id: row for id, row in _built_in().items() if id not in _added}}
 
 
 def add_models(path: Path) -> None:
-    """Know from now on what a user's file says of models, if there is one. Raises ConfigError."""
+    """Load the models in the user's file, if it exists. Raises ConfigError."""
     try:
         data = read_below(path.parent, path.name, MAX_FILE_BYTES)
     except OSError:
@@ -82,14 +82,16 @@ def add_models(path: Path) -> None:
 
 
 def add_prices(id: str, price: Price) -> None:
-    """Know from now on what a model of a program costs. Raises ValueError for what is no price."""
+    """Register the price of a program's model. Raises ValueError for an invalid price."""
     for dollars in (price.input, price.output, price.cache_read, price.cache_write):
         _dollars(dollars)
     _of_programs[canonical_id(id)] = KnownModel(None, price)
 
 
 def _read(data: bytes) -> dict[str, KnownModel]:
-    """Raises ValueError and TypeError, saying which model is wrong."""
+    """Parse a file of models. Raises ValueError and TypeError with the name of the invalid
+    model.
+    """
     import tomllib
 
     found = dict[str, KnownModel]()
@@ -116,35 +118,37 @@ def _row(id: str, row: Mapping[str, Any]) -> KnownModel:
         factor = _dollars(given.pop("surcharge_factor", 1.0))
         price = replace(price, above=((_tokens(above), price.times(factor)),))
     thinking, _ = given.pop("thinking", None), given.pop("date", None)
-    given.pop("protocol", None)  # in files of older versions: now the provider has it
+    given.pop("protocol", None)  # in files of older versions; now a property of the provider
     cache_life = _seconds(life) if (life := given.pop("cache_life", None)) is not None else None
     compaction = bool(given.pop("compaction", False))
     if given:
-        raise ValueError(f"{', '.join(given)} is nothing that is known of models")
+        raise ValueError(f"unknown keys: {', '.join(given)}")
     return KnownModel(limits, price, thinking, cache_life, compaction)
 
 
 def _tokens(value: Any) -> int:
     if type(value) is not int or value < 1:
-        raise ValueError(f"{value!r} is no number of tokens")
+        raise ValueError(f"{value!r} is not a number of tokens")
     return value
 
 
 def _dollars(value: Any) -> float:
     if type(value) not in (int, float) or not 0 <= value < 1e6:
-        raise ValueError(f"{value!r} is no price in dollars")
+        raise ValueError(f"{value!r} is not a price in dollars")
     return float(value)
 
 
 def _seconds(value: Any) -> float:
     if type(value) not in (int, float) or not 0 < value < 1e6:
-        raise ValueError(f"{value!r} is no number of seconds")
+        raise ValueError(f"{value!r} is not a number of seconds")
     return float(value)
 
 
 def known_model(model: str) -> KnownModel | None:
-    """Return what is known of a model, also of a dated one (`claude-haiku-4-5-20251001`): by a
-    user's file or the table, else by the price data. A model on this machine is free."""
+    """Return the known facts about a model. An ID may end with a date
+    (`claude-haiku-4-5-20251001`). The user's file and the table win over the price data. A local
+    model is free.
+    """
     id = canonical_id(model)
     base, _, date = id.rpartition("-")
     names = (id, base) if len(date) == 8 and date.isdigit() else (id,)
@@ -156,20 +160,22 @@ def known_model(model: str) -> KnownModel | None:
     if provider.local and not provider.prices:
         return KnownModel(None, FREE)
     if provider.name == DEFAULT_PROVIDER and "claude" not in name:
-        return None  # on a server at another address
+        return None  # a model of a server at another address
     if (listed := listed_model(provider, name)) is None:
         return None
     return KnownModel(Limits(listed.window, None, "table") if listed.window else None, listed.price)
 
 
 def known_limits(model: str) -> Limits | None:
-    """Return the limits of a model, if they are known without asking a server."""
+    """Return the limits of a model that are known without asking a server, None if unknown."""
     row = known_model(model)
     return row.limits if row else None
 
 
 def check_price(model: str) -> None:
-    """Raise UsageError for a model without a known price, which cannot be held to a budget."""
+    """Raise UsageError for a model without a known price, because a budget cannot be enforced for
+    it.
+    """
     if known_model(model) is None:
         raise UsageError(
             f"the price of {model} is not known, so a budget in dollars cannot be kept",
@@ -178,9 +184,10 @@ def check_price(model: str) -> None:
 
 
 def model_of_family(name: str, own: str) -> str:
-    """Return the newest known model of a family (`haiku`), or the name as it is. The families are
-    those of the default provider: where the session has a scripted model, or one of another
-    provider, there may be no key for them, so a family is the session's `own` model."""
+    """Return the newest known model of a family (`haiku`), or `name` if there is none. Families
+    belong to the default provider. For a session with a scripted model or another provider, there
+    may be no key for them, so return the session's `own` model.
+    """
     found = next((id for id in known_models() if f"-{name}-" in id), "")
     if found and (own.startswith("scripted") or served(own).provider.name != DEFAULT_PROVIDER):
         return own
@@ -188,18 +195,19 @@ def model_of_family(name: str, own: str) -> str:
 
 
 def scripted_id(priced_as: str) -> str:
-    """Return an id for a scripted model that has the prices of another, which nobody pays."""
+    """Return the ID of a scripted model with the prices of another model. Nothing is paid."""
     return f"{_PRICED_AS}{priced_as}"
 
 
 def priced_as(model: str) -> str | None:
-    """Return the model whose prices a scripted one has; None for all others."""
+    """Return the model whose prices a scripted model uses, None for other models."""
     return model.removeprefix(_PRICED_AS) if model.startswith(_PRICED_AS) else None
 
 
 def cache_terms(model: str) -> CacheTerms:
-    """Return the terms of a model's prompt cache: those of its provider where the model's prices
-    are not known, or it is free. What is not read costs at least what input costs."""
+    """Return the terms of a model's prompt cache. Use the provider's terms if the model's price is
+    unknown or zero. A cache write costs at least as much as input, a cache read at most as much.
+    """
     row, provider = _priced_row(model), served(priced_as(model) or model).provider
     life = row.cache_life if row and row.cache_life else provider.cache_life
     if row is None or not row.price.input:
@@ -210,13 +218,13 @@ def cache_terms(model: str) -> CacheTerms:
 
 
 def price_factor(model: str, prompt: int) -> float:
-    """Return by what a model's price of input is multiplied for a prompt of so many tokens."""
+    """Return the factor on a model's input price for a prompt of this many tokens."""
     price = row.price if (row := _priced_row(model)) else FREE
     return price.at(prompt).input / price.input if price.input else 1.0
 
 
 def cost(model: str, usage: "Usage") -> float | None:
-    """Return the dollars that one call costs, or None when the model's price is not known."""
+    """Return the cost of one call in dollars, None if the model's price is unknown."""
     row = _priced_row(model)
     if row is None:
         return None

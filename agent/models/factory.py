@@ -1,5 +1,6 @@
-"""The wire protocols, and the model that the settings name. Imports nothing heavy: the key of a
-model is looked for before the prompt is painted."""
+"""The wire protocols, and the model from the settings. Imports nothing slow, because the key of a
+model is checked before the prompt is drawn.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .base import Model, ProtocolModule
     from .wire import Wire
 
-# Begins the names of all variables of the `anthropic` SDK, more than the table of providers has.
+# Prefix of all variables of the `anthropic` SDK, including some not in the table of providers.
 _SDK_PREFIX = "ANTHROPIC_"
 
 
@@ -68,7 +69,7 @@ def _scripted() -> "ProtocolModule":
     return scripted
 
 
-# By the name that the log has; each is imported when it is needed.
+# By the name in the log. Each is imported when needed.
 PROTOCOLS: "dict[str, Callable[[], ProtocolModule]]" = {
     MESSAGES: _messages,
     RESPONSES: _responses,
@@ -78,22 +79,23 @@ PROTOCOLS: "dict[str, Callable[[], ProtocolModule]]" = {
 
 
 def endpoint_for(chosen: "ModelSettings", environ: Mapping[str, str]) -> Endpoint:
-    """Return where the requests for the model of the settings go."""
+    """Return the endpoint for the model of the settings."""
     return endpoint_of(canonical_id(chosen.id), chosen.base_url, environ)
 
 
 def protocol_for(chosen: "ModelSettings", environ: Mapping[str, str]) -> "ProtocolModule":
-    """Return the protocol of the model that the settings name: `scripted:FILE` plays the steps of
-    that file, all others are asked at their provider."""
+    """Return the protocol of the model of the settings. `scripted:FILE` replays the steps in that
+    file; other models use the protocol of their provider.
+    """
     if chosen.id.startswith(SCRIPTED):
         return _scripted()
     return PROTOCOLS[endpoint_for(chosen, environ).protocol]()
 
 
 def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) -> "Model":
-    """Return the model that the settings name; what is learned of its server is kept in the
-    directory `state`. Raises UsageError for a script that cannot be read, and for the name of a
-    provider alone."""
+    """Return the model of the settings. Findings about its server are stored in the directory
+    `state`. Raises UsageError for an unreadable script, and for a provider's name without a model.
+    """
     if (name := settings.model.id) in providers():
         raise UsageError(
             f"{name} is a provider, not a model",
@@ -104,8 +106,9 @@ def make_model(settings: "Settings", environ: Mapping[str, str], state: Path) ->
 
 
 def find_key(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
-    """Return the name of what requests are authenticated with, "" where they need nothing. Raises
-    NoCredentials, and RequestRejected for an address that no request can go to."""
+    """Return the name of the credentials for requests, "" if none are needed. Raises NoCredentials,
+    and RequestRejected for an invalid address.
+    """
     protocol, endpoint = protocol_for(chosen, environ), endpoint_for(chosen, environ)
     if endpoint.address and not chosen.id.startswith(SCRIPTED):
         check_address(endpoint.address, endpoint.provider.address_variable)
@@ -116,36 +119,39 @@ def find_key(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
         if slash and endpoint.provider.name == DEFAULT_PROVIDER:
             meant = find_provider(first)
             instead = f"use {meant.name}/{rest}" if meant else "`ctxagent models` lists them"
-            unknown = f"{first!r} is no provider ({instead}), so Anthropic is asked."
+            unknown = f"{first!r} is not a provider ({instead}), so Anthropic is used."
             error.hint = f"{unknown}\n{error.hint}"
         raise
 
 
 def usual_key(chosen: "ModelSettings") -> str:
-    """Return the variable that usually has the key for the model of the settings, "" for none."""
+    """Return the main key variable for the model of the settings, "" if there is none."""
     keys = () if chosen.id.startswith(SCRIPTED) else served(canonical_id(chosen.id)).provider.keys
     return keys[0] if keys else ""
 
 
 def with_model(chosen: "ModelSettings", id: str) -> "ModelSettings":
-    """Return the settings with another model. The address and the window are those of the model
-    that the settings name, so that a model of another provider is asked at its own."""
+    """Return the settings with another model. Keep the address and the window only if the provider
+    is the same.
+    """
     if served(canonical_id(id)).provider == served(canonical_id(chosen.id)).provider:
         return replace(chosen, id=id)
     return replace(chosen, id=id, base_url=None, context_window=None)
 
 
 def address_of(chosen: "ModelSettings", environ: Mapping[str, str]) -> str:
-    """Return the base URL that requests go to; "" for that of the public API, or for none."""
+    """Return the base URL for requests, "" for the default of the public API and for scripted
+    models.
+    """
     return "" if chosen.id.startswith(SCRIPTED) else endpoint_for(chosen, environ).address
 
 
 def unencrypted_warnings(chosen: "ModelSettings", environ: Mapping[str, str]) -> list[str]:
-    """Return a warning where the key would go to another machine unencrypted."""
+    """Return a warning if the key would be sent unencrypted to another machine."""
     host = unencrypted_host(address_of(chosen, environ))
     return [UNENCRYPTED.format(host=host)] if host else []
 
 
 def is_of_provider(variable: str) -> bool:
-    """Return True for an environment variable by which a provider is found, or with its key."""
+    """Return True for an environment variable with the key or address of a provider."""
     return variable.startswith(_SDK_PREFIX) or variable in {*variables()}

@@ -1,8 +1,8 @@
-"""What a server does not take of its protocol, learned from its refusals.
+"""Features that a server lacks, learned from its error messages.
 
-Servers of every protocol leave out a part of it. The first request that is refused for such a part
-is made again without it, and the same server gets no such request again: what was learned of a
-server and a model is kept in the state directory.
+Servers of every protocol lack some features. If a request is refused for one, it is sent again
+without that feature, and later requests omit it from the start. Findings per server and model are
+stored in the state directory.
 """
 
 import json
@@ -19,9 +19,9 @@ from .refusals import says_no_images
 
 FILE_NAME = "servers.json"  # in the state directory
 MAX_FILE_BYTES = 1 << 20
-KEPT_SECONDS = 30 * 86_400  # after which a server is tried with all of it again
+KEPT_SECONDS = 30 * 86_400  # afterwards, all features are tried again
 
-IMAGES = "images"  # the gap that every protocol has
+IMAGES = "images"  # gap that exists in every protocol
 NO_IMAGES = "no images"
 _STATUSES = (400, 404, 422, 500, 501)
 _OF_ITS_USE = regex(r"signature|modified|must remain|maximum|at most|\bttl\b", re.I)
@@ -33,41 +33,45 @@ _SAYS_NOTHING = regex(
 
 
 class Gap(NamedTuple):
-    """A part of a protocol that a server may lack."""
+    """A feature of a protocol that a server may lack."""
 
-    what: str  # for people: "no images"
-    named_by: re.Pattern[str] | None  # what a refusal says that names it
-    fit: Callable[[dict[str, Any]], dict[str, Any]]  # returns a body without it, sharing its blocks
-    guessed: bool = False  # whether it is tried where a server names nothing
-    # Tells by a refusal and the body whether it is this, before all others.
+    what: str  # shown to the user, e.g. "no images"
+    named_by: re.Pattern[str] | None  # matches error messages about this feature
+    fit: Callable[[dict[str, Any]], dict[str, Any]]  # returns a body without the feature
+    guessed: bool = False  # True: try it if the error message names no feature
+    # Returns True if a refusal of a body is about this gap. Checked before `named_by` of all gaps.
     decides: Callable[[str, Mapping[str, Any]], bool] | None = None
 
 
 def same(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body as it is: what is missing is left out elsewhere."""
+    """Return the body unchanged: the feature is omitted elsewhere."""
     return body
 
 
-NO_IMAGES_GAP = Gap(NO_IMAGES, None, same)  # left out of the context, so that the log has it
+# Images are left out of the context, so the log shows it.
+NO_IMAGES_GAP = Gap(NO_IMAGES, None, same)
 
 
 class ServerGaps:
-    """The gaps of one model on one server, by their names in `table`, which has them in the order
-    in which they are tried where a server names none."""
+    """The gaps of one model on one server. `table` has all gaps by name, in the order to try them
+    if an error message names none.
+    """
 
     def __init__(self, path: Path | None, url: str, model: str, table: Mapping[str, Gap]) -> None:
-        """`path` is the file where they are kept, None for nowhere; one that cannot be read has
-        nothing."""
+        """`path` is the file that stores the gaps, None to store nothing. An unreadable file counts
+        as empty.
+        """
         self._path, self._key, self.table = path, f"{url.rstrip('/')} {model}", table
         self.names = tuple(self._kept("gaps"))
-        self.seen = tuple(self._kept("seen"))  # of those, what the server was seen to take
-        self._guessed: list[str] = []  # that no request has proved yet
-        self._is_proved = False  # whether the server has taken a request of this process
+        self.seen = tuple(self._kept("seen"))  # features that the server has accepted
+        self._guessed: list[str] = []  # gaps not confirmed by a successful request
+        self._is_proved = False  # True after a successful request of this process
 
     def learn(self, refusal: RequestRejected, body: Mapping[str, Any]) -> str:
-        """Return the gap for which a request with this `body` was refused, known from now on; ""
-        for none, so that the refusal remains. Where the server names nothing, they are tried one
-        after another until it takes a first request."""
+        """Record and return the gap for which a request with this `body` was refused, "" if the
+        refusal has another reason. If the server names no feature, guess one gap per refusal until
+        a request succeeds.
+        """
         if refusal.status not in _STATUSES or isinstance(refusal, PromptTooLong):
             return ""
         if says_no_images(refusal.message):
@@ -81,7 +85,7 @@ class ServerGaps:
             for name, gap in self.table.items()
             if name not in self.names and not gap.decides and gap.fit(dict(body)) != body
         ]
-        if _OF_ITS_USE.search(words):  # which it takes, and this request has it wrong
+        if _OF_ITS_USE.search(words):  # the feature exists, but the request used it incorrectly
             return ""
         for name in here:
             named_by = self.table[name].named_by
@@ -96,7 +100,7 @@ class ServerGaps:
         return here[0]
 
     def prove(self) -> None:
-        """Note that the server took a request: the guesses were right."""
+        """Record that a request succeeded, which confirms the guesses."""
         self._is_proved = True
         if self._guessed:
             self._guessed = []
@@ -107,7 +111,7 @@ class ServerGaps:
         self._guessed = []
 
     def add(self, name: str) -> str:
-        """Keep a gap; return its name, "" for one that is known, or that the table has not."""
+        """Store a gap and return its name, "" if it is already known or not in the table."""
         if name in self.names or name not in self.table:
             return ""
         self.names = (*self.names, name)
@@ -115,13 +119,13 @@ class ServerGaps:
         return name
 
     def drop(self, name: str) -> None:
-        """Forget a gap that the server does not have."""
+        """Remove a gap that the server does not have."""
         if name in self.names:
             self.names = tuple(each for each in self.names if each != name)
             self._keep()
 
     def see(self, name: str) -> None:
-        """Keep that the server was seen to take something."""
+        """Store that the server accepted a feature."""
         if name not in self.seen:
             self.seen = (*self.seen, name)
             self._keep()
@@ -136,7 +140,9 @@ class ServerGaps:
         return [name for name in row[what] if name in self.table]
 
     def _keep(self) -> None:
-        """Write them down; what cannot be written is learned again next time."""
+        """Write the gaps to the file. Ignore errors: the gaps are then learned again in the next
+        run.
+        """
         if self._path is None:
             return
         rows = _read(self._path)

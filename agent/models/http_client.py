@@ -1,4 +1,4 @@
-"""The `httpx2` client: its import in the background, its options and its limits."""
+"""The `httpx2` client: import in the background, options and limits."""
 
 import gc
 import sys
@@ -17,7 +17,7 @@ from .bounded_body import MAX_ANSWER_BYTES, bound_body
 if TYPE_CHECKING:
     import httpx2
 
-_IMPORT_SWITCH_INTERVAL_S = 0.001  # for which an import keeps other threads waiting
+_IMPORT_SWITCH_INTERVAL_S = 0.001  # keeps other threads responsive during imports
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +26,24 @@ class Timeouts:
 
     connect: float = 10.0
     first_byte: float = 120.0  # from the request to the first byte of the reply
-    whole: float = 1200.0  # the same where the server does not stream, so that it comes at the end
-    between: float = 90.0  # of silence between bytes after that; a ping is a sign of life
+    whole: float = 1200.0  # the same for a server that does not stream
+    between: float = 90.0  # between later bytes, including pings
 
 
 def import_in_background(load: Callable[[], None], name: str) -> "Future[None]":
-    """Import something in a thread. The future is done when it is there, or has the ImportError."""
+    """Run an import in a thread. The future is done when the import succeeded, or has its
+    ImportError.
+    """
     done: Future[None] = Future()
-    done.set_running_or_notify_cancel()  # so that a cancelled waiter does not cancel the import
+    done.set_running_or_notify_cancel()  # a cancelled waiter must not cancel the import
     Thread(target=_load, args=(load, done), name=name, daemon=True).start()
     return done
 
 
 def _load(load: Callable[[], None], done: "Future[None]") -> None:
     collecting, interval = gc.isenabled(), sys.getswitchinterval()
-    gc.disable()  # thousands of modules and nothing to collect: a tenth to a third less
-    # Who types meanwhile waits several switch intervals for each key.
+    gc.disable()  # saves 10 to 33 % of the time: thousands of modules, no garbage
+    # Each key typed during the import waits several switch intervals.
     sys.setswitchinterval(_IMPORT_SWITCH_INTERVAL_S)
     try:
         load()
@@ -58,8 +60,9 @@ def _load(load: Callable[[], None], done: "Future[None]") -> None:
 
 @cache
 def _freeze() -> None:
-    """Spare the next collections a look through all modules. Once: what is garbage by then is never
-    collected."""
+    """Exclude all loaded modules from later garbage collections. Run only once, because garbage
+    that exists now is never collected.
+    """
     gc.freeze()
 
 
@@ -68,19 +71,20 @@ def client_options(address: str) -> dict[str, Any]:
     import httpx2
 
     options: dict[str, Any] = {
-        "follow_redirects": False,  # the key would go there too
+        "follow_redirects": False,  # a redirect would get the key
         "event_hooks": {"response": [bound_body]},
     }
     url = urlsplit(address)
     if url.scheme == "http" and url.hostname in LOOPBACK_HOSTS:
-        # Neither a proxy nor a TLS context, which alone takes 40 ms to set up.
+        # No proxy and no TLS context, which takes 40 ms to create.
         options["transport"] = httpx2.AsyncHTTPTransport(verify=False)
     return options
 
 
 async def post(url: str, content: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
-    """Post to a server that is no model's; return the status and the bounded body. Raises
-    ToolError."""
+    """Post to a server that is not a model's. Return the status and the body, up to
+    MAX_ANSWER_BYTES. Raises ToolError.
+    """
     import httpx2
 
     try:
@@ -99,7 +103,9 @@ async def post(url: str, content: bytes, headers: Mapping[str, str]) -> tuple[in
 
 
 def timeout_of(timeouts: Timeouts) -> "httpx2.Timeout":
-    """Return the limits that the client applies; the reader of a reply applies the others."""
+    """Return the timeouts that the client applies. The reader of a reply applies the other
+    timeouts.
+    """
     import httpx2
 
     return httpx2.Timeout(None, connect=timeouts.connect, write=timeouts.between)
@@ -107,7 +113,7 @@ def timeout_of(timeouts: Timeouts) -> "httpx2.Timeout":
 
 @cache
 def start_import() -> "Future[None]":
-    """Start to import `httpx2` in a thread; later calls change nothing."""
+    """Start to import `httpx2` in a thread. Later calls return the same future."""
     return import_in_background(_import, "import-httpx2")
 
 

@@ -1,4 +1,4 @@
-"""A protocol whose servers want nothing but a key in a header, as `base.ProtocolModule`."""
+"""Protocols that need only a key in a header, as `base.ProtocolModule`."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HttpProtocol:
-    """The functions of a protocol. `wire` imports its translation."""
+    """A protocol over plain HTTP. `wire` imports its translation."""
 
     wire: "Callable[[], Wire]"
 
@@ -47,8 +47,7 @@ class HttpProtocol:
         )
 
     def find_key(self, endpoint: "Endpoint", environ: Mapping[str, str]) -> str:
-        """Return the name of the variable with the key, "" where none is needed. Raises
-        NoCredentials."""
+        """Return the variable with the key, "" if none is needed. Raises NoCredentials."""
         return keys.find_key(endpoint, environ)
 
     def start_import(self) -> None:
@@ -58,5 +57,5 @@ class HttpProtocol:
         start_import()
 
     def rebuild(self, request: "Request", sent: Mapping[str, Any]) -> bytes:
-        """Return the bytes of a request that was sent before."""
+        """Return the bytes of an earlier request."""
         return self.wire().rebuild(request, sent)

@@ -1,8 +1,9 @@
-"""Keys of providers that the user gave to `/login`: in the keyring of the system, else in a file.
+"""Keys that the user entered in `/login`: in the system's keyring, else in a file.
 
-`secret-tool` (Linux) and `security` (macOS) reach the keyring; one that does not answer at once
-counts as none. The file in the state folder is readable by its owner alone. For a key in the
-keyring it has the name. A variable of the environment counts more than a kept key.
+`secret-tool` (Linux) and `security` (macOS) access the keyring. A keyring that does not answer
+within KEYRING_TIMEOUT_S counts as missing. The file in the state folder is readable only by its
+owner; for a key in the keyring it stores only the name. An environment variable wins over a stored
+key.
 """
 
 import json
@@ -20,7 +21,7 @@ _SERVICE = "ctxagent"
 
 
 class KeyStore:
-    """The kept keys, each by the name of its variable. Blocking."""
+    """The stored keys, by the name of their variable. Blocking."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self.path = folder / FILE_NAME
@@ -28,7 +29,7 @@ class KeyStore:
 
     @property
     def has_asked(self) -> bool:
-        """Whether the user was asked for a provider at a first start."""
+        """True if the first start has already asked the user for a provider."""
         return self._read() is not None
 
     def note_asked(self) -> None:
@@ -36,24 +37,28 @@ class KeyStore:
         self._write(self._read() or {})
 
     def has(self, name: str) -> bool:
-        """Return whether a key is kept for this variable."""
+        """Return True if a key for this variable is stored."""
         return name in (self._read() or {})
 
     def add_to(self, environ: MutableMapping[str, str]) -> None:
-        """Set the variables of the kept keys that are not set."""
+        """Set the variables of stored keys that are not set yet."""
         for name, value in (self._read() or {}).items():
             if name not in environ and (found := value or self._keyring("lookup", name)):
                 environ[name] = found
 
     def keep(self, name: str, value: str) -> Path | None:
-        """Keep a key, and return the file that has it, None for the keyring. Raises RecordError."""
+        """Store a key. Return the path of the file, or None if the keyring has the key. Raises
+        RecordError.
+        """
         self._keyring("store", name, value)
         is_in_keyring = self._keyring("lookup", name) == value
         self._write({**(self._read() or {}), name: None if is_in_keyring else value})
         return None if is_in_keyring else self.path
 
     def forget(self, name: str) -> bool:
-        """Remove a kept key; return whether there was one. Raises RecordError."""
+        """Remove a stored key and return True, or return False if there was none. Raises
+        RecordError.
+        """
         kept = self._read() or {}
         if name not in kept:
             return False
@@ -62,7 +67,7 @@ class KeyStore:
         return True
 
     def _read(self) -> dict[str, str | None] | None:
-        """Return the kept keys, None for each that is in the keyring; None without a file."""
+        """Return the stored keys (None for each key in the keyring), or None without a file."""
         try:
             kept = json.loads(self.path.read_bytes())["keys"]
         except (OSError, ValueError, LookupError, TypeError):
@@ -80,8 +85,9 @@ class KeyStore:
             ) from error
 
     def _keyring(self, action: str, name: str, value: str = "") -> str:
-        """Look a key up in the keyring, store or clear it; return what the program prints, "" where
-        there is no keyring."""
+        """Look up, store or clear a key in the keyring. Return the output of the program, ""
+        without a keyring.
+        """
         import subprocess
 
         given = value
@@ -90,7 +96,7 @@ class KeyStore:
             command: Sequence[str] = (
                 "secret-tool", action, *label, "service", _SERVICE, "account", name,
             )  # fmt: skip
-        elif action == "store":  # on stdin: other users can read the arguments of a process
+        elif action == "store":  # key on stdin, since other users can read process arguments
             command = ("security", "-i")
             given = f"add-generic-password -U -s {_SERVICE} -a {name} -w '{value}'\n"
         else:

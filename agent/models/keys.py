@@ -1,17 +1,19 @@
-"""The key of a provider, found in the environment. Nothing is imported for it, so that a missing
-key is told before the prompt is painted."""
+"""Find the key of a provider in the environment. Imports nothing slow, because a missing key is
+reported before the prompt is drawn.
+"""
 
 from collections.abc import Mapping
 
 from ..errors import NoCredentials
 from .providers import FILE_NAME, LOCAL, Endpoint, Provider
 
-ANY_TOKEN = "none"  # for a server that takes any word
+ANY_TOKEN = "none"  # for a server that accepts any token
 
 
 def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
-    """Return the name of the variable with the key for a server, "" where it needs none. Raises
-    NoCredentials for no address or key, or a key that cannot be sent."""
+    """Return the variable with the key for a server, "" if it needs none. Raises NoCredentials for
+    a missing address or key, and for a key with invalid characters.
+    """
     provider = endpoint.provider
     if not endpoint.address and provider.name != LOCAL:
         variable = provider.address_variable
@@ -40,31 +42,31 @@ def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
 
 
 def check_key(name: str, value: str, hint: str = "") -> None:
-    """Raise NoCredentials for a key that cannot be sent as it is."""
+    """Raise NoCredentials for a blank key, or a key with invalid characters."""
     if not value.strip():
         hint = hint or f"Set it: export {name}=…"
         raise NoCredentials(f"No key for the model: {name} is set but blank.", hint=hint)
     if value != value.strip():
         what = "a line break" if set("\r\n") & {value[0], value[-1]} else "a blank"
         raise NoCredentials(
-            f"{name} begins or ends with {what}, which is no part of a key.",
-            hint=f"Set it again without: export {name}=…",
+            f"{name} begins or ends with {what}, which cannot be part of a key.",
+            hint=f"Set it again without it: export {name}=…",
         )
     if not (value.isascii() and value.isprintable()):
         raise NoCredentials(
-            f"{name} holds a line break or a character that no key has.",
+            f"{name} contains a line break or a character that is invalid in a key.",
             hint=f"Set it again: export {name}=…",
         )
 
 
 def secrets_of(provider: Provider, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys of a provider, from the environment and its headers."""
+    """Return the keys of a provider, from the environment and from its configured headers."""
     found = [environ[name] for name in provider.keys if environ.get(name)]
     return (*found, *(value for _, value in provider.written_keys()))
 
 
 def key_headers(endpoint: Endpoint, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of each request to a server, with its key. Raises what `find_key` does."""
+    """Return the headers for each request to a server, including the key. Raises NoCredentials."""
     provider, name = endpoint.provider, find_key(endpoint, environ)
     headers = dict(provider.headers)
     if name:

@@ -1,4 +1,4 @@
-"""Finds the servers of models that run on this machine, on their usual ports."""
+"""Find model servers on this machine, on their default ports."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from .http_client import client_options, start_import
 from .providers import LOCAL, Provider, endpoint_of, providers
 
 TIMEOUT_S = 1.0  # for each step of a server's answer
-MAX_SECONDS = 3.0  # for the whole answer, which may come in drops
-MAX_MODELS = 200  # of one server
+MAX_SECONDS = 3.0  # for the whole answer
+MAX_MODELS = 200  # per server
 
 
 class LocalServer(NamedTuple):
-    """A server that answered."""
+    """A model server on this machine that answered."""
 
     provider: Provider
     address: str
@@ -49,6 +49,6 @@ async def _ask(provider: Provider, environ: Mapping[str, str]) -> LocalServer | 
 
 
 async def address_of_local(environ: Mapping[str, str]) -> str:
-    """Return the address of the first server on this machine that answers, "" for none."""
+    """Return the address of the first server on this machine that answers, "" if none does."""
     found = await find_local_servers(environ)
     return found[0].address if found else ""

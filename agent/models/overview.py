@@ -1,4 +1,4 @@
-"""What can be used from here: the providers, whether each has its key, and what it serves."""
+"""The available providers, whether each has a key, and the models that each serves."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,30 +27,30 @@ from .server_limits import rows_of, told_limits
 if TYPE_CHECKING:
     from ..config.settings import Settings
 
-LIST_TIMEOUT_S = 10.0  # for a server to list its models
-_ANY = "any"  # a name of no model
+LIST_TIMEOUT_S = 10.0  # for a list of models
+_ANY = "any"  # placeholder for a model name
 
 
 class ProviderState(NamedTuple):
-    """A provider as it can be used from here."""
+    """A provider and whether it can be used."""
 
     provider: Provider
     protocol: str
     address: str
     ready: bool
-    state: str  # for people: what its key is found by, or what is missing
+    state: str  # shown to the user: where its key is, or what is missing
 
 
 class ServedModel(NamedTuple):
     """A model that a provider serves."""
 
     id: str
-    limits: Limits | None  # None: not known
+    limits: Limits | None  # None if unknown
     price: Price | None
 
 
 async def provider_states(environ: Mapping[str, str]) -> list[ProviderState]:
-    """Return all providers, those that can be used first; the servers of this machine are asked."""
+    """Return all providers, usable ones first. Query the model servers on this machine."""
     local = {server.provider.name: server for server in await find_local_servers(environ)}
     rows = [_state(each, environ, local) for each in providers().values() if each.name != LOCAL]
     return sorted(rows, key=lambda row: not row.ready)
@@ -81,8 +81,7 @@ def _state(
 async def served_models(
     provider: Provider, settings: "Settings", environ: Mapping[str, str], state: Path
 ) -> list[ServedModel]:
-    """Return the models that a provider lists, with what the server and the tables say of them.
-    Raises ModelError."""
+    """Return the models that a provider lists, with limits and prices. Raises ModelError."""
     from .server_model import ServerModel
 
     chosen = with_model(settings.model, f"{provider.name}/{_ANY}")
@@ -102,7 +101,7 @@ async def served_models(
         where = model.access.endpoint.address or provider.name
         raise ModelError(
             f"{provider.name} does not list its models at {conceal(where)}",
-            hint="Start it, or name its address in providers.toml."
+            hint="Start it, or set its address in providers.toml."
             if provider.local
             else f"Check the key, or name a model: --model {provider.name}/NAME.",
         )
@@ -117,8 +116,9 @@ def _model(provider: Provider, row: Mapping[str, object]) -> ServedModel:
 
 
 def facts_of(limits: Limits | None, price: Price | None) -> tuple[str, str]:
-    """Return the prices in dollars per million tokens (in/out/cached) and the window, short enough
-    for a narrow terminal; "" for what is not known."""
+    """Return (prices, window) as short texts, "" if unknown. Prices are dollars per million tokens
+    for input/output/cached input.
+    """
     size = limits.window if limits else 0
     window = f"{size / 1_000_000:.2g}M" if size > 999_499 else f"{size / 1_000:.0f}k" * bool(size)
     if price is None:
@@ -128,14 +128,14 @@ def facts_of(limits: Limits | None, price: Price | None) -> tuple[str, str]:
 
 
 def described(id: str, limits: Limits | None, price: Price | None) -> tuple[str, str, str, str]:
-    """Return a model's ID, prices, window and provider as a list shows them."""
+    """Return a model's ID, prices, window and provider for a list."""
     return id, *facts_of(limits, price), served(id).provider.name
 
 
 async def models_of_others(
     settings: "Settings", environ: Mapping[str, str], state: Path
 ) -> list[ServedModel]:
-    """Return what all providers list that can be used, but for the default one."""
+    """Return the models of all usable providers except the default one."""
     states = await provider_states(environ)
     others = [s.provider for s in states if s.ready and s.provider.name != DEFAULT_PROVIDER]
 

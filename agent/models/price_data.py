@@ -1,6 +1,6 @@
-"""Prices and windows of models that our table lacks, from the data of the package genai-prices.
+"""Prices and context windows of models that are not in models.toml, from the package genai-prices.
 
-The package is imported when the first of these models is looked up: its data takes 0.3 s and 20 MB.
+The package is imported at the first lookup of such a model, because its data takes 0.3 s and 20 MB.
 Nothing is downloaded.
 """
 
@@ -21,39 +21,41 @@ _KEYS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok")
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Dollars per million tokens."""
+    """Prices in dollars per million tokens."""
 
     input: float
     output: float
     cache_read: float
     cache_write: float
-    # Other prices for all tokens of a call, by the size in tokens that its prompt exceeds.
+    # (tokens, price): prices of all tokens of a call whose prompt exceeds that size.
     above: "tuple[tuple[int, Price], ...]" = ()
 
     def at(self, prompt: int) -> "Price":
-        """Return the prices of a call with a prompt of so many tokens."""
+        """Return the prices for a call with a prompt of this many tokens."""
         return next((price for size, price in reversed(self.above) if prompt > size), self)
 
     def times(self, factor: float) -> "Price":
-        """Return all these prices multiplied by a factor."""
+        """Return these prices multiplied by a factor."""
         four = (self.input, self.output, self.cache_read, self.cache_write)
         input, output, read, write = (factor * price for price in four)
         return Price(input, output, read, write)
 
 
 class ListedModel(NamedTuple):
-    """What the price data says of a model."""
+    """A model in the price data."""
 
     window: int | None  # tokens
     price: Price
 
 
 def listed_model(provider: Provider, name: str) -> ListedModel | None:
-    """Return what the price data says of a provider's model at this time of day."""
+    """Return a provider's model from the price data, with the prices of the current time of day.
+    Return None for an unknown model.
+    """
     if not provider.prices:
         return None
-    name = name.removeprefix("models/")  # as Gemini lists its models
-    variant_of = name.partition(":")[0]  # OpenRouter: `:nitro` has no row, `:free` has one
+    name = name.removeprefix("models/")  # in Gemini's list of models
+    variant_of = name.partition(":")[0]  # OpenRouter: `:free` has prices, `:nitro` has none
     model = _find(provider.prices, name) or _find(provider.prices, variant_of)
     if model is None:
         return None
@@ -72,21 +74,21 @@ def _find(provider: str, name: str) -> "ModelInfo | None":
 
 
 def _price(given: Sequence[Any], provider: Provider) -> Price:
-    """Return the prices for what is given by `_KEYS`: each a number, tiers or None."""
+    """Return the prices from the values of `_KEYS`: each a number, price tiers, or None."""
     sizes = sorted({tier.start for price in given for tier in getattr(price, "tiers", ())})
     lowest, *above = (_price_above(size, given, provider) for size in (-1, *sizes))
     return replace(lowest, above=tuple(zip(sizes, above, strict=True)))
 
 
 def _price_above(size: int, given: Sequence[Any], provider: Provider) -> Price:
-    """Return the prices of calls with prompts that exceed a size."""
+    """Return the prices for prompts larger than `size` tokens."""
     values = [None if price is None else _dollars(price, size) for price in given]
     input, output, read, write = values[0] or 0.0, values[1] or 0.0, values[2], values[3]
     return Price(
         input,
         output,
         provider.cache_read * input if read is None else read,
-        # Some rows have only what is paid on top of the price of input.
+        # Some rows contain only the surcharge on the input price.
         max(input, provider.cache_write * input if write is None else write),
     )
 

@@ -1,7 +1,7 @@
-"""Ask the server of a model what it takes, with a few small requests.
+"""Test which features a model's server supports, with a few small requests.
 
-Each asks for one thing and does without all else that servers are known to lack. What is found is
-kept, so that no session asks for it in vain.
+Each request uses one feature, and omits all others that servers are known to lack. The results are
+stored, so that sessions do not send refused requests.
 """
 
 import base64
@@ -23,7 +23,7 @@ from .retry import RetryPolicy
 from .server_model import MAX_WHY_CHARS, ServerModel
 
 MAX_REPLY_TOKENS = 512
-TRIAL_TIMEOUT_S = 60.0  # for a reply to begin; a local server may load the model first
+TRIAL_TIMEOUT_S = 60.0  # for the first byte; a local server may load the model first
 _TOOL = {
     "name": "ping",
     "description": "Answers with a word.",
@@ -41,25 +41,25 @@ _RESULT = {"type": "tool_result", "tool_use_id": "call_1", "content": "walrus"}
 class _Probe:
     what: str
     content: Sequence[Block]
-    gap: str = ""  # that is known from a refusal
+    gap: str = ""  # gap to record if the request is refused
     tools: Sequence[dict[str, Any]] = ()
-    before: Sequence[dict[str, Any]] = ()  # messages
+    before: Sequence[dict[str, Any]] = ()  # earlier messages
 
 
 async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
-    """Yield what the server takes, as it is found. Raises NoCredentials."""
+    """Yield the result of each test. Raises NoCredentials."""
     first: Reply | None = None
     table = model.wire.gaps
     probes = [probe for probe in _probes() if not probe.gap or probe.gap in table]
     for probe in probes:
         request = _request(model, probe)
-        # Marks of the cache stand in blocks.
+        # Cache marks require text in blocks.
         wanted = {probe.gap, IMAGES, *({"blocks"} if probe.gap == "cache" else ())}
         gaps = [name for name in table if name not in wanted]
         content = model.wire.fitted_body(request, gaps)
         without = model.wire.fitted_body(request, (*gaps, probe.gap))
         if probe.gap not in ("", IMAGES) and without == content:
-            yield ServerAnswer(probe.what, "not asked of this model")
+            yield ServerAnswer(probe.what, "not tested for this model")
             continue
         try:
             reply = await _ask(model, request, gaps)
@@ -70,7 +70,7 @@ async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
                 return
             if probe.gap:
                 model.gaps.add(probe.gap)
-            yield ServerAnswer(probe.what, f"not taken: {why}", note=True)
+            yield ServerAnswer(probe.what, f"not supported: {why}", note=True)
             continue
         except ModelError as error:
             yield ServerAnswer(probe.what, error.message, ok=first is not None, note=True)
@@ -89,7 +89,9 @@ async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
             usage = f"{reply.usage.prompt:,} tokens in, {reply.usage.output:,} out"
             counted = reply.usage.prompt > 0
             yield ServerAnswer(
-                "usage", usage if counted else "not told: estimates", note=not counted
+                "usage",
+                usage if counted else "not reported: token counts are estimates",
+                note=not counted,
             )
             reason = str(reply.stop_reason)
             yield ServerAnswer("stop reason", reason, note=reason not in ("end_turn", "max_tokens"))
@@ -102,7 +104,7 @@ async def check_server(model: ServerModel) -> AsyncIterator[ServerAnswer]:
 
 
 async def try_model(model: ServerModel) -> None:
-    """Send one tiny request, once. Raises ModelError."""
+    """Send one small request without retries. Raises ModelError."""
     model.retry = RetryPolicy(attempts=1)
     model.timeouts = Timeouts(first_byte=TRIAL_TIMEOUT_S)
     async with aclosing(model.stream(_request(model, _probes()[0]))) as stream:
@@ -117,14 +119,14 @@ def _probes() -> list[_Probe]:
     asked = [{"role": "user", "content": [_text("Call ping.")]}]
     return [
         _Probe("answers", [say]),
-        _Probe("blocks of text", [say], "blocks"),
+        _Probe("text blocks", [say], "blocks"),
         _Probe("cache_control", [say], "cache"),
         _Probe("thinking", [say], "thinking"),
         _Probe("output_config", [say], "effort"),
         _Probe("images", [say, {"type": "image", "source": image}], IMAGES),
-        _Probe("summaries of its own", [say], COMPACTION),
-        _Probe("calls tools", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
-        _Probe("takes results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
+        _Probe("server-side summaries", [say], COMPACTION),
+        _Probe("tool calls", [_text("Call ping with the word walrus.")], tools=[_TOOL]),
+        _Probe("tool results", [_RESULT], tools=[_TOOL], before=[*asked, *call]),
     ]
 
 
@@ -158,14 +160,14 @@ def _is_met(probe: _Probe, reply: Reply) -> bool:
     if probe.gap == COMPACTION:
         return compaction_in(reply.content) is not None
     called = any(block.get("type") == "tool_use" for block in reply.content)
-    return called if probe.what == "calls tools" else True
+    return called if probe.what == "tool calls" else True
 
 
 def _outcome(probe: _Probe, reply: Reply) -> str:
     if _is_met(probe, reply):
-        return "taken"
+        return "supported"
     made = "makes none" if probe.gap == COMPACTION else "did not call one"
-    return f"taken, but this model {made}"
+    return f"supported, but this model {made}"
 
 
 def _text(text: str) -> Block:
@@ -173,7 +175,7 @@ def _text(text: str) -> Block:
 
 
 def _png() -> str:
-    """Return a black image of 16 x 16 pixels in base64."""
+    """Return a black PNG image of 16 x 16 pixels in base64."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checksum = zlib.crc32(kind + data).to_bytes(4, "big")

@@ -1,9 +1,9 @@
-"""Who serves models: the protocol, the address and the key of each provider, as data.
+"""Providers of models as data: protocol, address and key variables.
 
-A model ID is `provider/name`, such as `openrouter/qwen/qwen3-coder`; `name` is what the server is
-sent. An ID whose first part is no provider is a name of the default provider. The rows are those of
-each provider's own documents in November 2026. A user's `providers.toml` adds rows and changes
-fields of these.
+A model ID is `provider/name`, such as `openrouter/qwen/qwen3-coder`; the server gets `name`. An ID
+that does not start with a provider belongs to the default provider. The data is from each
+provider's documentation in November 2026. The user's `providers.toml` adds providers and overrides
+fields.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,42 +19,42 @@ from .address import LOOPBACK_HOSTS, host_of
 
 MESSAGES, RESPONSES, CHAT = "messages", "responses", "chat"  # wire protocols
 DEFAULT_PROVIDER = "anthropic"
-BEDROCK, VERTEX = CLOUDS = ("bedrock", "vertex")  # with credentials of their own kind
-LOCAL = "local"  # the provider that is looked for on this machine
+BEDROCK, VERTEX = CLOUDS = ("bedrock", "vertex")  # with special credentials
+LOCAL = "local"  # provider: the first server found on this machine
 FILE_NAME = "providers.toml"
 MAX_FILE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """Someone who serves models."""
+    """A provider of models."""
 
     name: str
     protocol: str = CHAT
-    address: str = ""  # the base URL; "" for the one that the SDK knows, or for none
-    address_variable: str = ""  # the environment variable that names another one
-    address_end: str = ""  # what that variable leaves out
-    protocol_elsewhere: str = ""  # the protocol at another address, "" for the same
-    keys: tuple[str, ...] = ()  # variables with a key, the first that is set counts
-    settings: tuple[str, ...] = ()  # other variables that its requests depend on
-    key_header: str = "authorization"  # the header with the key; this one has `Bearer`, too
-    headers: Mapping[str, str] = field(default_factory=dict)  # that every request has
-    local: bool = False  # runs on this machine or in its network, and asks for no key by itself
-    first_byte: float = 120.0  # seconds that a reply may take to begin
-    slots: int = 0  # how many requests it answers at a time, 0 for many
-    # Whether thinking is refused once anything before it is another. It always is by the Messages
-    # API, and so by a gateway to Claude.
+    address: str = ""  # default base URL, "" for the SDK's default or none
+    address_variable: str = ""  # environment variable for another base URL
+    address_end: str = ""  # path to append to that variable's value
+    protocol_elsewhere: str = ""  # protocol at another base URL, "" for the same
+    keys: tuple[str, ...] = ()  # variables with a key; the first that is set is used
+    settings: tuple[str, ...] = ()  # other variables that affect requests
+    key_header: str = "authorization"  # header for the key; `authorization` adds `Bearer`
+    headers: Mapping[str, str] = field(default_factory=dict)  # sent with every request
+    local: bool = False  # runs on this machine or its network, and needs no key
+    first_byte: float = 120.0  # seconds until the first byte of a reply
+    slots: int = 0  # concurrent requests, 0 if unlimited
+    # True if thinking is refused after any edit before it. Always true for the Messages API, and
+    # therefore for gateways to Claude.
     binds_thinking: bool = False
-    # The terms of its prompt cache, where the prices of a model do not say: shares of the input
-    # price, and seconds that a prefix is kept after its last use. Where nothing is known, 0.25 does
-    # the least harm: clearing by it saves money with a cache and without.
+    # Default terms of the prompt cache, for models without known prices: prices relative to input,
+    # and seconds that a prefix stays cached after its last use. 0.25 is a safe default: clearing
+    # with it saves money with a cache and without.
     cache_read: float = 0.25
     cache_write: float = 1.0
     cache_life: float = 300.0
-    prices: str = ""  # its ID in genai-prices
+    prices: str = ""  # provider ID in genai-prices, "" for none
 
     def written_keys(self) -> Iterator[tuple[str, str]]:
-        """Yield each header that has a key in the table itself, and its value."""
+        """Yield (header, value) for each key that is written in the provider's headers."""
         for name, value in self.headers.items():
             if name.lower() in ("authorization", self.key_header) or is_secret(name):
                 yield name, value.removeprefix("Bearer ")
@@ -157,7 +157,7 @@ _BUILT_IN = (
     _local("lmstudio", 1234, "LM_API_TOKEN", slots=1),
     _local("llamacpp", 8080, "LLAMA_API_KEY", slots=1),
     _local("vllm", 8000, "VLLM_API_KEY"),
-    # A gateway to models that cost something: their prices are found by their names.
+    # A gateway to paid models; prices are looked up by model name.
     replace(_local("litellm", 4000, "LITELLM_API_KEY"), cache_read=0.25, prices="litellm",
             binds_thinking=True),
     replace(_local(LOCAL, 0, "LOCAL_API_KEY", slots=1), address=""),
@@ -177,28 +177,29 @@ _OTHER_NAMES = {
     "lm-studio": "lmstudio",
 }  # fmt: skip
 _BY_NAME = {provider.name: provider for provider in _BUILT_IN}
-_changed: dict[str, Provider] = {}  # by the user's file
+_changed: dict[str, Provider] = {}  # from the user's file
 
 
 def providers() -> Mapping[str, Provider]:
-    """Return all providers by their names."""
+    """Return all providers by name."""
     return {**_BY_NAME, **_changed}
 
 
 def find_provider(name: str) -> Provider | None:
-    """Return the provider of a name, in any case, or of a usual name of its models or company."""
+    """Return the provider with this name (in any case), or with this common name of its models or
+    company.
+    """
     name = name.lower()
     return providers().get(name) or _BY_NAME.get(_OTHER_NAMES.get(name, ""))
 
 
 def other_names(name: str) -> list[str]:
-    """Return the usual names of a provider's models and of its company."""
+    """Return the common names of a provider's models and company."""
     return [other for other, meant in _OTHER_NAMES.items() if meant == name]
 
 
 def add_providers(path: Path) -> None:
-    """Know from now on what the user's file says of providers, if there is one. Raises
-    ConfigError."""
+    """Load the providers in the user's file, if it exists. Raises ConfigError."""
     import tomllib
 
     try:
@@ -220,14 +221,14 @@ _FIELDS = tuple(each.name for each in fields(Provider))[1:]
 
 
 def _row(name: str, row: Any) -> Provider:
-    """Raises ValueError, saying which field is wrong."""
+    """Return a provider from its table. Raises ValueError with the name of the invalid field."""
     if not isinstance(row, dict):
-        raise ValueError(f"{name} is no table, as in [{name}]")
+        raise ValueError(f"{name} is not a table: write [{name}]")
     known = _BY_NAME.get(name, Provider(name))
     given = dict(row)
     for field_name, value in row.items():
         if field_name not in _FIELDS:
-            raise ValueError(f"[{name}]: {field_name} is no field of a provider")
+            raise ValueError(f"[{name}]: {field_name} is not a field of a provider")
         sample = getattr(known, field_name)
         if isinstance(sample, tuple) and isinstance(value, list):
             given[field_name] = tuple(map(str, value))
@@ -237,25 +238,25 @@ def _row(name: str, row: Any) -> Provider:
             raise ValueError(f"[{name}]: {field_name} cannot be {value!r}")
     for header, value in given.get("headers", {}).items():
         if not isinstance(value, str):
-            raise ValueError(f"[{name}]: the header {header} is no text: {value!r}")
+            raise ValueError(f"[{name}]: the header {header} is not a text: {value!r}")
     if "key_header" in given:
         given["key_header"] = given["key_header"].lower()
     if given.get("protocol", CHAT) not in (MESSAGES, RESPONSES, CHAT):
         raise ValueError(f"[{name}]: protocol is one of {MESSAGES}, {RESPONSES}, {CHAT}")
-    if "address" in given:  # the user's own address, of which only this file says something
+    if "address" in given:  # the user's server may have another protocol
         given.setdefault("protocol", known.protocol_elsewhere or known.protocol)
     return replace(known, **given)
 
 
 class Served(NamedTuple):
-    """A model at its provider."""
+    """A provider and a model's name on its server."""
 
     provider: Provider
-    name: str  # of the model, as the server knows it
+    name: str  # model name on the server
 
 
 def served(id: str) -> Served:
-    """Return who serves a model, and under which name."""
+    """Return the provider of a model, and the model's name there."""
     first, slash, rest = id.partition("/")
     if slash and rest and (found := _changed.get(first) or _BY_NAME.get(first)):
         return Served(found, rest)
@@ -263,22 +264,22 @@ def served(id: str) -> Served:
 
 
 def canonical_id(id: str) -> str:
-    """Return the ID of a model without the default provider, as logs and tables have it."""
+    """Return a model ID without the default provider, as in logs and tables."""
     return id.removeprefix(f"{DEFAULT_PROVIDER}/")
 
 
 class Endpoint(NamedTuple):
-    """Where the requests for a model go."""
+    """The address and protocol for a model's requests."""
 
     provider: Provider
-    name: str  # of the model, as the server knows it
+    name: str  # model name on the server
     protocol: str
-    address: str  # without a slash at its end; "" for the one that the SDK knows, or for none
-    set_by: str  # the setting or the variable to change for another address
+    address: str  # without a trailing slash; "" for the SDK's default or none
+    set_by: str  # setting or variable that controls the address
 
     @property
     def is_own(self) -> bool:
-        """Whether this is the address that the provider has by itself."""
+        """True for the provider's default address."""
         return self.address == self.provider.address
 
     @property
@@ -287,8 +288,9 @@ class Endpoint(NamedTuple):
 
 
 def endpoint_of(id: str, base_url: str | None, environ: Mapping[str, str]) -> Endpoint:
-    """Return where requests for a model go: to `base_url`, else to what the provider's variable
-    says, else to the provider's own address."""
+    """Return the endpoint for a model. The address is `base_url`, else the value of the provider's
+    variable, else the provider's default.
+    """
     provider, name = served(id)
     told = environ.get(provider.address_variable, "").strip() if provider.address_variable else ""
     if told and provider.address_end and not told.rstrip("/").endswith(provider.address_end):
@@ -302,7 +304,7 @@ def endpoint_of(id: str, base_url: str | None, environ: Mapping[str, str]) -> En
 
 
 def variables() -> Iterator[str]:
-    """Yield the environment variables that providers are found by, and those with their keys."""
+    """Yield the environment variables with keys, addresses and settings of providers."""
     for provider in providers().values():
         yield from provider.keys
         yield from provider.settings

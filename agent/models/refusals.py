@@ -1,8 +1,7 @@
-"""Sorts error answers into those worth another attempt and those that no retry fixes.
+"""Classify error answers: retry, or reject.
 
-`classify_answer` turns a status and the server's words into a `Fault` (try again) or a typed
-`RequestRejected` that says what to do. The words are those of many servers, whatever their
-protocol.
+`classify_answer` returns a `Fault` (retry) or a typed `RequestRejected` with advice, from the
+status and the error message. The patterns match messages of many servers and protocols.
 """
 
 import re
@@ -16,23 +15,23 @@ from .retry import RATE_LIMITED, Fault, requested_wait
 _OVERLOADED = (503, 529)
 _OVERLOADED_KIND = "overloaded_error"
 _RETRIED = (408, 409, 425, RATE_LIMITED)
-# Names of errors for which a retry is useless. In mid-stream they come with status 200.
+# HTTP status by error name. Errors in mid-stream have status 200.
 _STATUS = {
     "invalid_request_error": 400,
     "context_length_exceeded": 400,
     "authentication_error": 401,
     "invalid_api_key": 401,
     "billing_error": 402,
-    "insufficient_quota": 402,  # comes with 429, as if it would pass
+    "insufficient_quota": 402,  # sent with status 429, but a retry does not help
     "permission_error": 403,
     "not_found_error": 404,
     "model_not_found": 404,
     "request_too_large": 413,
     "rate_limit_exceeded": RATE_LIMITED,
 }
-# Of the Responses API, which has a name for each thing that is wrong with an image or a prompt.
+# Error names of the Responses API for invalid images and prompts.
 _INVALID = regex(r"invalid_|\w*_policy|unsupported_|\w*image")
-_NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even when the server advises it
+_NEVER_RETRIED = (401, 402, 403, 404, 413)  # not even if the server advises a retry
 _TOO_LONG = (
     regex(r"prompt is too long: (?P<tokens>\d+) tokens > (?P<maximum>\d+) maximum"),
     regex(r"exceed context limit: (?P<tokens>\d+) \+ \d+ > (?P<maximum>\d+)"),
@@ -49,9 +48,9 @@ _TOO_LONG = (
         re.I,
     ),
 )
-_MIN_WINDOW, _MAX_WINDOW = 1_000, 10**9  # tokens; other figures are not believed
+_MIN_WINDOW, _MAX_WINDOW = 1_000, 10**9  # tokens; other numbers are ignored
 _IMAGE = r"(?:images?|image_url|vision|multi-?modal)"
-_NO_IMAGES = (  # of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
+_NO_IMAGES = (  # messages of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
     regex(rf"(?:not|n't|cannot|no endpoints \w+ that) (?:currently )?"
                rf"(?:support|accept|take)\w* (?:the |an? |any )?{_IMAGE}"
                r"\b(?!/| (?:\w+ )?(?:formats?|types?|sizes?|urls?|larger|above|with)\b)",
@@ -61,21 +60,22 @@ _NO_IMAGES = (  # of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and gateways
     regex(r"not a (?:multi-?modal|vision)|missing data required for image|at most 0 image|"
                r"unknown variant `image", re.I),
 )  # fmt: skip
-# Of Ollama, vLLM, OpenRouter
+# Messages of Ollama, vLLM, OpenRouter
 _NO_TOOLS = regex(r"(?:not|no endpoints \w+ that) support (?:tools?|function call|the use)", re.I)
 
 
 class ServerHints(NamedTuple):
-    """The names by which hints refer to a server's address and key."""
+    """The names of a server's address and key for use in hints."""
 
     address: str
     key: str
-    address_end: str = "with the version, such as /v1"  # how an address ends
+    address_end: str = "with the version, such as /v1"  # how a valid address ends
 
 
 def says_no_images(words: str) -> bool:
-    """Return True if a server's error says that the model takes no images at all. An error about
-    the type or size of one image does not count."""
+    """Return True if an error message says that the model does not support images. Errors about the
+    type or size of one image do not count.
+    """
     return any(pattern.search(words) for pattern in _NO_IMAGES)
 
 
@@ -89,16 +89,17 @@ def classify_answer(
     request_id: str | None = None,
     hints: ServerHints,
 ) -> Fault | RequestRejected:
-    """Return what an error answer means. `kind` is the name that the server gave the error.
-    `status` is 200 for an error in mid-stream, where the kind alone decides."""
+    """Classify an error answer. `kind` is the server's name for the error. `status` is 200 for an
+    error in mid-stream, which is classified by `kind`.
+    """
     words = " ".join(words.split())
     if 300 <= status < 400:
         words = conceal(headers.get("location", "").partition("?")[0]) or words
-    if status == 200 and kind.isdecimal() and len(kind) == 3:  # some servers name it so
+    if status == 200 and kind.isdecimal() and len(kind) == 3:  # the kind is the real status
         status = int(kind)
     elif status == 200 or kind == "insufficient_quota":
         status = _STATUS.get(kind, 400 if _INVALID.match(kind) else 500)
-    if status >= 400 and says_no_images(words):  # some servers say so with 404 or 500
+    if status >= 400 and says_no_images(words):  # some servers use 404 or 500
         return _rejection(status, words, model, request_id, hints)
     advice = headers.get("x-should-retry")
     retried = (status in _RETRIED or status >= 500) and advice != "false"
@@ -134,7 +135,7 @@ def _rejection(
 ) -> RequestRejected:
     if status == 413:
         return PromptTooLong(
-            f"the request is larger than the server takes (413): {words}",
+            f"the request is too large for the server (413): {words}",
             status=status,
             request_id=request_id,
         )
@@ -151,27 +152,27 @@ def _rejection(
 
 
 def _advice(status: int, words: str, model: str, hints: ServerHints) -> tuple[str, str]:
-    """Return what happened and what the user can do next."""
+    """Return what happened, and what the user can do."""
     if 300 <= status < 400:
         return (
             "the server redirects to another address",
-            f"The key does not go there by itself: if you trust it, set {hints.address} to it.",
+            f"The key was not sent there. If you trust that address, set {hints.address} to it.",
         )
     if status == 401:
         return (
             "the key was not accepted",
-            f"Check {hints.key}, and that it belongs to the server {hints.address} names.",
+            f"Check {hints.key}, and that it belongs to the server in {hints.address}.",
         )
     if status == 402:
         return "the account cannot pay for this", "Check its plan and credit."
     if status == 403:
-        hint = f"Use a key that may use {model}, or another model with --model."
-        return "the key may not do this", hint
+        hint = f"Use a key with access to {model}, or another model with --model."
+        return "the key has no permission for this", hint
     if status == 404:
         return (
             "not found",
             f"Check that the server knows the model {model!r} (--model), and that "
-            f"{hints.address}, when set, ends {hints.address_end}.",
+            f"{hints.address}, if set, ends {hints.address_end}.",
         )
     if _NO_TOOLS.search(words):
         return "the server refused the request", "Use a model that calls tools: --model ID."

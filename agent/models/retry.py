@@ -1,7 +1,7 @@
 """Retries of one request: how long to wait after a failed attempt, and when to give up.
 
-A `Fault` is an attempt that failed where another may succeed. `RetryPlan` counts the faults of one
-request: it gives up on an overload after a time limit, on anything else after a number of attempts.
+A `Fault` is a failed attempt that is worth a retry. `RetryPlan` counts the faults of one request.
+It gives up on overload after a time limit, on anything else after a number of attempts.
 """
 
 import math
@@ -21,10 +21,10 @@ _DAY_S = 86_400.0
 
 @dataclass(eq=False)
 class Fault(Exception):
-    """One attempt failed and another may succeed."""
+    """A failed attempt that is worth a retry."""
 
     reason: str
-    wait: float | None = None  # seconds that the server asks for
+    wait: float | None = None  # seconds, requested by the server
     status: int | None = None
     request_id: str | None = None
     overloaded: bool = False
@@ -32,40 +32,42 @@ class Fault(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The attempts for one request. Waits double from one to the next, with jitter."""
+    """Limits for the attempts of one request. The wait doubles after each attempt, with jitter."""
 
-    attempts: int = 8  # in all, without those that a limit of time counts
+    attempts: int = 8  # total, without attempts under a time limit
     first_wait: float = 0.5  # seconds
     longest_wait: float = 8.0
-    longest_overload_wait: float = 30.0  # between two attempts that a limit of time counts
-    longest_requested_wait: float = 60.0  # up to which a wait that the server asks for is obeyed
+    longest_overload_wait: float = 30.0  # between two attempts under a time limit
+    longest_requested_wait: float = 60.0  # longest wait to accept from the server
 
 
 @dataclass(slots=True)
 class RetryPlan:
-    """The faults of one request so far. `overload_wait` is the time in seconds for which it is
-    tried again on an overload; None counts attempts, as for any other fault. `address` is the
-    variable that names the server."""
+    """The faults of one request so far. `overload_wait` is the time in seconds to retry on
+    overload; None counts attempts, as for other faults. `address` is the variable with the server's
+    address.
+    """
 
     policy: RetryPolicy
     address: str
     overload_wait: float | None = None
     clock: Callable[[], float] = monotonic
-    failed: int = 0  # attempts that count
-    overlong: int = 0  # how often the server asked for too long a wait
-    overloads: int = 0  # attempts that only their time limits
+    failed: int = 0  # counted attempts
+    overlong: int = 0  # number of requested waits that were too long
+    overloads: int = 0  # attempts under the time limit
     overloaded_since: float | None = None
-    fallback_after: float | None = None  # `overload_wait`, also of a rate limit, with a fallback
+    fallback_after: float | None = None  # seconds of overload or rate limit before a fallback
 
     @property
     def tried(self) -> int:
-        """How many attempts there were."""
+        """The number of attempts so far."""
         return self.failed + self.overloads
 
     def next_attempt(self, fault: Fault, *, has_output: bool = False) -> Retrying:
-        """Return when to try again after a fault. Raises ModelUnavailable when the time for an
-        overload is up, the attempts are used up, or the server has asked twice for too long a wait:
-        such a limit is not waited out. An attempt that `has_output` counts in any case."""
+        """Return the wait before the next attempt. Raises ModelUnavailable if the time limit for an
+        overload has passed, no attempts are left, or the server has asked twice for a wait longer
+        than `longest_requested_wait`. An attempt that `has_output` always counts.
+        """
         limit = self.overload_wait if fault.overloaded else None
         if self.fallback_after is not None and _is_overload(fault):
             limit = min(self.fallback_after, self.overload_wait or self.fallback_after)
@@ -82,13 +84,13 @@ class RetryPlan:
         return Retrying(self.tried, of, round(seconds, 3), fault.reason)
 
     def _after_overload(self, fault: Fault, limit: float) -> Retrying:
-        """Return when to try again; the last attempt comes when the time is up."""
+        """Return the wait before the next attempt. The last attempt is at the time limit."""
         now = self.clock()
         if self.overloaded_since is None:
             self.overloaded_since = now
         self.overloads += 1
         tried = now - self.overloaded_since
-        left = round(limit - tried, 3)  # to the millisecond, as it is waited for
+        left = round(limit - tried, 3)  # to the millisecond, like the wait
         if left <= 0:
             raise ModelUnavailable(
                 f"{fault.reason} (tried {_times(self.overloads)} in {tried:.0f} s)",
@@ -136,7 +138,7 @@ def _times(count: int) -> str:
 
 
 def requested_wait(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that the server asks to wait, or None when it does not say."""
+    """Return the seconds that the server asks to wait, None if it does not say."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             seconds = float(headers[name]) / unit

@@ -1,7 +1,7 @@
-"""A scripted model: plays steps instead of asking a server, for the demo and for tests. A provider.
+"""A scripted model for the demo and tests: replays steps without a server.
 
-Everything around it is real: tools, approval, log, counts of tokens. Its id, "scripted", says what
-it is. When the script has no step left it raises an error instead of making something up.
+Everything else is real: tools, approval, log, token counts. The model's ID is "scripted". If the
+script has no step left, it raises an error.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..config.settings import ModelSettings
     from .providers import Endpoint
 
-rebuild = WIRE.rebuild  # as the model of that protocol
+rebuild = WIRE.rebuild  # the scripted model uses the Messages API
 _WORDS = regex(r"\s*\S+\s*|\s+")
 _MAX_OUTPUT_TOKENS = 32_000
 _KINDS: dict[str, tuple[type, ...]] = {
@@ -43,26 +43,26 @@ _KINDS: dict[str, tuple[type, ...]] = {
 }
 _KIND_NAMES: dict[type, str] = {str: "text", list: "list", int: "number"}
 _EXAMPLE_HINT = (
-    'Such as: {"steps": [{"text": "I look.", "tools": [{"name": "Bash", "input": {"command": '
+    'Example: {"steps": [{"text": "I look.", "tools": [{"name": "Bash", "input": {"command": '
     '"ls"}}]}, {"text": "Done."}]}'
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One reply of a script."""
+    """A reply in a script."""
 
     text: str = ""
     thinking: str = ""
-    # (name, input) pairs; an input that is a str stands for arguments that are no JSON object.
+    # (name, input) pairs. An input of type str is raw text that is not a JSON object.
     tools: Sequence[tuple[str, dict[str, Any] | str]] = ()
-    stop_reason: str | None = None  # None: "tool_use" when there are tools, else "end_turn"
-    error: ModelError | None = None  # raised once the text, if any, was streamed
-    delay: float = 0.0  # seconds, before everything
+    stop_reason: str | None = None  # None: "tool_use" with tools, else "end_turn"
+    error: ModelError | None = None  # raised after the text, if any
+    delay: float = 0.0  # seconds before the reply
 
 
 class ScriptedModel:
-    """A model that plays steps. See `base.Model`."""
+    """A model that replays steps. See `base.Model`."""
 
     def __init__(
         self,
@@ -73,25 +73,27 @@ class ScriptedModel:
         window: int = 200_000,
         check: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        """Play `steps` in order, one a call; a function instead chooses one for each request.
-        `pace` is the seconds between two words, `window` the size of the context in tokens. `check`
-        is called with the JSON body of each request, to raise when it is not a good one."""
+        """Replay `steps` in order, one per call. If `steps` is a function, it returns the step for
+        each request. `pace` is the seconds between two words, `window` the context size in tokens.
+        `check` is called with the JSON body of each request and can raise an error.
+        """
         self.id = id
         self.pace = pace
         self.window = window
         self.check = check
         self.requests: list[Request] = []  # all so far
-        self._part_tokens: dict[int, int] = {}  # by the id of a message, tool or system block
+        self._part_tokens: dict[int, int] = {}  # by `id()` of a message, tool or system block
         self._steps = steps if callable(steps) else list(steps)
-        self._played = 0  # of these steps
+        self._played = 0  # number of replayed steps
         self._summary: Step | None = None
 
     @classmethod
     def from_file(cls, path: Path, *, pace: float = 0.0, window: int = 200_000) -> "ScriptedModel":
-        """Return a model that plays the steps of a JSON file. The file holds `{"steps": [{"text":
-        …, "thinking": …, "tools": [{"name": …, "input": {…}}], "stop_reason": …, "delay": …}],
-        "summary": {…}}`, every key of a step optional. `summary`, if it is there, is the step that
-        answers each request for a summary. Raises UsageError that names the file and the step."""
+        """Return a model that replays the steps of a JSON file: `{"steps": [{"text": …, "thinking":
+        …, "tools": [{"name": …, "input": {…}}], "stop_reason": …, "delay": …}], "summary": {…}}`.
+        Every key of a step is optional. `summary` is optional too: the step to answer each request
+        for a summary. Raises UsageError with the file and the step.
+        """
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -110,7 +112,9 @@ class ScriptedModel:
         return model
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        """Play the next step. Raises ScriptExhausted, the step's error, and what `check` raises."""
+        """Replay the next step. Raises ScriptExhausted, the step's error, and the errors of
+        `check`.
+        """
         kept = self._copy(request)
         self.requests.append(kept)
         asked = WIRE.body(request, WIRE.parameters(request))
@@ -148,7 +152,9 @@ class ScriptedModel:
         pass
 
     def _copy(self, request: Request) -> Request:
-        """Return a copy that no later change reaches. Copies share what they have in common."""
+        """Return a copy that later changes do not affect. Share equal parts with the
+        previous copy.
+        """
         kept = self.requests[-1] if self.requests else None
         parts: dict[str, Any] = {}
         for name in ("system", "tools", "messages"):
@@ -158,7 +164,9 @@ class ScriptedModel:
         return replace(request, **parts)
 
     def _prompt_tokens(self, kept: Request) -> int:
-        """Return the size of a request in `requests`, which keep the ids of their parts in use."""
+        """Return the tokens of a request in `requests`. Sizes are cached by `id()` of each part;
+        `requests` keeps the parts alive, so the IDs stay valid.
+        """
         sizes, parts = self._part_tokens, [*kept.system, *kept.tools, *kept.messages]
         for part in parts:
             if id(part) not in sizes:
@@ -182,7 +190,7 @@ class ScriptedModel:
 
 
 def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> Model:
-    """Return the model that plays the file of the settings. See `base.ProtocolModule`."""
+    """Return a model that replays the file from the settings. See `base.ProtocolModule`."""
     window = chosen.context_window or DEFAULT_LIMITS.window
     return ScriptedModel.from_file(Path(chosen.id.removeprefix(SCRIPTED)), window=window)
 
@@ -193,7 +201,7 @@ def find_key(endpoint: "Endpoint", environ: Mapping[str, str]) -> str:
 
 
 def start_import() -> None:
-    """Do nothing: there is nothing to import."""
+    """Do nothing: no import is needed."""
 
 
 def _asks_for_summary(request: Request) -> bool:
@@ -209,7 +217,7 @@ def _step(data: Any, where: str) -> Step:
             raise UsageError(f"{where}: unknown key {key!r}", hint=f"Keys: {', '.join(_KINDS)}.")
         if not isinstance(value, _KINDS[key]) or isinstance(value, bool):
             expected = _KIND_NAMES[_KINDS[key][0]]
-            raise UsageError(f"{where}: `{key}` is no {expected}", hint=_EXAMPLE_HINT)
+            raise UsageError(f"{where}: `{key}` is not a {expected}", hint=_EXAMPLE_HINT)
     tools = [_tool(tool, where) for tool in data.get("tools", [])]
     return Step(**{**data, "tools": tools})
 

@@ -1,15 +1,15 @@
-"""What a server says of a model's window: each names it in a word of its own."""
+"""Read a model's context window from a server's answer; servers use different field names."""
 
 from typing import Any
 
 from .catalog import Limits
 
-# Of the API and gateways, vLLM, OpenRouter and others, llama.cpp (in `meta`).
+# In order: the API and gateways, vLLM, OpenRouter, others, llama.cpp (in `meta`).
 _WINDOW_FIELDS = ("max_input_tokens", "max_model_len", "context_length", "context_window", "n_ctx")
 
 
 def told_limits(model: object) -> Limits | None:
-    """Return the limits that a server's description of a model has, None where it has none."""
+    """Return the limits in a server's description of a model, None if it has none."""
     described = model if isinstance(model, dict) else {}
     meta = described.get("meta")
     fields: dict[str, Any] = {**(meta if isinstance(meta, dict) else {}), **described}
@@ -19,14 +19,15 @@ def told_limits(model: object) -> Limits | None:
 
 
 def rows_of(answer: object) -> list[dict[str, Any]]:
-    """Return what a list of models says of each."""
+    """Return the entries in a server's list of models."""
     rows = answer.get("data") if isinstance(answer, dict) else None
     return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def in_list(answer: object, id: str) -> object:
-    """Return what a list of models says of one. Where it has a single model, that answers to any
-    name; None where it is not there."""
+    """Return a model's entry in a list of models, None if it is missing. A list with a single model
+    matches any name.
+    """
     models = rows_of(answer)
     named = next((row for row in models if row.get("id") == id), None)
     return models[0] if named is None and len(models) == 1 else named

@@ -1,8 +1,8 @@
-"""A model behind a server: retries, limits on silence, and what the server was found not to take.
+"""A model behind a server: retries, timeouts, and learned gaps of the server.
 
-A wire protocol gives a `Wire` (bytes and replies) and a `Transport` (connections). Reading the
-stream, the limits on silence and the retries are the same for all, because SDKs retry only before
-the first byte, obey any retry-after, and take a stream that broke off for a finished one.
+A wire protocol provides a `Wire` (bytes and replies) and a `Transport` (connections). Reading the
+stream, timeouts and retries are common to all protocols. SDKs are not enough: they retry only
+before the first byte, obey any retry-after, and accept a truncated stream as finished.
 """
 
 import asyncio
@@ -39,21 +39,21 @@ if TYPE_CHECKING:
 
     from .providers import Endpoint
 
-MAX_WHY_CHARS = 200  # of a refusal, where a notice says what was learned from it
+MAX_WHY_CHARS = 200  # of a refusal in a notice
 _MAX_ERROR_CHARS = 500
-_MAX_READ_CHARS = 20_000  # of an error's text that is looked through for keys
-_LIMITS_TIMEOUT_S = 5.0  # for the server to say what it knows of a model
-_DRAIN_TIMEOUT_S = 0.5  # to read to the end of the stream, so that its connection is used again
+_MAX_READ_CHARS = 20_000  # of an error's text to search for keys
+_LIMITS_TIMEOUT_S = 5.0  # to query a model's limits
+_DRAIN_TIMEOUT_S = 0.5  # to read the rest of the stream, so that its connection can be reused
 
 
 @dataclass(frozen=True, slots=True)
 class ServerAccess:
-    """The server of a model, and what is needed to ask it."""
+    """The server of a model, with its transport, hints and secrets."""
 
     endpoint: "Endpoint"
     transport: Transport
     hints: ServerHints
-    secrets: tuple[str, ...] = ()  # keys, which some servers repeat in an error's text
+    secrets: tuple[str, ...] = ()  # keys, to remove from error messages
 
 
 class ServerModel:
@@ -72,9 +72,10 @@ class ServerModel:
         retry: RetryPolicy | None = None,
         shared_wait: SharedWait | None = None,
     ) -> None:
-        """Set the model up without connecting. `context_window` and `max_output` come from the
-        settings and win over what the server says. `shared_wait` is what other agents were told to
-        wait."""
+        """Create the model without connecting. `context_window` and `max_output` come from the
+        settings and override the server's values. `shared_wait` is the wait that servers asked of
+        other agents.
+        """
         self.id, self.wire, self.access, self.gaps = id, wire, access, gaps
         self.context_window, self.max_output = context_window, max_output
         provider = access.endpoint.provider
@@ -93,9 +94,10 @@ class ServerModel:
         )
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        """Yield deltas, a `Retrying` before each wait, a `Notice` of what the server refuses, and
-        the reply. A request is repeated without what is refused, except for images and a
-        compaction block. Raises what `send` does."""
+        """Yield deltas, a `Retrying` before each wait, a `Notice` for each learned gap, and the
+        reply. Repeat a refused request without the refused feature, except for images and a
+        compaction block. Raises the errors of `send`.
+        """
         while True:
             gaps, has_output = self._gaps_for(request), False
             try:
@@ -108,14 +110,13 @@ class ServerModel:
                 return
             except RequestRejected as error:
                 refusal = error
-            if self._gaps_for(request) != gaps:  # another conversation has learned from the same
+            if self._gaps_for(request) != gaps:  # another conversation learned it meanwhile
                 if has_output:
                     yield Retrying(1, None, 0.0, refusal.message[:MAX_WHY_CHARS])
                 continue
             gap = self.gaps.learn(refusal, self.wire.fitted_body(request, gaps))
-            if (
-                not gap or gap == IMAGES
-            ):  # images are left out of the context, so that the log has it
+            # Images are removed from the context by the caller, so that the log shows it.
+            if not gap or gap == IMAGES:
                 raise refusal
             why, what = refusal.message[:MAX_WHY_CHARS], self.wire.gaps[gap].what
             yield Notice("info", f"{self.id} takes {what}: requests go without from now on ({why})")
@@ -125,19 +126,20 @@ class ServerModel:
                 yield Retrying(1, None, 0.0, why)
 
     def _gaps_for(self, request: Request) -> tuple[str, ...]:
-        """Return what a request must do without on this server."""
+        """Return the features to omit from a request."""
         return self.gaps.names
 
     def _learn_from_reply(self, request: Request, reply: Reply) -> None:
-        """Note that the server took a request."""
+        """Record that the server accepted a request."""
         self.gaps.prove()
 
     async def send(
         self, request: Request, gaps: Collection[str]
     ) -> AsyncGenerator[Delta | Reply, None]:
-        """Yield what `stream` does for one request without these parts, and learn nothing from it.
-        Raises NoCredentials and RequestRejected (PromptTooLong) at once, ModelUnavailable when the
-        attempts are used up."""
+        """Yield the deltas and the reply for a request without the features in `gaps`, and learn
+        nothing. Raises NoCredentials and RequestRejected (PromptTooLong) at once, and
+        ModelUnavailable after the last attempt.
+        """
         plan = RetryPlan(self.retry, self.access.hints.address, request.overload_wait)
         plan.fallback_after = request.fallback_after
         while True:
@@ -160,11 +162,13 @@ class ServerModel:
             await asyncio.sleep(retrying.seconds)
 
     def assumed_limits(self) -> Limits:
-        """Return the limits by the settings, else by the table, else the stated default."""
+        """Return the limits from the settings, else from the table, else the default."""
         return self._with_settings(known_limits(self.id) or DEFAULT_LIMITS)
 
     async def limits(self) -> Limits:
-        """Return `assumed_limits`, or ask the server about a model that is nowhere described."""
+        """Return `assumed_limits`. For a model that is in neither the settings nor the table, ask
+        the server.
+        """
         if known_limits(self.id) is None and self.context_window is None:
             return self._with_settings(await self._ask_limits())
         return self.assumed_limits()
@@ -181,7 +185,7 @@ class ServerModel:
     async def _attempt(
         self, request: Request, gaps: Collection[str]
     ) -> AsyncGenerator[Delta | Reply, None]:
-        """Make one attempt. Raises Fault when another may succeed."""
+        """Make one attempt. Raises Fault if a retry is worthwhile."""
         wire, transport = self.wire, self.access.transport
         await transport.connect()
         data = encode(content := wire.fitted_body(request, gaps))
@@ -207,7 +211,7 @@ class ServerModel:
     async def _read(
         self, response: "httpx2.Response", draft: Draft, deadline: float
     ) -> AsyncGenerator[Delta, None]:
-        """Yield the deltas of a response and gather them in `draft`."""
+        """Yield the deltas of a response and collect them in `draft`."""
         kind = response.headers.get("content-type", "")
         limited = limit_silence(
             response.aiter_bytes(), deadline=deadline, between=self.timeouts.between
@@ -236,7 +240,7 @@ class ServerModel:
                         pass
 
     async def _whole(self, chunks: AsyncGenerator[bytes, None], kind: str) -> dict[str, Any]:
-        """Return an answer that is no stream of events. Raises RequestRejected and StreamError."""
+        """Return an answer that is not an event stream. Raises RequestRejected and StreamError."""
         data, answer = bytearray(), None
         if self.wire.takes_whole:
             async for chunk in chunks:
@@ -252,13 +256,15 @@ class ServerModel:
             what = "broken JSON" if data else "an empty body"
         raise RequestRejected(
             f"{address_shown(self.access.endpoint)} answered with {what}, not with a stream of "
-            f"events: this is no {self.wire.title} server.",
+            f"events: this is not a {self.wire.title} server.",
             hint=f"Check {self.access.hints.address}.",
         )
 
     @contextmanager
     def _translated(self, draft: Draft, limit: float) -> Iterator[None]:
-        """Raise errors of a transport as Fault or RequestRejected, unless the reply is complete."""
+        """Convert errors of the transport to Fault or RequestRejected. Ignore them if the reply is
+        complete.
+        """
         import httpx2
 
         try:
@@ -285,7 +291,9 @@ class ServerModel:
         )
 
     def _cleaned(self, said: object) -> str:
-        """Return the beginning of an error's text, without the key, which some servers repeat."""
+        """Return the start of an error's text, with keys removed because some servers
+        repeat them.
+        """
         beginning = " ".join(str(said)[:_MAX_READ_CHARS].split())
         return conceal(beginning, *self.access.secrets)[:_MAX_ERROR_CHARS]
 
@@ -298,7 +306,7 @@ class ServerModel:
         return f"the connection broke: {what}" if draft.began else f"no connection: {what}"
 
     async def _ask_limits(self) -> Limits:
-        """Return what the server knows of the model, or the default when it knows nothing."""
+        """Return the limits from the server, or the default if it has none."""
         transport, name = self.access.transport, self.access.endpoint.name
         await transport.connect()
         models = self.wire.models_path

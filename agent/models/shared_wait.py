@@ -1,7 +1,7 @@
-"""What a server asks one agent to wait, told to all agents that share a file.
+"""A wait that a server asks of one agent, shared with other agents through a file.
 
-The file is empty: its time of change is the moment until which nobody asks. So there is nothing to
-parse or to tear, and an agent that looks pays for one `stat`.
+The file is empty. Its modification time is the moment until which all agents wait, so a check is
+one `stat` and a write cannot be torn.
 """
 
 import os
@@ -10,24 +10,25 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-MAX_SHARED_WAIT_S = 60.0  # a later moment, as a clock that is wrong would set it, is not believed
-MAX_SPREAD = 1.25  # times the wait, so that those who have waited together do not ask at once
+MAX_SHARED_WAIT_S = 60.0  # longer waits are ignored, e.g. from a wrong clock
+MAX_SPREAD = 1.25  # upper bound of a random factor, so that agents do not all retry at once
 OTHERS_WAIT = "another agent was asked to wait"
 
 
 class SharedWait:
-    """The wait in a file; where the path is None nobody else is told or heard."""
+    """The shared wait in a file. With the path None, nothing is shared."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
 
     def left(self) -> float:
-        """Return how many seconds are still to be waited, 0 for none."""
+        """Return the seconds left to wait, 0 for none."""
         return self._told() * random.uniform(1, MAX_SPREAD)
 
     def extend(self, seconds: float) -> None:
-        """Have all wait for so many seconds from now on, or longer if they were told to. A file
-        that cannot be made or changed tells nobody."""
+        """Make all agents wait this many seconds from now, unless they already wait longer. Ignore
+        a file that cannot be written.
+        """
         if self._path is None or self._told() >= (seconds := min(seconds, MAX_SHARED_WAIT_S)):
             return
         until = time.time() + seconds

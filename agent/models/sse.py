@@ -1,7 +1,7 @@
-"""Reads a stream of server-sent events: bytes become JSON objects, within bounds.
+"""Parse server-sent events into JSON objects, within size limits.
 
-`limit_silence` bounds the silence between chunks of bytes, and `parse_events` makes JSON objects of
-them. `parse_arguments` parses the whole arguments of a tool. What a server sends is bounded.
+`limit_silence` limits the time between chunks of bytes, `parse_events` parses them into JSON
+objects, and `parse_arguments` parses the complete arguments of a tool call.
 """
 
 import asyncio
@@ -12,15 +12,16 @@ from typing import Any, NoReturn
 
 from ..context.request import MAX_JSON_DEPTH, is_too_deep
 
-_END = b"[DONE]"  # that some protocols end a stream with
-MAX_REPLY_BYTES = 64 * 1024 * 1024  # bytes of a streamed reply; the longest real ones have a fifth
+_END = b"[DONE]"  # end of a stream in some protocols
+MAX_REPLY_BYTES = 64 * 1024 * 1024  # of a streamed reply; 5 times the longest real one
 
 
 async def limit_silence(
     chunks: AsyncIterator[bytes], *, deadline: float, between: float
 ) -> AsyncGenerator[bytes, None]:
-    """Yield the same chunks. Raises TimeoutError when the first has not come by `deadline` (on the
-    loop's clock), or a later one within `between` seconds of the one before it."""
+    """Yield the chunks unchanged. Raises TimeoutError if the first chunk is not there by `deadline`
+    (loop time), or a later one within `between` seconds after the previous one.
+    """
     loop = asyncio.get_running_loop()
     while True:
         try:
@@ -33,10 +34,10 @@ async def limit_silence(
 
 
 async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the events of a `text/event-stream`, each as its JSON object, up to a `[DONE]`;
-    skip pings and comments. One that is an error by its name alone is given the API's form. Raises
-    ValueError for data that is not a JSON object in UTF-8, or that could not be written down again,
-    and for a stream that is too large."""
+    """Yield each event of a `text/event-stream` as its JSON object, up to `[DONE]`. Skip pings and
+    comments. Wrap an error without an envelope in the API's form. Raises ValueError for data that
+    is not a JSON object in UTF-8 or cannot be serialized again, and for a stream that is too large.
+    """
     data: list[bytes] = []
     name = b""
     async with aclosing(_lines(chunks)) as lines:
@@ -56,7 +57,7 @@ async def parse_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[dict[str,
 
 
 def _is_bare(event: dict[str, Any], name: bytes) -> bool:
-    """Return True if an event is an error without its envelope, as llama.cpp sends it."""
+    """Return True if an event is an error without an envelope, as llama.cpp sends it."""
     return name == b"error" and event.get("type") != "error"
 
 
@@ -67,12 +68,12 @@ def _event(data: bytes) -> Any:
     except RecursionError:
         too_deep = True
     if too_deep:
-        raise ValueError("an event that is nested too deep")
+        raise ValueError("an event that is nested too deeply")
     return event
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
-    rest: list[bytes] = []  # a line in pieces, joined once
+    rest: list[bytes] = []  # pieces of an incomplete line
     size = 0
     async for chunk in chunks:
         size += len(chunk)
@@ -86,8 +87,9 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
 
 
 def parse_arguments(raw: str) -> dict[str, Any] | None:
-    """Return a tool's arguments, or None when they are not one whole JSON object. NaN and Infinity,
-    which Python would read, and deep nesting are refused: they could not be sent back."""
+    """Return a tool's arguments, None if they are not one complete JSON object. Refuse NaN,
+    Infinity (which Python accepts) and deep nesting, because they cannot be sent back.
+    """
     try:
         value = json.loads(raw, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):

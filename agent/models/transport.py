@@ -1,6 +1,7 @@
-"""How bytes get to a server and back: over `httpx2`, which comes with the `anthropic` SDK.
+"""Send bytes to a server and receive its answers, over `httpx2` (a dependency of the `anthropic`
+SDK).
 
-A protocol with an SDK of its own has a transport of its own, with the same methods.
+A protocol with an SDK has its own transport with the same methods.
 """
 
 import asyncio
@@ -24,39 +25,42 @@ if TYPE_CHECKING:
 
     from .providers import Endpoint
 
-# Of a page of HTML: its head but for the title, scripts, styles, comments and tags.
+# Parts of an HTML page to remove: scripts, styles, comments and tags.
 _UNREAD = regex(r"<(script|style)\b.*?(?:</\1>|$)|<!--.*?(?:-->|$)|<[^<>]*>", re.S | re.I)
 
 
 @dataclass(eq=False)
 class ErrorAnswer(Exception):
-    """A server answered with an error."""
+    """The server answered with an error."""
 
     status: int
-    kind: str  # the name that the server gives the error, "" for none
+    kind: str  # server's name for the error, "" for none
     words: str
     headers: Mapping[str, str]
     request_id: str | None = None
 
 
 class NotConnected(Exception):
-    """The server could not be reached, or the connection broke; the cause says why."""
+    """The server could not be reached, or the connection broke. `__cause__` has the reason."""
 
 
 class Transport(Protocol):
-    """A way to one server."""
+    """A connection to one server."""
 
     async def connect(self) -> None:
-        """Import and check what a request needs. Raises NoCredentials and RequestRejected."""
+        """Import modules and check the key and the address. Raises NoCredentials and
+        RequestRejected.
+        """
         ...
 
     async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> "httpx2.Response":
-        """Send a request; return the response, with its body still to come. Raises ErrorAnswer
-        and NotConnected."""
+        """Send a request and return the response with an unread body. Raises ErrorAnswer and
+        NotConnected.
+        """
         ...
 
     async def get(self, path: str) -> object:
-        """Return what the server answers there, None where it has no answer."""
+        """Return the JSON answer to a GET request, None on failure."""
         ...
 
     async def close(self) -> None:
@@ -65,10 +69,10 @@ class Transport(Protocol):
 
 
 class HttpTransport:
-    """A way to a server that wants nothing but a key in a header. See `Transport`."""
+    """A transport to a server that needs only a key in a header. See `Transport`."""
 
     def __init__(self, endpoint: "Endpoint", environ: Mapping[str, str]) -> None:
-        """Set it up without connecting."""
+        """Create the transport without connecting."""
         self._endpoint, self._environ = endpoint, environ
         self._address = endpoint.address
         self._client: httpx2.AsyncClient | None = None
@@ -80,7 +84,7 @@ class HttpTransport:
                 self._address = await _local_address(self._environ)
             check_address(self._address, self._endpoint.provider.address_variable)
             await asyncio.wrap_future(start_import())
-        if self._client is None:  # a concurrent call may have been faster
+        if self._client is None:  # a concurrent call may have connected
             import httpx2
 
             self._client = httpx2.AsyncClient(
@@ -126,12 +130,12 @@ class HttpTransport:
 
 
 async def _local_address(environ: Mapping[str, str]) -> str:
-    """Return the address of a server on this machine. Raises RequestRejected."""
+    """Return the address of a model server on this machine. Raises RequestRejected."""
     if found := await address_of_local(environ):
         return found
     raise RequestRejected(
-        "No server of models answers on this machine.",
-        hint="Start Ollama, LM Studio, llama.cpp or vLLM, or name its address: "
+        "No model server answers on this machine.",
+        hint="Start Ollama, LM Studio, llama.cpp or vLLM, or set its address: "
         "-c model.base_url=http://127.0.0.1:PORT/v1",
     )
 
@@ -153,13 +157,15 @@ async def _raise_answer(response: "httpx2.Response") -> NoReturn:
 
 
 def _text_of_page(page: str) -> str:
-    """Return what a page of HTML says, without its tags."""
+    """Return the text of an HTML page, without tags, scripts and styles."""
     return unescape(_UNREAD.sub(" ", page))
 
 
 def told_error(answer: object) -> tuple[str, str] | None:
-    """Return the name and the words of an error in the forms that servers have: `error` as an
-    object or a text, `message` or `detail` alone, all that in a list. None where there is none."""
+    """Return (kind, message) of an error answer, None if it is not an error. Supported forms:
+    `error` as an object or a text, `message` or `detail` at the top level, and any of these in a
+    list.
+    """
     if isinstance(answer, list):
         answer = answer[0] if answer else None
     if not isinstance(answer, dict):
@@ -179,5 +185,5 @@ def told_error(answer: object) -> tuple[str, str] | None:
 
 
 def address_shown(endpoint: "Endpoint") -> str:
-    """Return an endpoint's address as it may be shown."""
+    """Return an endpoint's address without secrets, for messages."""
     return conceal(endpoint.address or endpoint.provider.name)

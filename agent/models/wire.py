@@ -1,4 +1,4 @@
-"""What a wire protocol consists of: how a request becomes bytes, and events become a reply."""
+"""The parts of a wire protocol: requests to bytes, and events to a reply."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ from .gaps import Gap
 
 
 class StreamError(Exception):
-    """An error that a server tells in the middle of a stream; `kind` is its name for it."""
+    """An error in the middle of a stream. `kind` is the server's name for it."""
 
     def __init__(self, kind: str, words: str) -> None:
         super().__init__(words)
@@ -27,35 +27,38 @@ class Draft(Protocol):
 
     @property
     def began(self) -> bool:
-        """Whether anything of it has come."""
+        """True if any part of the reply has arrived."""
         ...
 
     @property
     def stopped(self) -> bool:
-        """Whether nothing more of it is to be read."""
+        """True if nothing more needs to be read."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Whether it would be whole if the stream ended here."""
+        """True if the reply is complete even if the stream ends now."""
         ...
 
     def take(self, event: dict[str, Any]) -> Iterator[Delta]:
-        """Add one event of the stream and yield what a front end should see. Raises ValueError for
-        one that makes no sense, and StreamError."""
+        """Add an event of the stream and yield its deltas for front ends. Raises StreamError, and
+        ValueError for an invalid event.
+        """
         ...
 
     def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
-        """Add the answer of a server that does not stream. Raises the same."""
+        """Add the answer of a server that does not stream. Raises the same errors as `take`."""
         ...
 
     def reply(self) -> Reply:
-        """Return what was gathered. Calls whose arguments were cut off are in `broken`."""
+        """Return the collected reply. Calls with truncated arguments are in `broken`."""
         ...
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
-    """Return a body as bytes, always the same. Raises ValueError for what is not JSON."""
+    """Return a body as bytes. Equal bodies give equal bytes. Raises ValueError for values that are
+    not JSON.
+    """
     whole = dict(sorted(body.items()))
     text = json.dumps(whole, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.encode()
@@ -69,29 +72,30 @@ def _no_headers(request: Request, body: Mapping[str, Any]) -> Mapping[str, str]:
 class Wire:
     """A wire protocol."""
 
-    name: str  # that the log has
-    title: str  # for people
-    path: str  # that requests are sent to, behind the base URL
-    models_path: str  # where the server lists its models
-    gaps: Mapping[str, Gap]  # what servers may lack, in the order in which they are tried
-    parameters: Callable[[Request], dict[str, Any]]  # what a body has in addition to it
-    body: Callable[[Request, Mapping[str, Any]], dict[str, Any]]  # the whole, with parameters
+    name: str  # in the log
+    title: str  # for messages
+    path: str  # path for requests after the base URL
+    models_path: str  # path of the list of models
+    gaps: Mapping[str, Gap]  # features that servers may lack, in the order to try
+    parameters: Callable[[Request], dict[str, Any]]  # parameters of a body
+    body: Callable[[Request, Mapping[str, Any]], dict[str, Any]]  # complete body
     draft: Callable[[Request], Draft]
     headers: Callable[[Request, Mapping[str, Any]], Mapping[str, str]] = _no_headers
-    takes_whole: bool = True  # whether a draft takes an answer that is not streamed
+    takes_whole: bool = True  # True if non-streamed answers are supported
 
     def fitted_body(
         self, request: Request, gaps: Collection[str], given: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the body of a request for a server with these gaps. The parameters are those of
-        the request, unless others are `given`."""
+        """Return the body of a request without the features in `gaps`. Use the parameters of the
+        request unless `given` is set.
+        """
         out = self.body(request, self.parameters(request) if given is None else given)
         for name in [name for name in self.gaps if name in gaps]:
             out = self.gaps[name].fit(out)
         return out
 
     def sent_of(self, request: Request, data: bytes, gaps: Collection[str]) -> dict[str, Any]:
-        """Return how a request was sent, as the log keeps it: `data` are its bytes."""
+        """Return the log's record of how a request was sent. `data` are its bytes."""
         sent = {
             "protocol": self.name,
             "parameters": self.parameters(request),
@@ -100,6 +104,6 @@ class Wire:
         return {**sent, "gaps": [*gaps]} if gaps else sent
 
     def rebuild(self, request: Request, sent: Mapping[str, Any]) -> bytes:
-        """Return the bytes of a request that was sent so. See `base.WireProtocol`."""
+        """Return the bytes of an earlier request. See `base.ProtocolModule`."""
         gaps = tuple(sent.get("gaps", ()))
         return encode(self.fitted_body(request, gaps, {**sent["parameters"]}))

@@ -25,11 +25,11 @@ from .bodies.base import BodyFormat
 from .exchange import Exchange, Exchanges, refusal_of
 from .forward import OPENAI, Headers, answer_headers, decoded, read_all, request_headers, url_at
 
-MAX_BODY_BYTES = 64 << 20  # of a request; a larger one goes through unread
+MAX_BODY_BYTES = 64 << 20  # of a request; a larger one is forwarded unread
 MAX_FAULTS = 50
 OUR_PATH = "/.ctxagent/"
 COUNT_TOKENS = "/count_tokens"
-MAY_BE_OURS = (400, 413, 422)  # statuses of refusals that an edit may be the cause of
+MAY_BE_OURS = (400, 413, 422)  # statuses of refusals that an edit can cause
 _PORT = regex(r":\d+$")
 METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -39,12 +39,12 @@ class Proxy:
     """A running proxy."""
 
     exchanges: Exchanges
-    upstreams: dict[str, str]  # base URLs, by MESSAGES and OPENAI
-    report: Callable[[str], None]  # tells the user of a failure
+    upstreams: dict[str, str]  # base URL by MESSAGES or OPENAI
+    report: Callable[[str], None]  # reports a failure to the user
     faults: deque[tuple[float, str]] = field(default_factory=lambda: deque(maxlen=MAX_FAULTS))
 
     def app(self, own: list[Route]) -> Starlette:
-        """Return the application; `own` are routes of the page."""
+        """Return the application. `own` are the routes of the status page."""
         everything = Route("/{path:path}", self.handle, methods=METHODS)
         return Starlette(routes=[*own, everything], lifespan=self._lifespan)
 
@@ -55,11 +55,11 @@ class Proxy:
         await self.exchanges.upstream.close()
 
     async def handle(self, request: Request) -> Response:
-        """Pass a request on, and its answer back."""
+        """Forward a request and return the answer."""
         if (refusal := refused(request)) is not None:
             return refusal
         if request.headers.get("upgrade", "").lower() == "websocket":
-            return Response(status_code=426)  # clients then use HTTP at once
+            return Response(status_code=426)  # clients then fall back to HTTP at once
         format = format_of(request) if request.method == "POST" else None
         url = self.url_of(request, format)
         length = request.headers.get("content-length")
@@ -73,29 +73,31 @@ class Proxy:
             answer = await self.exchanges.upstream.send(request.method, url, headers, content)
             return _streamed(answer, _chunks(answer))
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            place = url.partition("?")[0]  # a query may have a key
-            self.fail(f"{place} was not reached: {error!r}")
+            place = url.partition("?")[0]  # a query may contain a key
+            self.fail(f"cannot reach {place}: {error!r}")
             return _unreached(place, error)
         except ClientDisconnect:
             return Response(status_code=499)
 
     def url_of(self, request: Request, format: BodyFormat | None) -> str:
-        """Return where a request goes."""
+        """Return the upstream URL of a request."""
         is_messages = "anthropic-version" in request.headers or "x-api-key" in request.headers
         if format is not None:
             is_messages = format.name == MESSAGES
         base = self.upstreams[MESSAGES if is_messages else OPENAI]
-        path = request.scope["raw_path"].decode("latin-1")  # with its escapes
+        path = request.scope["raw_path"].decode("latin-1")  # percent-encoded
         return url_at(base, path, request.url.query)
 
     def fail(self, text: str) -> None:
-        """Keep a failure for the page, and tell the user."""
+        """Add a failure to the status page, and report it to the user."""
         self.faults.append((time.time(), text))
         self.report(text)
 
     @contextmanager
-    def going_on(self, what: str) -> Iterator[None]:
-        """Keep a fault of our own from the client: it gets what it would have without us."""
+    def failures_reported(self, what: str) -> Iterator[None]:
+        """Report an error of the proxy instead of raising it, so that the client still gets its
+        answer.
+        """
         try:
             yield
         except Exception as error:
@@ -105,13 +107,13 @@ class Proxy:
         self, format: BodyFormat, data: bytes, url: str, headers: Headers, request: Request
     ) -> Response:
         exchanges, exchange = self.exchanges, Exchange(format, {}, data, data)
-        with self.going_on("a request goes through as it came"):
+        with self.failures_reported("forwarded a request unchanged"):
             if request.url.path.endswith(COUNT_TOKENS):
                 exchange = exchanges.preview(format, data)
             else:
                 agent = request.headers.get("user-agent", "")
                 exchange = await exchanges.prepare(format, data, url, headers, agent)
-        refused = ""  # why the server did not take the edited form
+        refused = ""  # reason why the server refused the edited request
         while True:
             sending = exchanges.upstream.send("POST", url, headers, exchange.data)
             answer = await _unless_gone(request, sending)
@@ -132,32 +134,33 @@ class Proxy:
         return _streamed(answer, self._read_along(answer, exchange))
 
     def _error_of(self, answer: httpx2.Response, data: bytes) -> ModelError:
-        """Return the error that a refusal is."""
-        with self.going_on("a refusal is not understood"):
+        """Return the error in a refusal."""
+        with self.failures_reported("cannot read a refusal"):
             data = decoded(data, answer.headers)
         return refusal_of(answer.status_code, data, "", answer.headers)
 
     async def _after_refusal(self, exchange: Exchange, error: ModelError) -> Exchange | None:
-        """Return what is sent after a refusal: a smaller request if it was too long, and the
-        client's own if it was edited; None where the client gets the refusal."""
+        """Return the request to send after a refusal: a smaller one if it was too long, or the
+        client's original if it was edited. Return None to pass the refusal to the client.
+        """
         if isinstance(error, PromptTooLong):
-            with self.going_on("a refusal goes through as it came"):
+            with self.failures_reported("forwarded a refusal unchanged"):
                 return await self.exchanges.shorten(exchange, error)
         elif exchange.is_edited:
-            self.fail(f"an edited request is sent again unchanged: {error.message}")
+            self.fail(f"resending an edited request unchanged: {error.message}")
             return replace(exchange, data=exchange.original, is_edited=False, saved=0)
         return None
 
     def _leave_alone(self, exchange: Exchange, refused: str) -> None:
-        """Edit nothing more in a session whose edits the server does not take."""
+        """Stop editing a session whose edits the server refuses."""
         if refused and exchange.session is not None:
-            with self.going_on("a session that is left alone is not noted"):
+            with self.failures_reported("cannot stop editing a session"):
                 exchange.session.leave_alone(refused)
 
     async def _read_along(
         self, answer: httpx2.Response, exchange: Exchange
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the body of an answer, and record the reply in it, also if the client hangs up."""
+        """Yield the body of an answer, then record the reply, even if the client disconnects."""
         is_read = exchange.session is not None and answer.status_code == 200
         read: list[bytes] = []
         size, ended = 0, False
@@ -170,14 +173,14 @@ class Proxy:
             ended = True
         finally:
             if is_read and size <= MAX_REPLY_BYTES:
-                with CancelScope(shield=True):  # some clients hang up at the last event
+                with CancelScope(shield=True):  # some clients disconnect at the last event
                     await self._record(exchange, b"".join(read), answer, is_whole=ended)
 
     async def _record(
         self, exchange: Exchange, data: bytes, answer: httpx2.Response, *, is_whole: bool
     ) -> None:
-        """Record a reply. Ignore one without an end where the answer is not whole."""
-        with self.going_on("a reply is not recorded"):
+        """Record a reply. Ignore an incomplete reply if the answer was cut off."""
+        with self.failures_reported("cannot record a reply"):
             try:
                 await self.exchanges.finish(exchange, data, answer.headers)
             except ValueError:
@@ -186,15 +189,16 @@ class Proxy:
 
 
 def format_of(request: Request) -> BodyFormat | None:
-    """Return the format of the body of a request; None for one that is not read."""
+    """Return the format of a request's body, None for a body that the proxy does not read."""
     path = request.url.path.removesuffix(COUNT_TOKENS)
     return next((BODY_FORMATS[end] for end in BODY_FORMATS if path.endswith(end)), None)
 
 
 def refused(request: Request) -> Response | None:
-    """Return an answer for a request that did not come from a program of this machine: a page in a
-    browser may send requests here, also under a name of its own for this address."""
-    host = request.headers.get("host", "")  # request.url has another one for an invalid header
+    """Return a refusal for a request that may come from a web page, else None. A page in a browser
+    can send requests to this address, also by a host name that resolves to it (DNS rebinding).
+    """
+    host = request.headers.get("host", "")  # request.url differs for an invalid header
     if _PORT.sub("", host.lower()).strip("[]") not in LOOPBACK_HOSTS:
         return _refusal(f"the host {host!r} is not this machine")
     origin = request.headers.get("origin")
@@ -216,8 +220,9 @@ def _unreached(url: str, error: Exception) -> Response:
 async def _unless_gone(
     request: Request, sending: Coroutine[Any, Any, httpx2.Response]
 ) -> httpx2.Response:
-    """Return what a request that was read is answered. Raises ClientDisconnect, with the request to
-    the server ended, when the client goes away before."""
+    """Return the upstream answer. If the client disconnects first, cancel the upstream request and
+    raise ClientDisconnect.
+    """
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":

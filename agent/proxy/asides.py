@@ -1,7 +1,7 @@
-"""Requests of known clients that are no part of the main line of a conversation.
+"""Requests of known clients outside of the main line of a conversation ("asides").
 
-They have the history and one more text of the user. After them the client goes on as if they had
-not been sent.
+They consist of the history and one more user text. The client then continues its conversation
+without them.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ AsideKind = Literal["question", "compaction"]
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """What identifies a kind of aside."""
+    """A pattern that identifies a kind of aside."""
 
     client: str
     kind: AsideKind
-    phrase: str  # in the last message
+    phrase: str  # contained in the last message
 
 
-COMPACTION_TRIGGER = "compaction_trigger"  # the type of codex's last item for OpenAI's own API
+COMPACTION_TRIGGER = "compaction_trigger"  # type of codex's last item with OpenAI's API
 ASIDES = (
     Aside("Claude Code", "compaction", "create a detailed summary of the conversation so far"),
     Aside("codex", "compaction", "CONTEXT CHECKPOINT COMPACTION"),
@@ -30,7 +30,7 @@ ASIDES = (
 
 
 def aside_of(messages: Sequence[Json]) -> AsideKind | None:
-    """Return the kind of aside that a request is; None for the main line."""
+    """Return the kind of aside of a request, None for the main line."""
     if not messages:
         return None
     if messages[-1].get("type") == COMPACTION_TRIGGER:

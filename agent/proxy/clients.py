@@ -1,8 +1,9 @@
-"""How known clients are started with the proxy's address: variables and flags for one start, which
-their makers document. Nothing is written into their settings.
+"""Start known clients with the proxy's address, using environment variables and flags that their
+vendors document. No settings file is changed.
 
-In all texts `$url` is the proxy's address, `$sessions` the folder of the project's sessions,
-`$command` and `$arguments` start our MCP server (as JSON), and `$extension` is a file for pi.
+Placeholders in all texts: `$url` is the proxy's address, `$sessions` the folder of the project's
+sessions, `$command` and `$arguments` (JSON) start our MCP server, and `$extension` is a file for
+pi.
 """
 
 import json
@@ -16,26 +17,26 @@ from ..lazy import dataclass
 from ..models.providers import MESSAGES
 from .forward import OPENAI, UPSTREAMS
 
-SERVER = "ctxagent"  # the name of our MCP server
+SERVER = "ctxagent"  # name of our MCP server
 _EXTENSION = Path(__file__).parent / "pi_extension.js"
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client, and what a start with the proxy needs."""
+    """A known client and how to start it with the proxy."""
 
-    name: str  # of its command
-    install: str  # the command that installs it
+    name: str  # name of its command
+    install: str  # command that installs it
     environ: Mapping[str, str] = field(default_factory=dict)
-    json_environ: Mapping[str, Any] = field(default_factory=dict)  # merged into what is set
-    flags: Sequence[str] = ()  # before the user's own arguments
-    # Where its requests go, if not where the proxy sends them anyway: the variables that may have
-    # the address, and the address without them.
+    json_environ: Mapping[str, Any] = field(default_factory=dict)  # merged into the current value
+    flags: Sequence[str] = ()  # inserted before the user's arguments
+    # Upstreams that differ from the proxy's defaults: (variables that may have the base URL,
+    # default base URL).
     upstreams: Mapping[str, tuple[Sequence[str], str]] = field(default_factory=dict)
 
 
 _MCP_SERVERS = f'{{"mcpServers": {{"{SERVER}": {{"command": $command, "args": $arguments$more}}}}}}'
-# `--flag=value` and not `--flag value`, which would take the prompt behind it for a value too.
+# `--flag=value`, because `--flag value` would parse the following prompt as another value.
 CLIENTS = {
     client.name: client
     for client in (
@@ -44,10 +45,10 @@ CLIENTS = {
             "npm install -g @anthropic-ai/claude-code",
             {"ANTHROPIC_BASE_URL": "$url"},
             flags=(
-                # Else the first requests lack its tools, and the cache misses once they come.
+                # Otherwise the first requests lack the tools; adding them breaks the cache.
                 f"--mcp-config={_MCP_SERVERS}".replace("$more", ', "alwaysLoad": true'),
                 f"--allowedTools=mcp__{SERVER}",
-                "--allowedTools=Read(/$sessions/**)",  # // begins an absolute path
+                "--allowedTools=Read(/$sessions/**)",  # // marks an absolute path
             ),
         ),
         Client(
@@ -114,12 +115,13 @@ class ClientStart:
     server: Sequence[str]  # the command of our MCP server
 
     def flags(self, client: Client) -> list[str]:
-        """Return the arguments that come before the user's own."""
+        """Return the arguments to insert before the user's arguments."""
         return [self._filled(flag) for flag in client.flags]
 
     def environ(self, client: Client, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that differ from those that are given. Raises ValueError for a
-        given one that should be JSON and is not."""
+        """Return the environment variables to set. Raises ValueError if a variable in `given`
+        should be JSON and is not.
+        """
         values = {name: self._filled(text) for name, text in client.environ.items()}
         for name, tree in client.json_environ.items():
             before = json.loads(given.get(name) or "{}")
@@ -145,7 +147,7 @@ class ClientStart:
 
 
 def upstreams_for(client: Client, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the base URLs that a client's requests go to, where they are not the usual ones."""
+    """Return the base URLs for a client whose requests do not go to the default upstreams."""
     return {
         name: next(filter(None, map(environ.get, variables)), default)
         for name, (variables, default) in client.upstreams.items()
@@ -153,12 +155,12 @@ def upstreams_for(client: Client, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def client_named(command: str) -> Client | None:
-    """Return the client that a command starts, which may be a path; None for an unknown one."""
+    """Return the client for a command or its path, None for an unknown client."""
     return CLIENTS.get(Path(command).name)
 
 
 def _merged(before: Any, added: Any) -> Any:
-    """Return a tree with another one laid over it."""
+    """Return `before` with `added` merged into it recursively."""
     if not isinstance(before, dict) or not isinstance(added, dict):
         return added
     return {**before, **{name: _merged(before.get(name), value) for name, value in added.items()}}

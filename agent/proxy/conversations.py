@@ -1,7 +1,7 @@
-"""Finds the session that a request continues, or begins one.
+"""Find the session that a request continues, or start a new session.
 
-A session is recognised by its history alone: the messages of the request begin with those of the
-session. A request that leaves the history of a session continues a fork of it.
+A session is recognised by its history: the request's messages begin with those of the session. A
+request that diverges from the history continues a fork of the session.
 """
 
 import os
@@ -29,18 +29,18 @@ from .host import ProxyHost
 from .session import LEFT_ALONE, PROXY_TOPIC, Batch, Digests, ProxySession, batches_of
 
 MAX_OPEN_SESSIONS = 64
-MAX_SEARCHED_LOGS = 200  # of a project, newest first, for sessions of earlier processes
-MAX_READ_LOGS = 8  # with the same first message, newest first
-MAX_SIGHTINGS = 256  # of conversations without tools that have not been continued yet
-_HEAD_BYTES = 4_096  # of a log, which have the client that its session is of
+MAX_SEARCHED_LOGS = 200  # per project, newest first, for sessions of earlier processes
+MAX_READ_LOGS = 8  # per first message, newest first
+MAX_SIGHTINGS = 256  # of conversations without tools that are not recorded
+_HEAD_BYTES = 4_096  # of a log; contains the client of the session
 _CLIENT = regex(rb'"client": \{"first": "(\w+)"')
 _NOT_OF_MODEL = ("user", "system", "developer", "tool")  # roles
 
 
 def for_clients(policy: Policy) -> Policy:
-    """Return a policy without what only an agent's own context can have: replies are the client's,
-    with what the server's searches found in them and the calls that an outline would take out. An
-    input goes only where the disk has it: the client's model may have no tool that reads the log.
+    """Return the policy for clients. Replies belong to the client, so search results in replies are
+    not cleared and calls are not outlined. An input is truncated only if the text is on disk,
+    because the client's model may have no tool to read the log.
     """
     tools = tuple(name for name in policy.clear_tools if name != SEARCH_TOOL)
     return replace(policy, clear_tools=tools, truncate="persisted", outline=False)
@@ -53,10 +53,10 @@ class Conversations:
     project: Project
     policy: Policy
     summaries: bool = True
-    window: int | None = None  # tokens, where the user gives it
-    open: list[ProxySession] = field(default_factory=list)  # the one that was used last at the end
+    window: int | None = None  # tokens, set by the user
+    open: list[ProxySession] = field(default_factory=list)  # sorted by last use
     _sightings: deque[list[str]] = field(default_factory=lambda: deque(maxlen=MAX_SIGHTINGS))
-    _closed: dict[str, list[Path]] = field(default_factory=dict)  # by first message, newest first
+    _closed: dict[str, list[Path]] = field(default_factory=dict)  # by first digest, newest first
 
     def __post_init__(self) -> None:
         self.policy = for_clients(self.policy)
@@ -68,8 +68,9 @@ class Conversations:
         self, format: BodyFormat, messages: Sequence[Json], preamble: Preamble, model: str,
         client: Mapping[str, Any],
     ) -> ProxySession | None:  # fmt: skip
-        """Return the session that a request continues, a fork of one, or a new one; None for a
-        request that is not recorded. Raises CtxagentError."""
+        """Return the session that a request continues, a fork, or a new session. Return None for a
+        request that is not recorded. Raises CtxagentError.
+        """
         idle = [session for session in self.open if not session.lock.locked()]
         for oldest in idle[:-MAX_OPEN_SESSIONS]:
             await self._close(oldest)
@@ -91,15 +92,18 @@ class Conversations:
     def beside(
         self, format: BodyFormat, messages: Sequence[Json]
     ) -> tuple[ProxySession, int] | None:
-        """Return the open session of which a request has the most, and how many messages."""
+        """Return the open session that shares the most messages with a request, and their
+        number.
+        """
         digests = Digests(messages)
         found = [(s, s.common(digests)) for s in self._open(format)]
         best = max(found, key=lambda each: each[1], default=None)
         return best if best and best[1] else None
 
     def repeated(self, format: BodyFormat, messages: Sequence[Json]) -> ProxySession | None:
-        """Return the open session of which a request has only what was sent before: the client
-        tries again, or keeps the cache warm."""
+        """Return the open session for a request without new messages: a retry of the client, or a
+        request that keeps the cache warm.
+        """
         digests, count = Digests(messages), len(messages)
         for session in self._open(format):
             is_older = len(session.known) > count or session.pending is not None
@@ -109,7 +113,7 @@ class Conversations:
 
     @asynccontextmanager
     async def consistent(self, session: ProxySession) -> AsyncIterator[None]:
-        """Close a session if the block fails. Its log then says what was recorded."""
+        """Close the session if the block fails. Its log keeps everything recorded so far."""
         with ExitStack() as undo:
             undo.callback(self._forget, session)
             yield
@@ -123,8 +127,9 @@ class Conversations:
     # The search
 
     def _open(self, format: BodyFormat) -> Iterator[ProxySession]:
-        """Yield the open sessions of a protocol, newest first. One whose log another process has
-        changed is opened again when it is continued."""
+        """Yield the open sessions of a protocol, newest first. Close a session whose log another
+        process has changed; a later request opens it again.
+        """
         for session in [*reversed(self.open)]:
             log = session.host.log
             if log.last_seq and log.unchanged_state is None:
@@ -150,7 +155,8 @@ class Conversations:
         self, format: BodyFormat, digests: Digests, model: str
     ) -> ProxySession | None:
         """Return the session of an earlier process that a request continues, or a fork of the
-        session that has most of it."""
+        session with most of its messages.
+        """
         opened = {session.host.log.path for session in self.open}
         paths = [s.host.log.path for s in self._open(format) if s.common(digests)]
         paths += self._closed.get(digests.of(0), [])[:MAX_READ_LOGS]
@@ -170,7 +176,7 @@ class Conversations:
                 if session.is_followed_by(digests.messages):
                     return session
                 session.host.log.close()
-            if not has_reply:  # only the task is the same
+            if not has_reply:  # only the first task is equal
                 continue
             upto = batches[len(matched)].before if len(matched) < len(batches) else None
             if upto is None:
@@ -186,8 +192,9 @@ class Conversations:
         return session
 
     def _unanswered(self, format: BodyFormat, digests: Digests, model: str) -> ProxySession | None:
-        """Return the session of an earlier process that ended before this first request of it was
-        answered."""
+        """Return a session of an earlier process whose first request is this one and was never
+        answered.
+        """
         opened = {session.host.log.path for session in self.open}
         for path in self._closed.get(digests.of(0), [])[:MAX_READ_LOGS]:
             if path in opened or any(isinstance(entry, Assistant) for entry in Entries(path)):
@@ -198,7 +205,9 @@ class Conversations:
         return None
 
     def _was_seen(self, digests: Digests) -> bool:
-        """Return True if messages continue those of an earlier request that was not recorded."""
+        """Return True if messages continue an earlier request that was not recorded. Otherwise
+        remember them.
+        """
         made = [digests.of(index) for index in range(len(digests.messages))]
         if any(len(seen) < len(made) and made[: len(seen)] == seen for seen in self._sightings):
             return True
@@ -210,7 +219,9 @@ class Conversations:
     def _resumed(
         self, format: BodyFormat, path: Path, digests: Digests, model: str
     ) -> ProxySession | None:
-        """Open the log of a session; return None for a damaged one. Raises CtxagentError."""
+        """Open the session in a log. Return None if the log does not match the messages. Raises
+        CtxagentError.
+        """
         log = Log.open(path)
         with log.closed_on_error():
             entries = [*log.entries()]
@@ -241,7 +252,7 @@ class Conversations:
         return self.window or (known_limits(model) or DEFAULT_LIMITS).window
 
     def _forget(self, session: ProxySession) -> None:
-        """Close a session. A later request may open it again."""
+        """Close a session. A later request can open it again."""
         if session in self.open:
             self.open.remove(session)
         session.host.log.close()
@@ -256,7 +267,7 @@ class Conversations:
 
 
 def _matching(batches: Sequence[Batch], digests: Digests) -> Iterator[Batch]:
-    """Yield the first batches as long as they are of the same messages as a request."""
+    """Yield the leading batches whose messages equal those of a request."""
     start = 0
     for batch in batches:
         end = start + len(batch.digests)
@@ -269,25 +280,25 @@ def _matching(batches: Sequence[Batch], digests: Digests) -> Iterator[Batch]:
 
 
 def _has_reply(messages: Sequence[Json]) -> bool:
-    """Return True if a model has said some of these messages."""
+    """Return True if one of the messages is from a model."""
     return any(message.get("role") not in _NOT_OF_MODEL for message in messages)
 
 
 def _why_left_alone(entry: Entry) -> str:
-    """Return why a session is left alone from an entry on, "" where it says nothing of that."""
+    """Return the reason if an entry records that the session is no longer edited, else ""."""
     is_said = isinstance(entry, Note) and entry.topic == PROXY_TOPIC and LEFT_ALONE in entry.data
     return str(getattr(entry, "text", "")) if is_said else ""
 
 
 def _last_call(entries: Sequence[Entry]) -> float | None:
-    """Return the Unix time of the newest reply."""
+    """Return the Unix time of the newest reply, None if there is none."""
     replies = (e for e in reversed(entries) if isinstance(e, Assistant) and e.purpose == "turn")
     newest = next(replies, None)
     return datetime.fromisoformat(newest.at).timestamp() if newest else None
 
 
 def _first_of(log: Path) -> str:
-    """Return the digest of the first message of a client's session, "" for any other session."""
+    """Return the digest of the first message in a client's session, "" for any other session."""
     with suppress(OSError), log.open("rb") as file:
         if found := _CLIENT.search(file.read(_HEAD_BYTES)):
             return found[1].decode()

@@ -1,5 +1,4 @@
-"""One request of a client: what is recorded of it, what the server gets, and what is made of the
-answer."""
+"""One request of a client: record it, edit it for the server, and record the reply."""
 
 import asyncio
 import json
@@ -28,27 +27,27 @@ from .forward import OPENAI, Headers, Upstream, decoded, read_all
 from .host import EngineQuestion
 from .session import ProxySession
 
-MAX_QUESTION_S = 300.0  # for the answer to a question of the engine, while the client waits
+MAX_QUESTION_S = 300.0  # for the engine's request while the client waits
 _HINTS = ServerHints("the address of the upstream", "the key of the client")
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request of a client as it goes to the server."""
+    """A client's request and the bytes that are sent to the server."""
 
     format: BodyFormat
-    body: Json  # as the client sent it
-    data: bytes  # as the server gets it
-    original: bytes  # as the client sent it
-    session: ProxySession | None = None  # None where the answer is not recorded
+    body: Json  # sent by the client
+    data: bytes  # to send to the server
+    original: bytes  # sent by the client
+    session: ProxySession | None = None  # None if the answer is not recorded
     is_edited: bool = False
-    saved: int = 0  # tokens that the server does not get
-    turn: int = 0  # the newest message of the session when it was sent, 0 for a repeated request
+    saved: int = 0  # tokens removed by edits
+    turn: int = 0  # seq of the session's newest message, 0 for a repeated request
 
 
 @dataclass
 class Exchanges:
-    """The requests of all clients of one proxy."""
+    """Handles the requests of all clients of one proxy."""
 
     conversations: Conversations
     upstream: Upstream
@@ -56,8 +55,9 @@ class Exchanges:
     async def prepare(
         self, format: BodyFormat, data: bytes, url: str, headers: Headers, agent: str
     ) -> Exchange:
-        """Record what a request says, do what is due, and return what goes to the server. Raises
-        anything for a request that is not understood."""
+        """Record a request, run the engine, and return the request for the server. Raises any
+        exception for a request that is not understood.
+        """
         body = json.loads(data)
         messages = format.messages(body)
         if messages is None:
@@ -78,7 +78,7 @@ class Exchanges:
             )
             if session is None or not session.lock.locked():
                 break
-            async with session.lock:  # what another request changes may make this one a branch
+            async with session.lock:  # wait: the other request may turn this one into a fork
                 pass
         if session is None:
             return Exchange(format, body, data, data)
@@ -99,8 +99,9 @@ class Exchanges:
             return Exchange(format, body, sent, data, session, is_edited, saved, session.newest)
 
     def preview(self, format: BodyFormat, data: bytes) -> Exchange:
-        """Return a request to count tokens, with the conversation as the server would get it.
-        Nothing is recorded."""
+        """Return a token-counting request with the conversation as the server would get it. Record
+        nothing.
+        """
         body = json.loads(data)
         messages = format.messages(body)
         if messages is not None:
@@ -110,8 +111,7 @@ class Exchanges:
         return Exchange(format, body, data, data)
 
     async def shorten(self, exchange: Exchange, refusal: PromptTooLong) -> Exchange | None:
-        """Return a smaller form of a request that does not fit the window; None where there is
-        none."""
+        """Return a smaller form of a request that exceeds the window, None if there is none."""
         session = exchange.session
         if session is None or session.left_alone:
             return None
@@ -125,7 +125,7 @@ class Exchanges:
         return replace(exchange, data=data, is_edited=is_edited, saved=saved, turn=turn)
 
     async def finish(self, exchange: Exchange, data: bytes, headers: Mapping[str, str]) -> None:
-        """Record the answer to a request. Raises ValueError for one that is no reply."""
+        """Record the reply to a request. Raises ValueError for an answer without a reply."""
         session = exchange.session
         if session is None:
             return
@@ -140,8 +140,9 @@ class Exchanges:
     def _aside(
         self, session: ProxySession, count: int, body: Json, data: bytes, *, whole: bool
     ) -> Exchange:
-        """Return a request next to the main line, with the edits of the main line in its first
-        `count` messages. One that is to have the `whole` history has none if it fits so."""
+        """Return a request outside of the main line, with the session's edits applied to its first
+        `count` messages. With `whole`, apply no edits if the complete history fits the window.
+        """
         window = session.host.current_window()
         if whole and window.tokens + session.saved_tokens() < window.full_at:
             return Exchange(session.format, body, data, data)
@@ -149,7 +150,7 @@ class Exchanges:
         return Exchange(session.format, body, sent, data, is_edited=is_edited)
 
     def _asking(self, session: ProxySession, body: Json, url: str, headers: Headers) -> Any:
-        """Return what asks the client's model with the client's key."""
+        """Return a function that asks the client's model with the client's key."""
         format = session.format
 
         async def ask(question: EngineQuestion) -> ServerReply:
@@ -164,19 +165,19 @@ class Exchanges:
                     answer = await self.upstream.send("POST", url, headers, dumps(asked))
                     data = decoded(await read_all(answer), answer.headers)
             except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, TimeoutError) as error:
-                raise ModelError(f"no answer came: {error!r}") from error
+                raise ModelError(f"no answer: {error!r}") from error
             if answer.status_code >= 300:
                 raise refusal_of(answer.status_code, data, str(body.get("model")), answer.headers)
             try:
                 return await read_reply(format, asked, data, answer.headers)
             except ValueError as error:
-                raise ModelError(f"the answer is no reply: {error}") from error
+                raise ModelError(f"the answer is not a reply: {error}") from error
 
         return ask
 
 
 def model_id(name: str, format: BodyFormat, url: str) -> str:
-    """Return the ID of a model by the address that serves it."""
+    """Return the model's ID with the provider that serves this URL."""
     place = urlsplit(url).netloc
     rows = (row for row in providers().values() if row.address)
     found = (row.name for row in rows if urlsplit(row.address).netloc == place)
@@ -186,17 +187,17 @@ def model_id(name: str, format: BodyFormat, url: str) -> str:
 
 
 def dumps(body: Json) -> bytes:
-    """Return a body as bytes, in the order of its fields."""
+    """Return a body as bytes, keeping the order of its fields."""
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
-    except UnicodeEncodeError:  # lone surrogates have no UTF-8, but JSON can escape them
+    except UnicodeEncodeError:  # lone surrogates: not UTF-8, but JSON can escape them
         return json.dumps(body, separators=(",", ":")).encode()
 
 
 async def read_reply(
     format: BodyFormat, body: Json, data: bytes, headers: Mapping[str, str]
 ) -> ServerReply:
-    """Return the reply that an answer has. Raises ValueError for one that has none."""
+    """Return the reply in an answer. Raises ValueError if there is none."""
     draft = format.draft(body)
     if "text/event-stream" in headers.get("content-type", ""):
 
@@ -211,13 +212,14 @@ async def read_reply(
         for _ in draft.take_whole(json.loads(data)):
             pass
     if not draft.complete:
-        raise ValueError("the reply ended before its end")
+        raise ValueError("the reply is incomplete")
     return format.reply(draft)
 
 
 def _edited(session: ProxySession, body: Json, data: bytes, upto: int) -> tuple[bytes, bool]:
-    """Return a body with the edits of a session in its first messages, and whether there are
-    any."""
+    """Return a body with the session's edits applied to its first `upto` messages, and True if
+    there are edits.
+    """
     edits = session.edits(upto)
     if not edits:
         return data, False
@@ -226,7 +228,7 @@ def _edited(session: ProxySession, body: Json, data: bytes, upto: int) -> tuple[
 
 
 def refusal_of(status: int, data: bytes, model: str, headers: Mapping[str, str]) -> ModelError:
-    """Return the error that an answer is."""
+    """Return the error in an error answer."""
     words, kind = data.decode(errors="replace"), ""
     with suppress(ValueError):
         kind, words = told_error(json.loads(data)) or ("", words)

@@ -1,4 +1,4 @@
-"""Sends requests to the upstream and passes the answers on, byte for byte."""
+"""Forward requests to the upstream and answers to the client, byte for byte."""
 
 import asyncio
 import zlib
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 Headers = Sequence[tuple[str, str]]
 
 OPENAI = "openai"
-UPSTREAMS = {  # by default: of the Messages API, and of the protocols of OpenAI
+UPSTREAMS = {  # (variable, default) for the Messages API and OpenAI's protocols
     MESSAGES: ("ANTHROPIC_BASE_URL", "https://api.anthropic.com"),
     OPENAI: ("OPENAI_BASE_URL", "https://api.openai.com/v1"),
 }
 CONNECT_S = 30.0
-READABLE = ("gzip", "deflate", "identity")  # encodings of an answer that are read along
+READABLE = ("gzip", "deflate", "identity")  # encodings that the proxy can decode
 _VERSION = "/v1"
-# That belong to one connection (RFC 9110, 7.6.1).
+# Headers that apply to one connection only (RFC 9110, 7.6.1).
 _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",
     "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length", "expect",
@@ -28,7 +28,7 @@ _HOP_BY_HOP = {
 
 
 def url_at(base: str, path: str, query: str) -> str:
-    """Return the address of a path at a base URL. Both may have the version of the API."""
+    """Return the URL of a path at a base URL. If both contain the API version, use it once."""
     base = base.rstrip("/")
     if base.endswith(_VERSION) and (path == _VERSION or path.startswith(f"{_VERSION}/")):
         path = path.removeprefix(_VERSION)
@@ -36,8 +36,9 @@ def url_at(base: str, path: str, query: str) -> str:
 
 
 def request_headers(given: Headers, *, reads_along: bool) -> list[tuple[str, str]]:
-    """Return the headers of a client as they go on. With `reads_along` the upstream is offered only
-    encodings that can be read, and the length of the body may be another one."""
+    """Return the client's headers for the upstream. With `reads_along`, offer only encodings that
+    the proxy can decode, and drop the content length because the body may change.
+    """
     left_out = _HOP_BY_HOP if reads_along else _HOP_BY_HOP - {"content-length"}
     kept = [(name, value) for name, value in given if name.lower() not in left_out]
     if not reads_along:
@@ -54,7 +55,7 @@ def _readable(value: str) -> str:
 
 
 def answer_headers(response: "httpx2.Response") -> list[tuple[bytes, bytes]]:
-    """Return the headers of an answer as they go to the client."""
+    """Return the headers of an answer for the client."""
     kept = _HOP_BY_HOP - {"content-length"}
     return [(n.lower(), v) for n, v in response.headers.raw if n.decode().lower() not in kept]
 
@@ -68,16 +69,17 @@ class Upstream:
     async def send(
         self, method: str, url: str, headers: Headers, content: "bytes | AsyncIterator[bytes]"
     ) -> "httpx2.Response":
-        """Send a request; return the answer, with its body still to come. Raises
-        `httpx2.HTTPError` and `httpx2.InvalidURL`."""
+        """Send a request and return the answer with an unread body. Raises `httpx2.HTTPError` and
+        `httpx2.InvalidURL`.
+        """
         import httpx2
 
         if self._client is None:
-            # A client may think for hours, and an answer may be silent as long.
+            # No read timeout: clients and answers can be silent for hours.
             limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
             timeout = httpx2.Timeout(None, connect=CONNECT_S)
             self._client = httpx2.AsyncClient(timeout=timeout, limits=limits)
-        # The client would add headers of its own, and the cookies of other requests.
+        # `self._client.build_request` would add headers, and cookies of other requests.
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         extensions = {"timeout": self._client.timeout.as_dict()}
         request = httpx2.Request(method, url, headers=raw, content=content, extensions=extensions)
@@ -89,8 +91,9 @@ class Upstream:
 
 
 def decoded(data: bytes, headers: Mapping[str, str]) -> bytes:
-    """Return the body of an answer without its encoding. Raises ValueError for one that cannot be
-    read."""
+    """Decompress the body of an answer. Raises ValueError for an unsupported or invalid
+    encoding.
+    """
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding == "identity":
         return data
@@ -99,11 +102,11 @@ def decoded(data: bytes, headers: Mapping[str, str]) -> bytes:
     try:
         return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(data)
     except zlib.error as error:
-        raise ValueError(f"an answer that is no {encoding}: {error}") from error
+        raise ValueError(f"an answer that is not valid {encoding}: {error}") from error
 
 
 async def read_all(response: "httpx2.Response") -> bytes:
-    """Return the whole body of an answer as it came, and close the answer."""
+    """Return the complete raw body of an answer, and close the answer."""
     try:
         return b"".join([chunk async for chunk in response.aiter_raw()])
     finally:

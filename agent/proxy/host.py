@@ -1,4 +1,6 @@
-"""The compaction engine's host in the proxy: a conversation that a client sends again and again."""
+"""The compaction engine's host in the proxy, for a conversation that a client resends with each
+request.
+"""
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -16,17 +18,18 @@ from ..session.entries import Assistant, Entry, User
 from ..session.log import Log
 from .bodies.base import ServerReply
 
-# Asks the client's model: a question behind the conversation as it was sent last, or texts alone.
+# Asks the client's model, with the last sent conversation or with texts alone.
 AskClient = Callable[["EngineQuestion"], Awaitable[ServerReply]]
 NO_CACHE = CacheTerms(1.0, 1.0, 0.0)
 
 
 class EngineQuestion:
-    """A request that the engine makes by itself, in a form for any protocol."""
+    """A request of the engine, independent of the protocol."""
 
     def __init__(self, asked: str, texts: Sequence[str], max_tokens: int) -> None:
-        """`texts` are sent alone, without the conversation; with none of them `asked` goes behind
-        the conversation."""
+        """If `texts` is not empty, send only these texts. Otherwise append `asked` to the
+        conversation.
+        """
         self.asked, self.texts, self.max_tokens = asked, texts, max_tokens
 
 
@@ -36,14 +39,16 @@ class ProxyHost(BareHost):
     def __init__(self, log: Log, model_id: str, window_tokens: int, *, summaries: bool) -> None:
         super().__init__(log, model_id, window_tokens)
         self.summaries = summaries
-        self.ask: AskClient | None = None  # of the newest request
+        self.ask: AskClient | None = None  # set by the newest request
         self.learned = LearnedWindow()
-        self.is_cached = True  # whether the server caches the client's requests
+        self.is_cached = True  # True if the server caches the client's requests
         self.last_call: float | None = None  # Unix time
-        self.instructions: list[User] = []  # what the client says before the first reply
+        self.instructions: list[User] = []  # client's texts before the first reply
 
     def record(self, entry: Entry) -> Entry:
-        """Append an entry. Between two entries other processes may write, for example to undo."""
+        """Append an entry, then release the log so that other processes can write, for example to
+        undo.
+        """
         try:
             return super().record(entry)
         finally:
@@ -72,7 +77,9 @@ class ProxyHost(BareHost):
         return None if self.summaries else "summaries are switched off"
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        """Return what the client said by itself at the beginning: its instructions count on."""
+        """Return the client's own instructions from the start of the conversation, which stay
+        valid.
+        """
         return [
             User(content=entry.content, source="instructions")
             for entry in self.instructions
@@ -82,9 +89,7 @@ class ProxyHost(BareHost):
     async def ask_model(self, request: Request, purpose: CompactionPurpose) -> Reply:
         """Ask the client's model with the client's key, and record the reply. Raises ModelError."""
         if self.ask is None:
-            raise ModelError(
-                "no request of the client has come yet, so there is no key to ask with"
-            )
+            raise ModelError("the client has not sent a request yet, so no key is known")
         texts: list[str] = []
         if not request.system or "span" in request.origin:
             texts = [b["text"] for m in request.messages for b in m["content"] if "text" in b]

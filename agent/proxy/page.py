@@ -1,7 +1,7 @@
-"""The page of a proxy: for each session the context with and without, dollars and edits.
+"""The status page of a proxy: context with and without edits, cost and edits of each session.
 
-Everything that a session says is text here. The page can be read without scripts; with them it
-follows what happens, and an edit can be taken back.
+All texts from sessions are escaped. The page works without scripts. With scripts it updates itself
+and can undo edits.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +18,14 @@ from .status import ProxyEdit, ProxyNote, ProxyStatus, SessionStatus, share_save
 
 STYLES = ("replay/report/charts.css", "replay/report/page.css", "proxy/page.css")
 SCRIPTS = ("export/follow.js", "proxy/page.js")
-CONNECT = "'self'"  # what the script may ask
-MAX_LISTED = 100  # edits of one session, newest first
-WITHOUT, WITH = 0, 1  # the places of the two lines in a chart
-_OTHER_LAYER = "microcompact"  # the mark of a layer that has none
+CONNECT = "'self'"  # connect-src of the page's policy
+MAX_LISTED = 100  # edits per session, newest first
+WITHOUT, WITH = 0, 1  # line numbers in a chart
+_OTHER_LAYER = "microcompact"  # mark for other layers
 
 
 def page(status: ProxyStatus, faults: Sequence[ProxyNote], place: str) -> str:
-    """Return the whole document; `place` says whose sessions they are."""
+    """Return the HTML document. `place` is the folder of the sessions."""
     html = render(
         "proxy/page.html.j2",
         title=f"ctxagent proxy · {place}",
@@ -49,18 +49,18 @@ def page(status: ProxyStatus, faults: Sequence[ProxyNote], place: str) -> str:
 
 
 def page_headers() -> Mapping[str, str]:
-    """Return the headers that keep the page to itself."""
+    """Return security headers that allow only the page's own content."""
     return templates.page_headers(STYLES, SCRIPTS, CONNECT)
 
 
 def facts(session: SessionStatus) -> str:
-    """Return what a session is, in one line."""
+    """Return client, model, number of calls and ID of a session on one line."""
     parts = (session.client, session.model, count_of(len(session.turns), "call"), session.id)
     return " · ".join(filter(None, parts))
 
 
 def bill(spent: float | None, unedited: float | None) -> str:
-    """Return the dollars with and without the proxy, in one sentence."""
+    """Return a sentence with the cost with and without the proxy."""
     if spent is None or unedited is None:
         return "The price of the model is not known."
     share = share_saved(spent, unedited)
@@ -71,12 +71,12 @@ def bill(spent: float | None, unedited: float | None) -> str:
 
 
 def peak(values: Sequence[int]) -> str:
-    """Return the newest and the largest of some contexts."""
+    """Return the newest and the largest context size as text."""
     return f"{format_tokens(values[-1])} now, {format_tokens(max(values))} at most"
 
 
 def context_drawing(session: SessionStatus) -> Any:
-    """Draw the context of each call with and without the proxy, and below it the edits."""
+    """Draw the context of each call with and without the proxy, and the edits below."""
     turns = session.turns
     sent = [(number, call.with_tokens) for number, call in enumerate(turns, 1)]
     unedited = [(number, call.without_tokens) for number, call in enumerate(turns, 1)]
@@ -98,7 +98,7 @@ def context_drawing(session: SessionStatus) -> Any:
 
 
 def layer_marks(session: SessionStatus) -> list[tuple[str, str]]:
-    """Return the kinds of marks that the drawing has, each with its name."""
+    """Return (kind, name) for each kind of mark in the drawing."""
     kinds = {_mark(edit) for edit in session.edits}
     return [(kind, name) for kind, name in LAYER_NAMES.items() if kind in kinds]
 

@@ -1,4 +1,4 @@
-"""What the proxy serves itself: its page, the figures on it, and the undo of an edit."""
+"""The proxy's own routes: status page, status data, and undo of an edit."""
 
 import asyncio
 import json
@@ -22,18 +22,18 @@ from .app import METHODS, OUR_PATH, Proxy, refused
 from .host import ProxyHost
 from .status import ProxyNote, ProxyStatus, StatusReader
 
-MAX_UNDO_BYTES = 4_096  # of a request to take an edit back
-UNDO_HEADER = "x-ctxagent"  # a page of another site cannot send it without being asked about
+MAX_UNDO_BYTES = 4_096  # of an undo request
+UNDO_HEADER = "x-ctxagent"  # other sites cannot send it without a CORS preflight
 
 
 @dataclass
 class ProxyPages:
-    """The page of one proxy."""
+    """The routes of the status page."""
 
     proxy: Proxy
     reader: StatusReader
     _told: tuple[ProxyStatus, list[ProxyNote]] | None = None
-    _version: int = 0  # counts what is told
+    _version: int = 0  # number of status changes
     _started: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def routes(self) -> list[Route]:
@@ -45,19 +45,19 @@ class ProxyPages:
         ]
 
     async def page(self, request: Request) -> Response:
-        """Return the page."""
-        from .page import page, page_headers  # the templates take memory, and time to load
+        """Return the status page."""
+        from .page import page, page_headers  # lazy: templates take memory and time to load
 
         if (refusal := refused(request)) is not None:
             return refusal
-        if request.method == "HEAD":  # some clients ask so whether the server is there
+        if request.method == "HEAD":  # some clients check whether the server is up
             return HTMLResponse(headers=page_headers())
         place = str(self.proxy.exchanges.conversations.project.cwd)
         html = await asyncio.to_thread(lambda: page(self._status(), self._faults(), place))
         return HTMLResponse(html, headers=page_headers())
 
     async def status(self, request: Request) -> Response:
-        """Return the figures of the page; nothing where they are as the client has them."""
+        """Return the data of the page, or 304 if the client already has it."""
         if (refusal := refused(request)) is not None:
             return refusal
         told = await asyncio.to_thread(self._status), self._faults()
@@ -73,7 +73,7 @@ class ProxyPages:
         return Response(data, headers=headers, media_type="application/json")
 
     async def undo(self, request: Request) -> Response:
-        """Take an edit back. A request must have a header that no form can send."""
+        """Undo an edit. The request must have a header that an HTML form cannot send."""
         if (refusal := refused(request)) is not None:
             return refusal
         if request.headers.get(UNDO_HEADER) != "undo":
@@ -82,7 +82,7 @@ class ProxyPages:
         id, seq = given.get("session"), given.get("seq")
         if not isinstance(id, str) or type(seq) is not int:
             return _error(HTTPStatus.BAD_REQUEST, "give a session and the seq of an edit")
-        await asyncio.to_thread(self._status)  # which finds the logs
+        await asyncio.to_thread(self._status)  # reads the logs
         log = self.reader.log_of(id)
         if log is None:
             return _error(HTTPStatus.NOT_FOUND, f"there is no session {id!r} here")
@@ -101,14 +101,16 @@ class ProxyPages:
         return self.reader.status(self.proxy.exchanges.conversations.project.logs())
 
     def _faults(self) -> list[ProxyNote]:
-        """Return what failed in this process, newest first."""
+        """Return the failures in this process, newest first."""
         return [
             ProxyNote(datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"), text)
             for at, text in reversed([*self.proxy.faults])
         ]
 
     async def _take_back(self, log: Path, seq: int) -> None:
-        """Raises CompactionFailed where there is no such edit, else CtxagentError."""
+        """Undo the edit at `seq`. Raises CompactionFailed if there is no such edit, or another
+        CtxagentError.
+        """
         conversations = self.proxy.exchanges.conversations
         for session in conversations.open:
             if session.host.log.path == log and session.host.log.unchanged_state is not None:
@@ -130,7 +132,7 @@ def _document(status: ProxyStatus, faults: Sequence[ProxyNote]) -> bytes:
 
 
 async def _small_json(request: Request) -> dict[str, Any]:
-    """Return the object that a request has; {} for anything else."""
+    """Return the JSON object in a request, {} for anything else."""
     data = b""
     async for chunk in request.stream():
         data += chunk

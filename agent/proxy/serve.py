@@ -1,4 +1,4 @@
-"""Runs the proxy in this process."""
+"""Run the proxy in this process."""
 
 import asyncio
 import json
@@ -25,18 +25,18 @@ from .routes import ProxyPages
 from .status import RUNNING_NAME, StatusReader
 
 HOST = "127.0.0.1"
-KEEP_ALIVE_S = 600  # for which an idle connection of a client stays open
-SHUTDOWN_S = 2  # for requests that are under way
+KEEP_ALIVE_S = 600  # idle timeout of a client's connection
+SHUTDOWN_S = 2  # for running requests
 
 
 @dataclass(frozen=True)
 class ProxyOptions:
-    """How a proxy is started."""
+    """The options of a proxy."""
 
     project: Project
     policy: Policy
-    port: int = 0  # 0 for any that is free
-    upstreams: Mapping[str, str] = field(default_factory=dict)  # given; others are the default
+    port: int = 0  # 0 for any free port
+    upstreams: Mapping[str, str] = field(default_factory=dict)  # overrides of the defaults
     summaries: bool = True
     window: int | None = None
     report: Callable[[str], None] = lambda text: None
@@ -53,14 +53,15 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the command."""
+        """Install no signal handlers; the command handles signals."""
         yield
 
 
 @contextmanager
 def _announced(folder: Path, address: str) -> Iterator[None]:
-    """Name the proxy in a file of the project until the block ends. Of several, the newest counts.
-    A proxy also runs where the file cannot be written."""
+    """Write the proxy's address to a file of the project until the block ends. A newer proxy
+    overwrites it. Ignore write errors.
+    """
     file, told = folder / RUNNING_NAME, {"pid": os.getpid(), "address": address}
     with suppress(OSError):
         make_private_folder(folder)
@@ -74,8 +75,9 @@ def _announced(folder: Path, address: str) -> Iterator[None]:
 
 
 def upstreams_of(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the base URLs: those given, then those of the environment, then the default ones.
-    Raises UsageError for one that is no address."""
+    """Return the base URLs: from `given`, else from the environment, else the defaults. Raises
+    UsageError for an invalid URL.
+    """
     found = {
         name: given.get(name) or environ.get(variable, "").strip() or default
         for name, (variable, default) in UPSTREAMS.items()
@@ -92,8 +94,9 @@ def upstreams_of(given: Mapping[str, str], environ: Mapping[str, str]) -> dict[s
 
 @asynccontextmanager
 async def serving(options: ProxyOptions, environ: Mapping[str, str]) -> AsyncIterator[str]:
-    """Serve until the block ends; the value is the address. Raises UsageError for a port that is
-    taken."""
+    """Run the proxy until the block ends, and yield its address. Raises UsageError if the port is
+    in use.
+    """
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -101,7 +104,7 @@ async def serving(options: ProxyOptions, environ: Mapping[str, str]) -> AsyncIte
         except OSError as error:
             raise UsageError(
                 f"cannot listen on {HOST}:{options.port}: {error.strerror}",
-                hint="Use another --port, or 0 for one that is free.",
+                hint="Use another --port, or 0 for any free port.",
             ) from error
         address = f"http://{HOST}:{listening.getsockname()[1]}"
         conversations = Conversations(

@@ -1,7 +1,8 @@
-"""One conversation of a client: its log, what its messages became there, and what is edited.
+"""One conversation of a client: its log, the mapping from log entries to messages, and its edits.
 
-A client sends its whole history each time. `take` records what is new. `edits` names the blocks of
-the client's request that the view has in another form. Nothing else of the request is touched.
+A client sends its complete history with each request. `take` records the new messages. `edits`
+returns the differences between the request and the context view. The rest of the request is not
+changed.
 """
 
 import asyncio
@@ -56,14 +57,14 @@ from .bodies.base import (
 )
 from .host import ProxyHost
 
-PROXY_TOPIC = "proxy"  # of notes
-LEFT_ALONE = "left_alone"  # in the data of such a note
+PROXY_TOPIC = "proxy"  # topic of notes
+LEFT_ALONE = "left_alone"  # key in the data of a note
 DIGEST_CHARS = 16
-_ID_MARK = "~"  # before what makes the ID of a call unique
+_ID_MARK = "~"  # separates an ID and the suffix that makes it unique
 
 
 class Digests:
-    """The digests of a client's messages, made when they are asked for."""
+    """The digests of a client's messages, computed lazily."""
 
     def __init__(self, messages: Sequence[Json]) -> None:
         self.messages = messages
@@ -76,57 +77,57 @@ class Digests:
 
 
 def digest_of(message: Json) -> str:
-    """Return the digest of what a message says."""
+    """Return a digest of a message's content, independent of cache marks."""
     text = json.dumps(plain(message), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARS]
 
 
 @dataclass(slots=True)
 class Known:
-    """A message of the client that the log has."""
+    """A message of the client that is in the log."""
 
     digest: str
-    message: Json | None = None  # as the client sent it last; None until it has come again
+    message: Json | None = None  # as last sent; None after resuming, until the client sends it
 
 
 @dataclass(slots=True)
 class SentPart:
-    """What the client sent for one entry of the log."""
+    """The part of the client's request that corresponds to one log entry."""
 
     places: tuple[BodyPlace, ...]
-    size: int  # estimated tokens, as the client sent it
-    calls: Mapping[str, BodyPlace] = field(default_factory=dict)  # by the log's IDs
+    size: int  # estimated tokens, unedited
+    calls: Mapping[str, BodyPlace] = field(default_factory=dict)  # position by the log's call ID
     thinking: tuple[BodyPlace, ...] = ()
-    is_demoted: bool = False  # the log has a reference to a file in its place
+    is_demoted: bool = False  # the log has a reference to a file instead
 
 
 @dataclass
 class Batch:
-    """The entries that were made of messages which came in one request."""
+    """The entries recorded for the new messages of one request."""
 
     digests: list[str]
     entries: list[Entry]
-    before: int  # the seq of the entry before all of them
+    before: int  # seq of the entry before the batch
 
 
 @dataclass
 class ProxySession:
-    """A conversation that is being recorded."""
+    """A recorded conversation of a client."""
 
     format: BodyFormat
     host: ProxyHost
     policy: Policy
-    cwd: Path  # that relative paths of the client are below
-    client: dict[str, Any]  # as the log has it
+    cwd: Path  # base of the client's relative paths
+    client: dict[str, Any]  # stored in the log
     known: list[Known] = field(default_factory=list)
     parts: dict[int, SentPart] = field(default_factory=dict)  # by seq
-    pending: Assistant | None = None  # a reply that the client has not sent back yet
-    left_alone: str = ""  # why nothing is edited any more
+    pending: Assistant | None = None  # reply that the client has not sent back yet
+    left_alone: str = ""  # why the session is no longer edited
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's IDs
+    _calls: dict[str, RecordedCall] = field(default_factory=dict)  # by the client's call ID
     _has_reply: bool = False
-    _decided_at: int = 0  # the newest entry then
-    _stable_before: int | None = None  # the seq of what is edited now, or may be next
+    _decided_at: int = 0  # newest seq when the engine last ran
+    _stable_before: int | None = None  # seq of the first entry that is, or may next be, edited
 
     def __post_init__(self) -> None:
         self.engine = CompactionEngine(self.host, self.policy)
@@ -137,11 +138,11 @@ class ProxySession:
 
     @property
     def newest(self) -> int:
-        """The seq of the newest message. Notes, edits and summaries may be recorded after it."""
+        """The seq of the newest message. Newer entries can be notes, edits and summaries."""
         return self.pending.seq if self.pending else max(self.parts, default=0)
 
     def common(self, digests: Digests) -> int:
-        """Return how many messages at the beginning are the same as those of a request."""
+        """Return the number of leading messages that are equal to those of a request."""
         count = 0
         for known, message in zip(self.known, digests.messages, strict=False):
             if known.message is not None:
@@ -161,19 +162,21 @@ class ProxySession:
         return first is not None and first.kind == "reply" and _is_echo(first, self.pending)
 
     def is_repeated_by(self, messages: Sequence[Json]) -> bool:
-        """Return True if messages that begin as the known ones do say nothing new: the client tries
-        again, or keeps the cache warm."""
+        """Return True if a request that begins with the known messages has no new ones: a retry of
+        the client, or a request that keeps the cache warm.
+        """
         count = len(self.known)
         return len(messages) < count or (self.pending is not None and len(messages) == count)
 
     def take(self, messages: Sequence[Json], preamble: Preamble, model: str) -> bool:
-        """Record what is new in a request; return True if it ends with words of the user. Raises
-        ValueError, KeyError and TypeError, before anything is recorded, for a request that is not
-        understood."""
+        """Record the new messages of a request. Return True if it ends with a user message. For a
+        request that is not understood, raise ValueError, KeyError or TypeError before anything is
+        recorded.
+        """
         start = len(self.known)
         pieces = [*self.format.pieces(messages, start)]
         if self.pending is not None and len(pieces) == 1:
-            return False  # the reply itself, which the model is to go on with
+            return False  # the reply itself, for the model to continue
         self._take_preamble(preamble, model)
         for known, message in zip(self.known, messages, strict=False):
             known.message = message
@@ -193,9 +196,9 @@ class ProxySession:
         return is_words
 
     def resume(self, messages: Sequence[Json], batches: Sequence[Batch]) -> bool:
-        """Connect the entries of the log with the messages of the client that they were made of,
-        and record what a process that was killed did not record of the last ones. Return False
-        where they do not belong together."""
+        """Match the entries of the log with the client's messages. Record messages of the last
+        batch that a killed process did not record. Return False if log and messages do not match.
+        """
         for batch in batches:
             start = len(self.known)
             end = start + len(batch.digests)
@@ -212,10 +215,10 @@ class ProxySession:
         return True
 
     async def decide(self, *, turn_start: bool) -> None:
-        """Let the engine do what is due before a request goes out."""
+        """Run the engine before a request is sent."""
         before = self.host.view.last_seq
         if self.left_alone or self._decided_at == before:
-            return  # a request that is tried again is no further call
+            return  # a retry is not a new call
         try:
             await self.engine.before_call(turn_start=turn_start)
         except LimitReached as error:
@@ -225,16 +228,15 @@ class ProxySession:
         self._stable_before = edited[0] if edited else self.engine.stable_before()
 
     async def shorten(self, refusal: PromptTooLong) -> None:
-        """Make the context smaller than a request that the server has refused."""
+        """Shrink the context after the server has refused a request as too long."""
         self.host.learn(refusal)
         with suppress(LimitReached):
             await self.engine.force_fit()
 
     def edits(self, upto: int) -> Edits:
-        """Return what the server gets that differs from what the client sent, in its first `upto`
-        messages."""
+        """Return the edits for the first `upto` messages of the client's request."""
         edits, view = Edits(), self.host.view
-        pending = self.pending.seq if self.pending else None  # the client has not sent it yet
+        pending = self.pending.seq if self.pending else None  # not sent back by the client yet
         if self.left_alone:
             return edits
         if view.summary is not None:
@@ -243,7 +245,7 @@ class ProxySession:
                 (self.parts[s].places[0].message for s in stays if s in self.parts), 0
             )
             if edits.start >= upto:
-                return Edits()  # an older request: the summary is also of what came later
+                return Edits()  # an older request: the summary covers later messages too
         for item in view.items:
             part = self.parts.get(item.seq)
             is_later = part.places[-1].message >= upto if part else item.seq == pending
@@ -272,7 +274,7 @@ class ProxySession:
         return edits
 
     def saved_tokens(self) -> int:
-        """Return how many tokens of the client's request the server does not get."""
+        """Return the tokens that the edits remove from the client's request."""
         view, sent = self.host.view, 0
         for item in view.items:
             part = self.parts.get(item.seq)
@@ -281,9 +283,10 @@ class ProxySession:
         return view.scaled(max(0, sum(part.size for part in self.parts.values()) - sent))
 
     def finish(self, reply: ServerReply, saved: int, *, is_newest: bool) -> None:
-        """Record a reply of the server. `saved` are the tokens that its request did not have. Of
-        one to an older request only the price counts, and of one that says and calls nothing:
-        clients do not send that back."""
+        """Record a reply of the server. `saved` are the tokens removed from its request. Record
+        only the price of a reply to an older request, and of an empty reply, because clients do not
+        send it back.
+        """
         request = {"client": {}, "saved": saved}
         if is_newest and self.pending is None and _gist(reply.content) != ("", 0):
             self.pending = self._record_reply(reply.content, reply, request)
@@ -291,23 +294,24 @@ class ProxySession:
             self._record_reply([], reply, request, purpose="attempt")
 
     def take_back(self, seq: int) -> None:
-        """Take back the edit at `seq`: the next request has again what the client sends there.
-        Raises CompactionFailed where there is no such edit."""
+        """Undo the edit at `seq`: the next request has the client's original content there. Raises
+        CompactionFailed if there is no such edit.
+        """
         self.engine.uncompact(self.host.log.entries(), seq)
 
     def leave_alone(self, why: str) -> None:
-        """Edit nothing in this session from now on."""
+        """Stop editing this session."""
         self.left_alone = why
         self.note(f"left alone: {why}", {LEFT_ALONE: True})
 
     def note(self, text: str, data: Mapping[str, Any] | None = None) -> None:
-        """Record something that neither the client nor the model sees."""
+        """Record a note that neither the client nor the model sees."""
         self.host.record(Note(topic=PROXY_TOPIC, text=text, data=dict(data or {})))
 
-    # What is recorded
+    # Recording
 
     def _take_preamble(self, preamble: Preamble, model: str) -> None:
-        """Record the prompt, the tools and the model where they are not those of the log."""
+        """Record the system prompt, the tools and the model if they have changed."""
         view = self.host.view
         is_first = not view.last_seq
         system = None if preamble.system == view.system and not is_first else preamble.system
@@ -351,7 +355,7 @@ class ProxySession:
         request: dict[str, Any],
         purpose: str = "turn",
     ) -> Assistant:
-        """Record a reply with its calls as calls of our tools."""
+        """Record a reply. Translate its calls to calls of our tools."""
         taken, blocks = self.host.view.calls, list[Block]()
         for block in content:
             if block.get("type") == "tool_use":
@@ -395,7 +399,7 @@ class ProxySession:
             elif tokens.estimate(text) > self.policy.clear_above:
                 details[KEPT_IN] = f"{OFFLOADED}/result_{seq}.md"
                 path = host.folder / details[KEPT_IN]
-                path.unlink(missing_ok=True)  # a process that was killed left it
+                path.unlink(missing_ok=True)  # left by a killed process
                 offload(path, text)
         entry = host.record(
             ToolResult(
@@ -409,8 +413,9 @@ class ProxySession:
         self._match(entry, piece)
 
     def _details_of(self, call: TranslatedCall) -> dict[str, Any]:
-        """Return the details of a result. What a call left in a file is read from that file now:
-        only what is there may leave the context."""
+        """Return the details of a result. Read the digest of a written file from disk now, because
+        only content that is on disk may be removed from the context.
+        """
         details = dict(call.details)
         path = details.get("path")
         if isinstance(path, str):
@@ -422,7 +427,7 @@ class ProxySession:
         return details
 
     def _match(self, entry: Entry, piece: BodyPiece) -> None:
-        """Note where the client's request has what an entry was made of."""
+        """Store the position of an entry's content in the client's request."""
         place = self.host.view.position(entry.seq)
         item = None if place is None else self.host.view.items[place]
         is_demoted = isinstance(entry, ToolResult) and entry.offloaded is not None
@@ -443,7 +448,7 @@ class ProxySession:
         self.parts[entry.seq] = part
 
     def _match_calls(self, entry: Assistant, piece: BodyPiece) -> Mapping[str, BodyPlace]:
-        """Return the place of each call of a reply, and remember the calls for their results."""
+        """Return the position of each call in a reply, and remember the calls for their results."""
         self._has_reply = True
         ours = [block for block in entry.content if block.get("type") == "tool_use"]
         theirs = [
@@ -468,7 +473,7 @@ class ProxySession:
 
 
 def batches_of(entries: Iterable[Entry]) -> tuple[list[Batch], Assistant | None]:
-    """Return the batches of a session's log, and the reply that is in none yet."""
+    """Return the batches of a session's log, and the reply that no batch contains yet."""
     batches: list[Batch] = []
     pending: Assistant | None = None
     for entry in entries:
@@ -487,7 +492,7 @@ def batches_of(entries: Iterable[Entry]) -> tuple[list[Batch], Assistant | None]
 
 
 def _in_turns(pieces: Iterable[BodyPiece]) -> Iterator[tuple[BodyPiece, bool]]:
-    """Yield each piece, and whether it comes in the middle of a turn."""
+    """Yield each piece, and True if it is in the middle of a turn."""
     is_mid_turn = False
     for piece in pieces:
         is_mid_turn = piece.kind == "result" or (is_mid_turn and piece.kind == "words")
@@ -495,7 +500,7 @@ def _in_turns(pieces: Iterable[BodyPiece]) -> Iterator[tuple[BodyPiece, bool]]:
 
 
 def _client_of(entry: Entry) -> dict[str, Any] | None:
-    """Return what an entry has of the client's messages; None for one that is not made of them."""
+    """Return the record of the client's messages in an entry, None if it was not made from them."""
     if isinstance(entry, User | ToolResult):
         found = entry.details.get("client")
     elif isinstance(entry, Assistant) and entry.purpose == "turn":
@@ -506,8 +511,9 @@ def _client_of(entry: Entry) -> dict[str, Any] | None:
 
 
 def _is_echo(piece: BodyPiece, reply: Assistant) -> bool:
-    """Return True if a client sends a reply back, perhaps without its thinking or with other
-    blanks."""
+    """Return True if a piece is the reply that the client sends back. Ignore thinking and
+    blanks.
+    """
     return _gist(piece.blocks) == _gist(reply.content)
 
 
@@ -517,7 +523,7 @@ def _gist(blocks: Sequence[Block]) -> tuple[str, int]:
 
 
 def _text_of_result(content: Content) -> str | None:
-    """Return the text of a result; None for one that has more than text."""
+    """Return the text of a result, None if it contains more than text."""
     if isinstance(content, str):
         return content
     if all(block.get("type") == "text" for block in content):

@@ -1,8 +1,8 @@
-"""What the sessions of the proxy came to, folded from their logs: no proxy needs to run.
+"""Statistics of the proxy's sessions, computed from their logs; the proxy does not need to run.
 
-Dollars without the proxy suppose that the client sent its whole history each time, at most as much
-as the window takes, and got the same replies. Requests that no log has are in neither sum: those
-next to the main line, and the client's own compactions.
+The cost without the proxy assumes that the client sent its complete history each time, up to the
+window size, and got the same replies. Requests that are not in a log are not counted: asides, and
+the client's own compactions.
 """
 
 import errno
@@ -41,18 +41,18 @@ from ..session.store import content_text
 from ..session.titles import TITLE_TOPIC
 from .session import PROXY_TOPIC
 
-MAX_SESSIONS = 50  # that are shown, newest first
-MAX_LOGS = 500  # that are looked at for them, newest change first
+MAX_SESSIONS = 50  # shown, newest first
+MAX_LOGS = 500  # searched for sessions, newest change first
 MAX_READ_BYTES = 256 << 20  # of all logs together
 MAX_TITLE_CHARS = 90
 MAX_CLIENT_CHARS = 40
-RUNNING_NAME = "proxy.json"  # of the file in a project's folder that names the proxy which runs
-_HEAD_BYTES = 200  # of a line, which have its kind
+RUNNING_NAME = "proxy.json"  # file in a project's folder with the running proxy's address
+_HEAD_BYTES = 200  # of a line; contain the entry's kind
 _RESULT, _SAVED = b'"kind": "tool_result"', b'"tokens_saved"'
 
 
 class CallKey(NamedTuple):
-    """What tells a call apart, also in the copies that forks have of it."""
+    """The identity of a call, equal in the copies in forks."""
 
     seq: int
     at: str
@@ -61,27 +61,27 @@ class CallKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProxiedCall:
-    """One request of a client and its price."""
+    """A request of a client and its price."""
 
     key: CallKey
-    with_tokens: int  # of the prompt that the server got
-    without_tokens: int  # of the prompt as the client sent it
-    with_dollars: float | None  # None where the price of the model is not known
+    with_tokens: int  # of the prompt sent to the server
+    without_tokens: int  # of the client's prompt
+    with_dollars: float | None  # None if the model's price is unknown
     without_dollars: float | None
-    is_turn: bool  # False for a repeated request, and for one of the proxy itself
+    is_turn: bool  # False for a retry and for the proxy's own requests
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyEdit:
-    """One change of what the server gets."""
+    """An edit of a client's requests."""
 
     seq: int
     at: str
-    call: int  # the number of the first call after it
+    call: int  # number of the first call after the edit
     layer: str
     what: str
     reason: str
-    before: int  # tokens of the context; for a result that went to a file, of the result
+    before: int  # tokens of the context, or of a result moved to a file
     after: int
     can_undo: bool
     is_undone: bool = False
@@ -89,7 +89,7 @@ class ProxyEdit:
 
 @dataclass(frozen=True, slots=True)
 class ProxyNote:
-    """A fault, or why a session is left alone."""
+    """A failure, or the reason why a session is no longer edited."""
 
     at: str
     text: str
@@ -97,7 +97,7 @@ class ProxyNote:
 
 @dataclass(frozen=True, slots=True)
 class SessionStatus:
-    """What one session came to."""
+    """The statistics of one session."""
 
     id: str
     log: Path
@@ -106,20 +106,20 @@ class SessionStatus:
     protocol: str
     model: str
     window: int
-    changed: str  # when the newest entry was recorded
-    calls: tuple[ProxiedCall, ...]  # with those of the proxy itself
-    inherited: frozenset[CallKey]  # of the calls: those that are counted in another session
+    changed: str  # time of the newest entry
+    calls: tuple[ProxiedCall, ...]  # including the proxy's own calls
+    inherited: frozenset[CallKey]  # calls that are counted in another session
     edits: tuple[ProxyEdit, ...]
     notes: tuple[ProxyNote, ...]
 
     @property
     def turns(self) -> list[ProxiedCall]:
-        """The calls of the client's main line, inherited ones included."""
+        """The calls of the client's main line, including inherited ones."""
         return [call for call in self.calls if call.is_turn]
 
     @property
     def own(self) -> list[ProxiedCall]:
-        """The calls that were paid for in this session."""
+        """The calls paid for in this session."""
         return [call for call in self.calls if call.key not in self.inherited]
 
     @property
@@ -154,10 +154,10 @@ class SessionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ProxyStatus:
-    """What the sessions came to, the newest first."""
+    """The statistics of all sessions, the newest first."""
 
     sessions: tuple[SessionStatus, ...]
-    left_out: int = 0  # older logs, which may be those of more sessions
+    left_out: int = 0  # older logs, possibly of further sessions
 
     @property
     def with_dollars(self) -> float:
@@ -182,13 +182,13 @@ class ProxyStatus:
 
 @dataclass
 class _Folding:
-    """A session as far as its log was read."""
+    """The statistics of a session up to the last line read."""
 
     log: Path
     window: int | None
     inode: int = 0
     read: int = 0  # bytes of the log
-    client: Mapping[str, Any] | None = None  # {} for a session that is none of the proxy
+    client: Mapping[str, Any] | None = None  # {} for a session that is not from the proxy
     title: str = ""
     model: str = ""
     changed: str = ""
@@ -196,12 +196,14 @@ class _Folding:
     edits: list[ProxyEdit] = field(default_factory=list)
     notes: list[ProxyNote] = field(default_factory=list)
     reverts: list[Revert] = field(default_factory=list)
-    _saved: int = 0  # by the call before
-    _is_edited: bool = False  # since the call before
+    _saved: int = 0  # tokens saved in the previous call
+    _is_edited: bool = False  # edited since the previous call
     _is_cached: bool = False
 
     def add_line(self, line: bytes) -> None:
-        """Fold a line. Most results say nothing here, and parsing them is most of the work."""
+        """Process a line of the log. Skip results without savings before parsing, which takes most
+        of the time.
+        """
         if _RESULT in line[:_HEAD_BYTES] and _SAVED not in line:
             return
         with suppress(ValueError):
@@ -255,7 +257,7 @@ class _Folding:
     def _add_edit(self, entry: Mask | Summary | ToolResult) -> None:
         for act in acts([entry]):
             if act.saved <= 0 and isinstance(entry, ToolResult):
-                continue  # a file was written, and the result is as it came
+                continue  # a file was written, but the result is unchanged
             what = "result moved to a file"
             if isinstance(entry, Mask):
                 what = done_by(entry.layer, len(entry.targets))
@@ -281,7 +283,7 @@ class _Folding:
         key, spent = CallKey(entry.seq, entry.at, entry.message_id), entry.cost_usd
         is_turn = entry.purpose == "turn"
         if not usage.total:
-            return  # the client brought the reply with its history
+            return  # the reply is from the client's history
         if "saved" not in entry.request:
             self.calls.append(ProxiedCall(key, usage.prompt, 0, spent, 0.0, is_turn=False))
             return
@@ -289,7 +291,7 @@ class _Folding:
         unedited = max(usage.prompt, min(usage.prompt + saved, window))
         without = spent
         if saved or self._saved:
-            self._is_edited = self._is_edited or saved < self._saved  # it is left alone now
+            self._is_edited = self._is_edited or saved < self._saved  # an edit was dropped
             without = cost(entry.model, self._usage_without(entry, usage, unedited))
         self.calls.append(ProxiedCall(key, usage.prompt, unedited, spent, without, is_turn))
         if is_turn:
@@ -297,11 +299,11 @@ class _Folding:
             self._is_cached = self._is_cached or bool(usage.cache_read + usage.cache_creation)
 
     def _usage_without(self, entry: Assistant, usage: Usage, unedited: int) -> Usage:
-        """Return the usage of the whole request.
+        """Return the usage of the unedited request.
 
-        After an edit the server had the unedited prompt before in its cache, unless that has
-        expired. Without one since the request before, the server says by itself how much of that
-        request it still had.
+        After an edit, assume that the server had the previous unedited prompt in its cache, unless
+        it expired. Without an edit since the previous request, scale the share of that request
+        which the server reports as cached.
         """
         before = next((call for call in reversed(self.calls) if call.is_turn), None)
         if before is None:
@@ -326,17 +328,18 @@ class _Folding:
 
 @dataclass
 class StatusReader:
-    """Reads the logs of sessions; of one that has been read, only what is new."""
+    """Reads the logs of sessions, incrementally."""
 
-    window: int | None = None  # tokens, where the user gives it
+    window: int | None = None  # tokens, set by the user
     _read: dict[Path, _Folding] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _state: dict[Path, tuple[int, int]] = field(default_factory=dict)  # of the logs for `_last`
+    _state: dict[Path, tuple[int, int]] = field(default_factory=dict)  # (inode, bytes read)
     _last: ProxyStatus = field(default_factory=lambda: ProxyStatus(()))
 
     def status(self, logs: Iterable[Path]) -> ProxyStatus:
-        """Return what the sessions of these logs came to, the same object as long as nothing is
-        new; the logs come newest change first."""
+        """Return the statistics for these logs, sorted by newest change. Return the same object if
+        nothing has changed.
+        """
         with self._lock:
             found, left_out = list[_Folding](), 0
             budget = MAX_READ_BYTES
@@ -360,7 +363,7 @@ class StatusReader:
             return self._last
 
     def log_of(self, id: str) -> Path | None:
-        """Return the log of a session that has been read; None for any other."""
+        """Return the log of a session that has been read, None for any other session."""
         with self._lock:
             return next(
                 (log for log, each in self._read.items() if log.parent.name == id and each.client),
@@ -368,8 +371,9 @@ class StatusReader:
             )
 
     def _follow(self, log: Path, budget: int) -> tuple[_Folding, int]:
-        """Return a log as it stands now, and how many bytes were read for it. Raises OSError for
-        one that cannot be read, or has more than `budget` new bytes."""
+        """Return the current statistics of a log, and the number of bytes read. Raises OSError if
+        the log cannot be read or has more than `budget` new bytes.
+        """
         folding = self._read.get(log)
         with open_kept(log) as file:
             stat = os.fstat(file.fileno())
@@ -384,8 +388,9 @@ class StatusReader:
 
 
 def _read_on(folding: _Folding, file: BinaryIO) -> None:
-    """Fold the lines of a file from where it was read to. Of a session that is none of the proxy
-    the first line is enough."""
+    """Process the new lines of a file. Stop after the first line if the session is not from the
+    proxy.
+    """
     file.seek(folding.read)
     for line in file:
         if not line.endswith(b"\n"):
@@ -398,7 +403,7 @@ def _read_on(folding: _Folding, file: BinaryIO) -> None:
 
 
 def _counted_once(sessions: Iterable[SessionStatus]) -> Iterator[SessionStatus]:
-    """Count a call in the oldest session that has it: forks have copies of it."""
+    """Mark copied calls in forks as inherited, so that a call counts only in the oldest session."""
     seen = set[CallKey]()
     for session in sessions:
         keys = {call.key for call in session.calls}
@@ -407,8 +412,7 @@ def _counted_once(sessions: Iterable[SessionStatus]) -> Iterator[SessionStatus]:
 
 
 def running_address(folder: Path) -> str:
-    """Return the address of the proxy that runs in a project, by the project's folder; "" for
-    none."""
+    """Return the address of the running proxy of a project folder, "" if none runs."""
     with suppress(OSError, ValueError, TypeError, LookupError, OverflowError):
         with open_kept(folder / RUNNING_NAME) as file:
             found = json.load(file)
@@ -418,12 +422,12 @@ def running_address(folder: Path) -> str:
 
 
 def share_saved(spent: float, unedited: float) -> float | None:
-    """Return the share of the dollars that was saved; None where nothing was spent."""
+    """Return the saved share of the cost, None if the unedited cost is zero."""
     return 1 - spent / unedited if unedited > 0 else None
 
 
 def _sum(dollars: Iterable[float | None]) -> float | None:
-    """Return a sum; None where a part is not known."""
+    """Return a sum, None if a part is unknown."""
     total = 0.0
     for each in dollars:
         if each is None:
@@ -437,7 +441,7 @@ def _first_words(text: str) -> str:
 
 
 def _short_agent(agent: str) -> str:
-    """Return the first product of a user agent: `claude-cli/2.1.197`."""
+    """Return the first product of a user agent, such as `claude-cli/2.1.197`."""
     return cut_after(clean(agent.partition(" ")[0]), MAX_CLIENT_CHARS)
 
 

@@ -227,7 +227,7 @@ def test_it_is_taken_back_whole(place: Place) -> None:
     assert "seq 23000 23600" in json.dumps(body)  # the first count is there again
 
 
-@pytest.mark.parametrize(("compacts", "told"), [(True, "taken"), (False, "not taken: ")])
+@pytest.mark.parametrize(("compacts", "told"), [(True, "supported"), (False, "not supported: ")])
 def test_the_doctor_tells_whether_a_server_has_it(
     place: Place, *, compacts: bool, told: str
 ) -> None:
@@ -235,7 +235,7 @@ def test_the_doctor_tells_whether_a_server_has_it(
         server.compacts = compacts
         doctor = ("-c", "model.id=claude-opus-5-5", "doctor", "--server")
         done = place.run(*doctor, env=place.server(server.url))
-    assert f"summaries of its own: {told}" in done.stdout
+    assert f"server-side summaries: {told}" in done.stdout
     (learned,) = json.loads((place.state / "servers.json").read_text()).values()
     assert ("compaction" in learned["seen"]) == compacts
     assert ("compaction" in learned["gaps"]) != compacts

@@ -135,7 +135,7 @@ def test_an_update_shows_what_differs_and_asks(place: Place) -> None:
     assert after["servers"] == ["far"]
     (folder / ".claude-plugin" / "marketplace.json").unlink()
     committed(folder)
-    assert "is no marketplace: the repository has no folder .claude-plugin" in said(
+    assert "is not a marketplace: the repository has no folder .claude-plugin" in said(
         place, "update", code=2
     )
     assert listed(place) == [after]

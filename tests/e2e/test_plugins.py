@@ -143,7 +143,7 @@ def test_a_folder_that_holds_the_plugins_is_none(place: Place) -> None:
     for source in (home, home / ".config" / "ctxagent"):
         done = place.run("plugin", "add", "--yes", str(source))
         assert done.returncode == 2, done.stderr
-        assert "holds the folder of the plugins themselves" in done.stderr
+        assert "contains the folder of the installed plugins" in done.stderr
         assert len(done.stderr) < 500
 
 
@@ -294,8 +294,8 @@ def test_changed_content_is_left_out_and_told(place: Place) -> None:
     assert "there is no command /hello" in refused.stderr
     server, done = ran(place, steps, "--allow", "Bash(true)")
     for told_of in (refused.stderr, done.stderr):
-        assert "kit has changed since it was added, so nothing of it is used" in told_of
-        assert f"`ctxagent plugin add {source}` puts it back" in told_of
+        assert "kit has changed since it was added, so it is not used" in told_of
+        assert f"reinstall it with `ctxagent plugin add {source}`" in told_of
     assert "Mcp" not in tools(server)
     assert "Skill" not in tools(server)
     assert (place.project / "heard").read_text().count("PreToolUse") == 0
@@ -359,7 +359,7 @@ def test_whatever_changes_counts(place: Place, change: str) -> None:
                 [shutil.rmtree(each) for each in at.iterdir() if each.is_dir()]
                 + [(at / ".mcp.json").unlink()]
             ),
-            "it is no plugin: it has none of commands, skills, agents",
+            "it is not a plugin: it has none of commands, skills, agents",
         ),
     ],
 )
@@ -395,11 +395,11 @@ def test_a_link_in_a_repository_that_leads_out(place: Place) -> None:
 @pytest.mark.parametrize(
     ("source", "why"),
     [
-        ("ext::sh -c touch% made", "no helper program of git is started"),
+        ("ext::sh -c touch% made", "git helper programs are not supported"),
         ("--upload-pack=touch made", "is an option, not a source"),
         ("ssh://-oProxyCommand=touch%20made/x", "the name of its host begins with a dash"),
-        ("http://127.0.0.1/x", "http:// is not used"),
-        ("no/such", "neither a folder nor a URL of git"),
+        ("http://127.0.0.1/x", "http:// is not supported"),
+        ("no/such", "neither a folder nor a git URL"),
         ("file:///no/such", "git could not fetch it: fatal: '/no/such' does not appear to be"),
     ],
 )
@@ -410,7 +410,7 @@ def test_what_is_no_source(place: Place, source: str, why: str) -> None:
     assert list(place.project.iterdir()) == []
     for ref in ("--upload-pack=touch made", "+main:main"):
         done = place.run("plugin", "add", "--yes", f"--ref={ref}", f"file://{place.root}")
-        assert "that is no branch, tag or commit" in done.stderr
+        assert "is not a branch, tag or commit" in done.stderr
 
 
 def test_a_protocol_that_the_persons_git_would_turn_a_url_into(place: Place) -> None:
@@ -535,7 +535,7 @@ def test_a_broken_record_is_told(place: Place) -> None:
         put(own(place) / "plugins.json", content)
         _, done = ran(place, [Say("Done.")])
         assert "no plugin is used: " in done.stderr
-        assert "plugins.json: cannot be read: it is no record of plugins" in done.stderr
+        assert "plugins.json: cannot be read: it is not a record of plugins" in done.stderr
         for command in ("list", "remove"):
             done = place.run("plugin", command, *(["kit"] if command == "remove" else []))
             assert done.returncode == 2

@@ -179,7 +179,7 @@ def test_a_state_that_is_a_file_changes_nothing(place: Place, server: Recorder) 
         assert play(proxy, client) == [200] * 3
         sent = [json.loads(received.body) for received in server.requests]
         assert sent == [*client.bodies()]
-        assert "goes through as it came" in proxy.errors.read_text()
+        assert "forwarded a request unchanged" in proxy.errors.read_text()
 
 
 def test_fifty_clients_at_once(place: Place, server: Recorder) -> None:

@@ -138,11 +138,11 @@ def test_the_doctor_asks_the_server(place: Place) -> None:
         told = dict(line[6:].split(": ", 1) for line in done.stdout.splitlines())
         asked = len(server.requests)
         script = Partial([LACKS["cache_control"], LACKS["images"]])
-    assert told["answers"] == "taken"
-    assert told["cache_control"].startswith("not taken: ")
-    assert told["images"].startswith("not taken: ")
-    assert told["thinking"] == "taken"
-    assert told["calls tools"] == "taken"
+    assert told["answers"] == "supported"
+    assert told["cache_control"].startswith("not supported: ")
+    assert told["images"].startswith("not supported: ")
+    assert told["thinking"] == "supported"
+    assert told["tool calls"] == "supported"
     assert asked <= 9
     with Server(script, lenient=True) as server:
         kept = json.loads((place.state / "servers.json").read_text())

@@ -134,7 +134,7 @@ def test_files_for_other_agents(place: Place) -> None:
     found = " ".join(place.run("doctor", env=place.server(server.url)).stdout.split())
     assert "skills: odd" in found
     for told_of in (done.stderr, found):
-        assert f"empty/{left_out}it says nothing" in told_of
+        assert f"empty/{left_out}there is no text" in told_of
         assert f"large/{left_out}it is larger than" in told_of
         assert f"bad/{left_out}its front matter has no description" in told_of
 

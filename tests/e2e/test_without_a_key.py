@@ -47,9 +47,9 @@ def test_every_key_that_the_guide_names(place: Place) -> None:
         ("{", "the script is not JSON"),
         ("[]", "a script is an object with a list of `steps`"),
         ('{"steps": ["hi"]}', "step 1 is not an object"),
-        ('{"steps": [{"text": 3}]}', "step 1: `text` is no text"),
-        ('{"steps": [{}, {"delay": "1"}]}', "step 2: `delay` is no number"),
-        ('{"steps": [{"tools": {}}]}', "step 1: `tools` is no list"),
+        ('{"steps": [{"text": 3}]}', "step 1: `text` is not a text"),
+        ('{"steps": [{}, {"delay": "1"}]}', "step 2: `delay` is not a number"),
+        ('{"steps": [{"tools": {}}]}', "step 1: `tools` is not a list"),
         ('{"steps": [{"tools": ["Bash"]}]}', "step 1: a tool is "),
     ],
 )

@@ -1,4 +1,4 @@
-"""Command files: where they are found, which of a name counts, and what their text becomes."""
+"""Command files: where they are found, precedence of equal names, and the resulting prompts."""
 
 import os
 from pathlib import Path
@@ -51,7 +51,7 @@ def place(tmp_path: Path) -> Place:
 
 
 def told(body: str, arguments: str) -> str:
-    """The text of a command, with shell commands in brackets."""
+    """The prompt of a command, with shell commands in brackets."""
     command = CommandFile("x", body, Path("x.md"), "x.md")
     return "".join(f"<{text}>" if is_shell else text for text, is_shell in command.parts(arguments))
 
@@ -80,7 +80,7 @@ def test_placeholders_are_replaced_once(body: str, arguments: str, text: str) ->
     assert told(body, arguments) == text
 
 
-def test_quotes_that_do_not_match_are_letters() -> None:
+def test_unmatched_quotes_are_ordinary_characters() -> None:
     assert split_arguments("it's a 'b c'") == ["it's", "a", "'b", "c'"]
     assert split_arguments("a 'b c'") == ["a", "b c"]
     assert split_arguments("") == []
@@ -116,7 +116,7 @@ def test_a_description_is_the_first_line_unless_it_is_written(place: Place) -> N
     assert found["b"].description == "x" * module.MAX_DESCRIPTION_CHARS
 
 
-def test_a_projects_file_is_trusted_as_it_was_accepted(place: Place) -> None:
+def test_a_projects_file_is_trusted_only_with_the_accepted_content(place: Place) -> None:
     path = place.ours("a.md")
     place.write(place.config / "commands", "b.md")
     assert [each.is_trusted for each in place.load()[0].values()] == [True, False]
@@ -173,16 +173,16 @@ def test_a_plugins_folder_is_filled_in(place: Place) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("two words.md", "Do it.", "its name is not made of up to 80 letters, digits, - and _"),
-        ("-x.md", "Do it.", "its name is not"),
-        (f"{'x' * 81}.md", "Do it.", "its name is not"),
-        ("é.md", "Do it.", "its name is not"),
-        ("empty.md", "---\nmodel: x\n---\n\n", "it says nothing"),
+        ("two words.md", "Do it.", "its name must be up to 80 letters, digits, - and _"),
+        ("-x.md", "Do it.", "its name must be up to 80"),
+        (f"{'x' * 81}.md", "Do it.", "its name must be up to 80"),
+        ("é.md", "Do it.", "its name must be up to 80"),
+        ("empty.md", "---\nmodel: x\n---\n\n", "the file has no text"),
         ("open.md", "---\nmodel: x\n", "its front matter does not end"),
         ("large.md", "x" * 100_001, "it is larger than 100,000 bytes"),
     ],
 )
-def test_a_file_that_is_left_out_is_named_with_the_reason(
+def test_a_skipped_file_is_reported_with_the_reason(
     place: Place, name: str, text: str, why: str
 ) -> None:
     path = place.ours(name, text)
@@ -193,12 +193,12 @@ def test_a_file_that_is_left_out_is_named_with_the_reason(
     assert warning.startswith(f"{path}: this command is left out: {why}")
 
 
-def test_of_two_below_one_folder_the_one_higher_up_counts(place: Place) -> None:
+def test_of_two_files_in_one_folder_the_less_deep_one_wins(place: Place) -> None:
     place.ours("x.md")
     deeper = place.ours("a/x.md")
     found, warnings = place.load()
     assert found["x"].shown_path == ".ctxagent/commands/x.md"
-    assert warnings == [f"{deeper}: /x is .ctxagent/commands/x.md"]
+    assert warnings == [f"{deeper}: left out: .ctxagent/commands/x.md is /x"]
 
 
 def test_no_link_leads_out_of_the_folder(place: Place) -> None:
@@ -216,7 +216,7 @@ def test_no_link_leads_out_of_the_folder(place: Place) -> None:
     ]  # fmt: skip
 
 
-def test_the_users_own_folder_is_no_projects(place: Place) -> None:
+def test_the_users_folder_does_not_belong_to_a_project(place: Place) -> None:
     place.write(place.home / ".claude" / "commands", "a.md")
     place.write(place.home / ".ctxagent" / "commands", "b.md")
     outside = place.home / "notes"

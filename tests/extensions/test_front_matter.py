@@ -1,4 +1,4 @@
-"""Front matter as files for other agents have it."""
+"""Front matter in files for other agents."""
 
 import pytest
 
@@ -42,13 +42,13 @@ def test_a_value_with_a_colon_needs_no_quotes(value: str) -> None:
         ("x: " + "a" * 30_000, "more than"),
     ],
 )
-def test_a_head_that_cannot_be_read(head: str, why: str) -> None:
+def test_invalid_front_matter_is_refused(head: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         split_front_matter(f"---\n{head}\n---\nBody.")
     with pytest.raises(ValueError, match="does not end"):
         split_front_matter("---\na: b\nBody.")
 
 
-def test_commas_within_parentheses_part_nothing() -> None:
+def test_commas_in_parentheses_do_not_split() -> None:
     values, _ = split_front_matter("---\nallowed-tools: Bash(a,b:*), Read\n---\n")
     assert list_value(values, "allowed-tools") == ("Bash(a,b:*)", "Read")

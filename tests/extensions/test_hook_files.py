@@ -1,4 +1,4 @@
-"""What a file of hooks in the published format says."""
+"""Files of hooks in the published format."""
 
 import json
 import subprocess
@@ -36,7 +36,7 @@ def test_a_command(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_words_without_a_shell_are_quoted_but_for_the_hooks_own_variables(tmp_path: Path) -> None:
+def test_arguments_are_quoted_except_for_the_hooks_variables(tmp_path: Path) -> None:
     row = {
         "command": "${CLAUDE_PLUGIN_ROOT}/run",
         "args": ["a b", "$HOME ${HOME}", "", "in ${CLAUDE_PROJECT_DIR}!"],
@@ -64,8 +64,8 @@ def test_the_time_has_bounds(tmp_path: Path, given: float, wanted: float) -> Non
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        ("[]", 'no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
-        ("{", 'no hook in it is used: it is no {"hooks": {EVENT: […]}}'),
+        ("[]", 'no hook in it is used: it is not {"hooks": {EVENT: […]}}'),
+        ("{", 'no hook in it is used: it is not {"hooks": {EVENT: […]}}'),
         ({"hooks": {"Stop": [3]}}, "hooks for Stop are left out: "),
         ({"hooks": {"Stop": [{"matcher": "(", "hooks": []}]}}, "hooks for Stop are left out: "),
         (
@@ -83,11 +83,14 @@ def test_the_time_has_bounds(tmp_path: Path, given: float, wanted: float) -> Non
         ),
         ({"hooks": {"Stop": [{"hooks": [{"command": " "}]}]}}, "it has no command"),
         ({"hooks": {"Stop": [{"hooks": [{"type": "http"}]}]}}, "it has no url"),
-        ({"hooks": {"Stop": [{"hooks": [{"command": "x", "if": "Bash"}]}]}}, "`if` is for PreTool"),
+        (
+            {"hooks": {"Stop": [{"hooks": [{"command": "x", "if": "Bash"}]}]}},
+            "`if` is only supported for PreTool",
+        ),
         ({"hooks": {"Stop": [{"hooks": ["x"]}]}}, "a hook for Stop is left out: "),
     ],
 )
-def test_what_cannot_be_used_is_named(tmp_path: Path, content: Any, problem: str) -> None:
+def test_invalid_hooks_are_reported(tmp_path: Path, content: Any, problem: str) -> None:
     hooks, (found,) = read(tmp_path, content)
     assert hooks == []
     assert problem in found
@@ -117,7 +120,7 @@ def test_the_others_of_a_file_are_used(tmp_path: Path) -> None:
         ("^Notebook", ("NotebookRead",), True),
     ],
 )
-def test_which_names_a_matcher_fits(matcher: str, names: tuple[str, ...], fits: bool) -> None:
+def test_matchers_match_names(matcher: str, names: tuple[str, ...], fits: bool) -> None:
     assert PublishedHook("kit", "PreToolUse", "x", matcher=matcher).matches(*names) == fits
 
 
@@ -139,7 +142,7 @@ def files(tmp_path: Path) -> HookFiles:
     )
 
 
-def test_the_users_file_counts_at_once_and_the_projects_once_trusted(tmp_path: Path) -> None:
+def test_the_users_file_is_used_at_once_and_the_projects_once_trusted(tmp_path: Path) -> None:
     put(tmp_path / "home" / ".config" / "hooks.json")
     path = tmp_path / "project" / ".claude" / "settings.json"
     put(path, model="x")
@@ -153,7 +156,7 @@ def test_the_users_file_counts_at_once_and_the_projects_once_trusted(tmp_path: P
     assert len(files(tmp_path).hooks) == 1
 
 
-def test_hooks_are_told_the_folder_that_has_their_file(tmp_path: Path) -> None:
+def test_hooks_get_the_folder_of_their_file(tmp_path: Path) -> None:
     put(tmp_path / "home" / ".config" / "hooks.json")
     path = tmp_path / "project" / ".claude" / "settings.json"
     put(path)
@@ -198,7 +201,7 @@ def test_settings_without_hooks_hide_no_hooks_of_the_root(tmp_path: Path) -> Non
     assert files(tmp_path).warnings == []
 
 
-def test_a_link_out_of_the_project_is_named(tmp_path: Path) -> None:
+def test_a_link_that_leaves_the_project_is_reported(tmp_path: Path) -> None:
     files(tmp_path)
     put(tmp_path / "elsewhere.json")
     link = tmp_path / "project" / "sub" / ".ctxagent" / "hooks.json"

@@ -1,4 +1,4 @@
-"""Marketplaces: where their plugins are, and what is refused."""
+"""Marketplaces: the sources of their plugins, and refused sources."""
 
 from pathlib import Path
 from typing import Any
@@ -29,23 +29,26 @@ def place_of(shop: Marketplace, source: Any) -> FileSource:
     [
         ("../../secret", "leads out of the marketplace"),
         ("/etc", "leads out of the marketplace"),
-        ("./gone", "which is no folder"),
+        ("./gone", "which is not a folder"),
         ("./out", "leads out of the marketplace"),
-        ("./a\\b", "names a path that is none"),
-        ({"source": "url", "url": "ext::sh -c touch% made"}, "no helper program of git"),
-        ({"source": "url", "url": "http://x/y"}, "http:// is not used"),
-        ({"source": "url", "url": "/etc"}, "which is no URL of git"),
-        ({"source": "url", "url": URL, "sha": "--upload-pack=x"}, "which is no commit"),
-        ({"source": "url", "url": URL, "ref": "--upload-pack=x"}, "no branch, tag or commit"),
+        ("./a\\b", "has an invalid path"),
+        (
+            {"source": "url", "url": "ext::sh -c touch% made"},
+            "git helper programs are not supported",
+        ),
+        ({"source": "url", "url": "http://x/y"}, "http:// is not supported"),
+        ({"source": "url", "url": "/etc"}, "which is not a git URL"),
+        ({"source": "url", "url": URL, "sha": "--upload-pack=x"}, "which is not a commit"),
+        ({"source": "url", "url": URL, "ref": "--upload-pack=x"}, "is not a branch, tag or commit"),
         ({"source": "url", "url": URL, "ref": 1}, "names no repository under url"),
         ({"source": "git-subdir", "url": URL, "path": "../z"}, "leads out of"),
-        ({"source": "git-subdir", "url": URL, "path": ["z"]}, "names a path that is none"),
+        ({"source": "git-subdir", "url": URL, "path": ["z"]}, "has an invalid path"),
         ({"source": "github", "repo": "-x/y"}, "is an option"),
         ({"source": "npm", "package": "x"}, "comes from 'npm', which is not supported here"),
         (None, "has no source"),
     ],
 )
-def test_a_source_that_is_none(tmp_path: Path, source: Any, why: str) -> None:
+def test_an_invalid_source_is_refused(tmp_path: Path, source: Any, why: str) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "out").symlink_to(tmp_path)
     with pytest.raises(UsageError, match=why.replace(".", r"\.")):
@@ -79,5 +82,5 @@ def test_a_plugin_keeps_its_place_under_another_name() -> None:
 def test_a_broken_record_is_named(tmp_path: Path) -> None:
     assert read_marketplaces(tmp_path) == {}
     (tmp_path / RECORD_FILE).write_text('{"marketplaces": {"a": {}}}')
-    with pytest.raises(ConfigError, match="it is no record of marketplaces"):
+    with pytest.raises(ConfigError, match="it is not a record of marketplaces"):
         read_marketplaces(tmp_path)

@@ -1,4 +1,4 @@
-"""Facts in files: what counts as one, and changes that lose nothing."""
+"""Facts in files: valid facts, and concurrent changes without data loss."""
 
 import os
 import subprocess
@@ -48,7 +48,7 @@ def test_the_fact_that_changed_last_is_first(folder: MemoryFolder) -> None:
     assert folder.facts()[0][0].name == "b"
 
 
-def test_what_is_no_fact(folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_facts_are_skipped(folder: MemoryFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(folder, "good", "text")
     (folder.folder / "big.md").write_text("x" * 100_001)
     (folder.folder / "binary.md").write_bytes(b"\xff")
@@ -79,7 +79,7 @@ def test_a_name_is_plain(folder: MemoryFolder, name: str) -> None:
         keep(folder, name, "text")
 
 
-def test_what_cannot_be_kept(folder: MemoryFolder) -> None:
+def test_invalid_facts_are_refused(folder: MemoryFolder) -> None:
     keep(folder, "there", "text")
     with pytest.raises(UsageError, match="there is a fact there already"):
         keep(folder, "there", "other")
@@ -122,7 +122,7 @@ def test_an_edit_changes_the_line_about_it_too(folder: MemoryFolder) -> None:
     assert folder.fact("mine").text == "My own words\nand more.\n"
 
 
-def test_a_change_of_what_has_changed_meanwhile_is_refused(folder: MemoryFolder) -> None:
+def test_a_change_of_an_outdated_fact_is_refused(folder: MemoryFolder) -> None:
     keep(folder, "build", "one")
     edit, removal = folder.edit("build", "one", "two"), folder.forget("build")
     first, second = (folder.add("new", "", text, {}) for text in ("a", "b"))

@@ -1,4 +1,4 @@
-"""Finding and loading extensions: which files count, and what is said of the others."""
+"""Finding and loading Python extensions, and the warnings about unusable ones."""
 
 import os
 import sys
@@ -162,7 +162,7 @@ def test_a_link_of_the_user_may_lead_anywhere(
         (GOOD.format("refused = 1").encode(), "ValueError: refused"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(
+def test_an_unusable_file_is_reported(
     source: ExtensionSource, own: Path, text: bytes, expected: str
 ) -> None:
     (own / "a.py").write_bytes(text)
@@ -170,7 +170,7 @@ def test_a_file_that_cannot_be_used_is_named(
     assert load(source).warnings[0].startswith(f"the extension {own / 'a.py'} is left out: ")
 
 
-def test_what_is_no_file_is_named(source: ExtensionSource, own: Path) -> None:
+def test_a_path_that_is_not_a_file_is_reported(source: ExtensionSource, own: Path) -> None:
     os.mkfifo(own / "pipe.py")
     (own / "folder.py").mkdir()
     (own / "gone.py").symlink_to("nowhere")

@@ -1,4 +1,4 @@
-"""Programs that serve a session: their streams, their end, and the sandbox around them."""
+"""Server processes: their streams, their end, and the sandbox around them."""
 
 import asyncio
 import os
@@ -24,13 +24,13 @@ for line in sys.stdin:
 
 
 def reporting(command: Sequence[str]) -> Enclosed:
-    """A sandbox that has stdin for its reports, and none for the command."""
+    """A sandbox that uses stdin for its reports, so that the command has no stdin."""
     script = 'echo up >&0; (exec "$@" </dev/null)'
     return Enclosed(["/bin/sh", "-c", script, "sh", *command], reports=True)
 
 
 @pytest.mark.parametrize("enclose", [None, reporting])
-def test_a_server_is_spoken_with_and_ends_with_all_that_it_started(
+def test_a_server_answers_and_ends_with_its_child_processes(
     tmp_path: Path, enclose: Enclose | None
 ) -> None:
     complaint = Complaint()

@@ -1,4 +1,4 @@
-"""Skills: where they are found, which of a name counts, what their file may say, and trust."""
+"""Skills: where they are found, precedence of equal names, valid contents, and trust."""
 
 import os
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_a_skill_is_what_its_file_says(place: Place) -> None:
     assert (plain.for_model, plain.for_person, plain.allowed_tools) == (True, True, ())
 
 
-def test_texts_are_told_apart_by_their_digest() -> None:
+def test_the_digest_depends_on_the_text() -> None:
     one, same, other = (Skill("x", "d", body, Path("p")) for body in ("a", "a", "b\ud800"))
     assert one.digest == same.digest != other.digest
     assert len(other.digest) == 16
@@ -113,7 +113,7 @@ def test_the_nearest_of_a_name_counts(place: Place) -> None:
     assert place.load(inner) == ({}, [])
 
 
-def test_a_projects_skill_counts_as_it_was_accepted(place: Place) -> None:
+def test_a_projects_skill_is_used_only_with_the_accepted_content(place: Place) -> None:
     place.ours("good")
     paths = [place.ours("b"), place.write(place.project / ".ctxagent", "c")]
     paths[0].write_text(f"{HEAD}Do it now.")
@@ -127,16 +127,16 @@ def test_a_projects_skill_counts_as_it_was_accepted(place: Place) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("two words", f"{HEAD}x", "its folder's name is not made of up to 80 letters"),
-        ("x" * 81, f"{HEAD}x", "its folder's name is not made of up to 80 letters"),
+        ("two words", f"{HEAD}x", "the name of its folder must be up to 80 letters"),
+        ("x" * 81, f"{HEAD}x", "the name of its folder must be up to 80 letters"),
         ("a", "Do it.", "its front matter has no description"),
         ("a", "---\ndescription:\n---\nDo it.", "its front matter has no description"),
-        ("a", HEAD, "it says nothing below its front matter"),
+        ("a", HEAD, "there is no text below its front matter"),
         ("a", "---\ndescription: x\n", "its front matter does not end"),
         ("a", "x" * (module.MAX_SKILL_BYTES + 1), "it is larger than 1,000,000 bytes"),
     ],
 )
-def test_a_skill_that_is_left_out_is_named_with_the_reason(
+def test_a_skipped_skill_is_reported_with_the_reason(
     place: Place, name: str, text: str, why: str
 ) -> None:
     path = place.write(place.config, name, text)
@@ -178,7 +178,7 @@ def test_the_users_own_links_may_lead_anywhere_and_can_be_read(place: Place) -> 
     assert readable_folders(place.config, place.home) == [*own, elsewhere]
 
 
-def test_what_is_no_skill_is_passed_over(place: Place) -> None:
+def test_folders_without_a_skill_are_ignored(place: Place) -> None:
     skills = place.config / "skills"
     place.write(place.config, "good")
     place.write(place.config, ".hidden")
@@ -192,7 +192,7 @@ def test_what_is_no_skill_is_passed_over(place: Place) -> None:
     assert warnings == []
 
 
-def test_the_users_own_folders_are_no_projects(place: Place) -> None:
+def test_the_users_folders_do_not_belong_to_a_project(place: Place) -> None:
     place.write(place.home / ".claude", "a")
     outside = place.home / "notes"
     outside.mkdir()

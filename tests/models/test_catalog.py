@@ -1,4 +1,4 @@
-"""What is known of models: prices, limits and the terms of a cache, by the table or by others."""
+"""Known models: prices, limits and cache terms, from the table and other sources."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ MILLION = Usage(input=1_000_000)
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Path]:
-    """A person's file, which counts for nothing afterwards."""
+    """A user's models file, removed from the catalog after the test."""
     path = tmp_path / "models.toml"
     yield path
     path.write_text("")
@@ -42,7 +42,7 @@ def test_a_cache_lives_as_long_as_the_table_says(own: Path) -> None:
     assert cache_terms("walrus").life == cache_terms(scripted_id("walrus")).life == 1800
     for wrong in ("0", "-1", '"5m"', "true"):
         own.write_text(f"[walrus]\n{ROW.format(1)}cache_life = {wrong}\n")
-        with pytest.raises(ConfigError, match="is no number of seconds"):
+        with pytest.raises(ConfigError, match="is not a number of seconds"):
             add_models(own)
 
 
@@ -53,7 +53,7 @@ def test_a_free_model_has_the_terms_of_its_provider(own: Path) -> None:
     assert cache_terms("groq/walrus") == CacheTerms(1.0, 1.0, 300)
 
 
-def test_writing_to_the_cache_has_a_price_of_its_own(own: Path) -> None:
+def test_cache_writes_can_have_their_own_price(own: Path) -> None:
     own.write_text(f"[walrus]\n{ROW.format(2)}cache_write_price = 2\ncache_read_price = 0.5\n")
     add_models(own)
     assert cache_terms("walrus") == CacheTerms(read=0.25, write=1.0, life=300)
@@ -63,7 +63,7 @@ def test_writing_to_the_cache_has_a_price_of_its_own(own: Path) -> None:
     assert cost("walrus", Usage(cache_creation=1_000_000)) == 2.5
 
 
-def test_what_is_not_read_costs_at_least_what_input_costs(own: Path) -> None:
+def test_a_cache_write_costs_at_least_as_much_as_input(own: Path) -> None:
     own.write_text(f"[walrus]\n{ROW.format(2)}cache_write_price = 0\ncache_read_price = 3\n")
     add_models(own)
     assert cache_terms("walrus") == CacheTerms(read=1.0, write=1.0, life=300)
@@ -76,7 +76,7 @@ def test_a_row_without_cache_prices_has_the_shares_of_its_provider(own: Path) ->
     assert cache_terms("openai/walrus") == CacheTerms(read=0.1, write=1.0, life=300)
 
 
-def test_a_person_s_row_counts_before_the_price_data(own: Path) -> None:
+def test_the_users_row_wins_over_the_price_data(own: Path) -> None:
     own.write_text(f"['openai/gpt-5.5']\n{ROW.format(7)}['anthropic/walrus']\n{ROW.format(3)}")
     add_models(own)
     assert cost("openai/gpt-5.5", MILLION) == 7

@@ -1,4 +1,6 @@
-"""What the clouds' libraries would find is named without them; what is missing, with a step."""
+"""Cloud credentials are found without the clouds' libraries; missing ones are named with a next
+step.
+"""
 
 import importlib.util
 import subprocess
@@ -18,7 +20,7 @@ GOOGLE = {"CLOUD_ML_REGION": "global", "ANTHROPIC_VERTEX_PROJECT_ID": "project-1
 
 @pytest.fixture(autouse=True)
 def firmware(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """That of a machine of nobody, until a test writes something there."""
+    """The firmware data of a machine outside of clouds, until a test writes there."""
     folder = tmp_path / "firmware"
     folder.mkdir()
     monkeypatch.setattr(cloud_keys, "_FIRMWARE", folder)
@@ -113,7 +115,7 @@ def test_a_missing_package_is_named_where_it_is_needed(
     assert found("bedrock/m", **AWS, AWS_BEARER_TOKEN_BEDROCK="k") == "AWS_BEARER_TOKEN_BEDROCK"
 
 
-def test_a_key_that_no_header_could_carry_is_told() -> None:
+def test_a_key_that_is_invalid_in_a_header_is_reported() -> None:
     with pytest.raises(NoCredentials, match="AWS_BEARER_TOKEN_BEDROCK begins or ends"):
         found("bedrock/m", **AWS, AWS_BEARER_TOKEN_BEDROCK="k\n")
 

@@ -1,4 +1,4 @@
-"""Bedrock and Vertex by the SDK's own clients: real HTTP on loopback, real signatures."""
+"""Bedrock and Vertex with the SDK's clients: real HTTP on loopback, real signatures."""
 
 import asyncio
 import hashlib
@@ -53,7 +53,9 @@ def connect(id: str, url: str, credentials: dict[str, str]) -> MessagesModel:
 
 
 def turn(id: str, server: Server, credentials: dict[str, str]) -> None:
-    """A request, and another with the result of its call; the bytes can be made again."""
+    """Send a request, and another one with the result of its call. Check that the bytes can be
+    rebuilt.
+    """
     with server:
         first = ask(id)
         reply = play(connect(id, server.url, credentials), first)[-1]
@@ -137,7 +139,7 @@ def test_a_service_account_of_google_gets_a_token(
             VertexServer([CALL, Say("Done.")]),
             {"GOOGLE_APPLICATION_CREDENTIALS": str(path)},
         )
-    assert len(asked) == 2  # one a client
+    assert len(asked) == 2  # one per client
 
 
 @pytest.mark.slow

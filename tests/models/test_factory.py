@@ -1,4 +1,4 @@
-"""Which wire protocol a model has, and which variables belong to a provider."""
+"""The wire protocol of each model, and the variables of providers."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ def test_the_messages_api_needs_a_key(id: str) -> None:
         factory.find_key(chosen, {})
 
 
-def test_a_provider_that_there_is_not_is_named_where_no_key_is() -> None:
+def test_an_unknown_provider_is_reported_if_there_is_no_key() -> None:
     with pytest.raises(NoCredentials) as e:
         factory.find_key(ModelSettings(id="opnai/gpt-5"), {})
-    assert e.value.hint.startswith("'opnai' is no provider (`ctxagent models` lists them)")
+    assert e.value.hint.startswith("'opnai' is not a provider (`ctxagent models` lists them)")
     with pytest.raises(NoCredentials) as e:
         factory.find_key(ModelSettings(id="google/gemini-3"), {})
-    assert e.value.hint.startswith("'google' is no provider (use gemini/gemini-3)")
+    assert e.value.hint.startswith("'google' is not a provider (use gemini/gemini-3)")
 
 
 def test_the_name_of_a_provider_is_no_model(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_the_address_is_that_of_the_setting_else_of_the_environment() -> None:
     assert factory.address_of(chosen, environ) == "http://here.example"
 
 
-def test_an_address_that_is_none_is_told_before_anything_is_sent() -> None:
+def test_an_invalid_address_is_reported_before_a_request() -> None:
     environ = {"ANTHROPIC_BASE_URL": "host:80", "ANTHROPIC_API_KEY": "key-1"}
     with pytest.raises(RequestRejected, match="'host:80' is not an http or https address") as e:
         factory.find_key(ModelSettings(), environ)

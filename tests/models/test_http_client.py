@@ -1,4 +1,4 @@
-"""A request to a server that is no model's."""
+"""Requests to servers that are not model servers."""
 
 import asyncio
 import threading

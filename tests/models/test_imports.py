@@ -1,4 +1,4 @@
-"""What a run of the real command imports: a user of one provider pays for no other."""
+"""Imports of the real command: users of one provider do not pay for the imports of others."""
 
 import re
 import sys
@@ -26,7 +26,7 @@ def imported(place: Place, *arguments: str, **env: str) -> set[str]:
 
 
 def packages(modules: set[str]) -> set[str]:
-    """The modules, and the packages that they are in."""
+    """The modules and their parent packages."""
     parts = [name.split(".") for name in modules]
     return {".".join(each[:n]) for each in parts for n in range(1, len(each) + 1)}
 

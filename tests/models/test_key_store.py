@@ -1,4 +1,4 @@
-"""Where keys of providers are kept: in the keyring of the system, or in a private file."""
+"""Stored keys of providers: in the system's keyring, or in a private file."""
 
 import json
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_a_variable_counts_more_than_a_kept_key(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"keys": []}', '{"keys": 3}', "{"])
-def test_a_file_that_makes_no_sense_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_an_invalid_file_counts_as_empty(tmp_path: Path, text: str) -> None:
     store = KeyStore(tmp_path, environ(tmp_path))
     store.path.write_text(text)
     assert not store.has_asked

@@ -1,4 +1,6 @@
-"""The import of the SDK: less of it than the plain one, and the same things."""
+"""The lazy import of the SDK loads fewer modules and gives the same objects as the normal
+import.
+"""
 
 import os
 import subprocess
@@ -7,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-# As `lazy_sdk.load` leaves it; then all of it, the plain way, and every name that is re-exported.
+# The modules after `lazy_sdk.load`, after a normal import, and every re-exported name.
 REAL = """
 import importlib, os, pkgutil, sys
 from importlib.machinery import SourceFileLoader
@@ -79,7 +81,7 @@ def run(script: str, path: Path | None = None, **env: str) -> str:
 
 
 def made_up(folder: Path, changes: dict[str, str]) -> Path:
-    """A small SDK, to be found before the real one."""
+    """A small fake SDK that is found before the real one."""
     for name, text in {**MADE_UP, **changes}.items():
         path = folder / "anthropic" / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -150,7 +152,7 @@ def make_status_error(text): return text, origin
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["it is built otherwise", "it is to log"])
-def test_the_plain_import_where_the_short_one_will_not_do(tmp_path: Path, how: str) -> None:
+def test_the_normal_import_is_the_fallback(tmp_path: Path, how: str) -> None:
     script = """
 import sys
 from ctxagent.agent.models.messages import lazy_sdk
@@ -164,7 +166,7 @@ assert not any(isinstance(finder, lazy_sdk._Finder) for finder in sys.meta_path)
         "class AsyncAnthropic: ...\nclass Http: ...\nclass AsyncStream: ...\n"
     )
     if how == "it is built otherwise":
-        begins = "READY = True\n"  # which its modules rely on: run alone, they meet a circle
+        begins = "READY = True\n"  # its modules need this; alone they have a circular import
         run(script, made_up(tmp_path, {"__init__": begins + MADE_UP["__init__"], "client": client}))
     else:
         run(script, made_up(tmp_path, {}), ANTHROPIC_LOG="info")

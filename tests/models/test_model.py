@@ -1,4 +1,4 @@
-"""The Messages API model: real SDK, real HTTP on the loopback interface, every trap of a stream."""
+"""The Messages API model: real SDK, real HTTP on loopback, all special cases of streams."""
 
 import asyncio
 import json
@@ -47,7 +47,7 @@ def connect(url: str, id: str = KNOWN, **options: Any) -> MessagesModel:
 
 
 def play(model: MessagesModel, *requests: Request) -> list[Any]:
-    """The deltas and replies of these requests, one after the other."""
+    """The deltas and replies of these requests, sent one after another."""
 
     async def gather() -> list[Any]:
         seen = []
@@ -73,7 +73,7 @@ def served(*steps: Step, **options: Any) -> list[Any]:
 
 
 def fails(error: type[Exception], *steps: Step, **options: Any) -> tuple[Any, int]:
-    """The error, and how many requests it took."""
+    """The error, and the number of requests until the error."""
     with Server(steps) as server, pytest.raises(error) as raised:
         play(connect(server.url, **options))
     return raised.value, len(server.requests)
@@ -106,7 +106,7 @@ def test_a_reply_is_streamed_and_gathered() -> None:
 
 
 @pytest.mark.slow
-def test_bytes_that_come_one_by_one_and_unknown_kinds_change_nothing() -> None:
+def test_single_bytes_and_unknown_kinds_do_not_change_the_reply() -> None:
     say = Say("Yes, ünd.", thinking="Hm.", tools=[("Bash", {"command": "ls"})])
     plain = served(say)[-1]
     noisy = served(Say(say.text, say.thinking, say.tools, pieces=1, noise=True))[-1]
@@ -167,7 +167,7 @@ def test_thinking_goes_back_byte_by_byte_to_a_model_that_binds_it() -> None:
             ]
             good = [delta async for delta in model.stream(ask(more=more))][-1]
             content[0]["thinking"] += "!"
-            with pytest.raises(RequestRejected, match="recorded thinking no longer fits") as bad:
+            with pytest.raises(RequestRejected, match="recorded thinking does not match") as bad:
                 [delta async for delta in model.stream(ask(more=more))]
             await model.close()
             return [good, bad.value]
@@ -229,7 +229,7 @@ def test_a_fault_after_the_reason_to_stop_costs_nothing(fault: Any, after: int) 
 
 
 @pytest.mark.slow
-def test_a_stream_left_open_after_its_end_holds_nothing_up() -> None:
+def test_a_stream_left_open_after_its_end_does_not_delay_the_reply() -> None:
     with Server([Say("Whole.", fault="silence", after=8)]) as server:
 
         async def gather() -> list[Any]:
@@ -273,7 +273,7 @@ def test_an_overload_in_a_stream_counts_when_words_had_come() -> None:
         assert seen[-1].content[0]["text"] == "Whole."
 
 
-def test_nobody_listening_is_told_with_the_reason() -> None:
+def test_a_failed_connection_is_reported_with_the_reason() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -302,13 +302,13 @@ def test_a_wish_to_wait_is_obeyed_up_to_the_cap() -> None:
         (Fail(400, "messages: bad"), 400, "refused the request (400): messages: bad", ""),
         (Fail(401, "invalid key"), 401, "not accepted (401): invalid key", "ANTHROPIC_API_KEY"),
         (Fail(402, "no credit"), 402, "cannot pay", "credit"),
-        (Fail(403, "no"), 403, "may not do this", f"may use {KNOWN}"),
+        (Fail(403, "no"), 403, "has no permission for this", f"with access to {KNOWN}"),
         (Fail(404, "model: x"), 404, "not found (404): model: x", f"the model {KNOWN!r}"),
         (Say(error=("invalid_request_error", "bad"), after=2), 400, "(400): bad", ""),
         (Say(error=("authentication_error", "bad"), after=2), 401, "(401): bad", "_API_KEY"),
     ],
 )
-def test_a_refusal_is_told_at_once(step: Step, status: int, words: str, hint: str) -> None:
+def test_a_refusal_is_reported_at_once(step: Step, status: int, words: str, hint: str) -> None:
     error, requests = fails(RequestRejected, step)
     assert requests == 1
     assert words in error.message
@@ -329,7 +329,7 @@ def test_a_refusal_is_told_at_once(step: Step, status: int, words: str, hint: st
         (Fail(413, "Request exceeds the maximum size"), None, None),
     ],
 )
-def test_a_prompt_that_is_too_long_has_its_figures(
+def test_a_prompt_that_is_too_long_is_reported_with_its_size(
     step: Fail, tokens: int | None, maximum: int | None
 ) -> None:
     error, requests = fails(PromptTooLong, step)
@@ -340,12 +340,12 @@ def test_a_prompt_that_is_too_long_has_its_figures(
 def test_a_server_that_is_no_messages_api_is_named() -> None:
     error, requests = fails(RequestRejected, Fail(200, body="<html>hello</html>"))
     assert requests == 1
-    assert "no Messages API server" in error.message
+    assert "this is not a Messages API server" in error.message
     assert "ANTHROPIC_BASE_URL" in error.hint
 
 
 @pytest.mark.parametrize("url", ["localhost:8080", "http://", "http://[x", "http://x:port"])
-def test_a_base_url_that_is_none_is_refused(url: str) -> None:
+def test_an_invalid_base_url_is_refused(url: str) -> None:
     with pytest.raises(RequestRejected, match="is not an http or https address"):
         play(connect(url))
 
@@ -353,12 +353,12 @@ def test_a_base_url_that_is_none_is_refused(url: str) -> None:
 # Credentials
 
 
-def test_a_key_that_no_header_could_carry_is_told() -> None:
+def test_a_key_that_is_invalid_in_a_header_is_reported() -> None:
     for value, told in [
         ("sk-abc\n", "begins or ends with a line break"),
         (" sk-abc", "begins or ends with a blank"),
-        ("sk-\nabc", "holds a line break"),
-        ("sk-ä", "holds a line break or a character that no key has"),
+        ("sk-\nabc", "contains a line break"),
+        ("sk-ä", "contains a line break or a character that is invalid in a key"),
         (" \t", "is set but blank"),
     ]:
         for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
@@ -534,8 +534,8 @@ def test_every_chunk_is_a_sign_of_life() -> None:
         {"type": "message_delta"},
     ],
 )
-def test_an_event_that_makes_no_sense_is_an_error(event: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"no sense|not begun"):
+def test_an_invalid_event_is_an_error(event: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"an invalid event|not started"):
         list(ReplyDraft(KNOWN).take(event))
 
 
@@ -579,7 +579,7 @@ def test_cancelling_closes_the_connection_at_once(say: Say) -> None:
 
 
 def drafted(*blocks: dict[str, Any], stop_reason: Any = "tool_use", usage: Any = None) -> Reply:
-    """The reply made of blocks that come whole, without deltas."""
+    """The reply built from complete blocks, without deltas."""
     draft = ReplyDraft(KNOWN)
     events: list[dict[str, Any]] = [{"type": "message_start", "message": {"usage": usage}}]
     for index, block in enumerate(blocks):
@@ -620,7 +620,7 @@ def test_a_call_that_lacks_something_is_made_whole(lean: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("given", [[1], "ls", 5, deep(101)])
-def test_arguments_that_come_with_the_call_and_are_none_are_broken(given: Any) -> None:
+def test_invalid_arguments_that_come_with_the_call_are_broken(given: Any) -> None:
     reply = drafted({"type": "tool_use", "id": "a", "name": "Bash", "input": given})
     assert reply.content[0]["input"] == {}
     assert reply.broken == {"a": json.dumps(given)}
@@ -631,7 +631,7 @@ def test_arguments_have_a_depth_that_can_be_sent_again() -> None:
     assert parse_arguments(json.dumps(deep(101))) is None
 
 
-def test_two_calls_with_one_id_are_told_apart() -> None:
+def test_two_calls_with_the_same_id_get_different_ids() -> None:
     call = {"type": "tool_use", "id": "a", "name": "Bash"}
     reply = drafted({**call, "input": {"n": 1}}, {**call, "input": [2]}, {**call, "input": {}})
     first, second, third = (block["id"] for block in reply.content)
@@ -640,7 +640,7 @@ def test_two_calls_with_one_id_are_told_apart() -> None:
     assert reply.broken == {second: "[2]"}
 
 
-def test_values_that_are_none_leave_a_reply_that_can_be_recorded() -> None:
+def test_invalid_values_leave_a_reply_that_can_be_recorded() -> None:
     texts: Blocks = [{"type": "text", "text": None}, {"type": "text"}]
     reply = drafted(*texts, stop_reason=5, usage={"input_tokens": True})
     assert [block["text"] for block in reply.content] == ["", ""]

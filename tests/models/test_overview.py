@@ -1,4 +1,4 @@
-"""What can be used from here: providers with and without a key, and the models they list."""
+"""Available providers with and without keys, and the models they list."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ HERE = ("OLLAMA", "LMSTUDIO", "LLAMACPP", "VLLM", "LITELLM")
 
 
 def alone(**more: str) -> dict[str, str]:
-    """An environment in which no server of this machine is found but those that are given."""
+    """An environment that hides all local servers except the given ones."""
     return {**{f"{name}_BASE_URL": NOBODY for name in HERE}, **more}
 
 

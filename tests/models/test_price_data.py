@@ -1,4 +1,4 @@
-"""Prices of models that the table lacks. The figures are those of a list made for this test."""
+"""Prices of models that are not in the table. The numbers are from a list made for this test."""
 
 import subprocess
 import sys
@@ -85,9 +85,9 @@ def _listed() -> Iterator[None]:
 def test_prices_and_the_window_are_those_of_the_provider() -> None:
     assert cost("openai/walrus", MILLION_EACH) == 2 + 8 + 0.5
     assert known_limits("openai/walrus") == Limits(400_000, None, "table")
-    assert known_limits("openai/writes") is None  # the server is asked
+    assert known_limits("openai/writes") is None  # ask the server
     assert known_model("openrouter/walrus") is None
-    assert known_model("walrus") is None  # of the default provider, which has no such model
+    assert known_model("walrus") is None  # unknown model of the default provider
     assert cost("claude-walrus", Usage(1_000_000)) == 1
 
 

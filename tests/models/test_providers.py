@@ -1,4 +1,4 @@
-"""Who serves a model, where and by which protocol; the person's own providers; keys."""
+"""Providers: addresses, protocols and keys; providers from the user's file."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ from ctxagent.tools.system.environment import child_environment
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Path]:
-    """A person's file, which counts for nothing afterwards."""
+    """A user's providers file, removed from the table after the test."""
     path = tmp_path / "providers.toml"
     yield path
     path.write_text("")
@@ -110,12 +110,12 @@ def test_own_providers_are_added_and_fields_of_known_ones_changed(own: Path) -> 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("corp = 1\n", "corp is no table"),
-        ("[corp]\nport = 1\n", r"\[corp\]: port is no field of a provider"),
+        ("corp = 1\n", "corp is not a table"),
+        ("[corp]\nport = 1\n", r"\[corp\]: port is not a field of a provider"),
         ("[corp]\nslots = -1\n", r"\[corp\]: slots cannot be -1"),
         ('[corp]\nkeys = "A"\n', r"\[corp\]: keys cannot be 'A'"),
         ('[corp]\nprotocol = "telex"\n', "protocol is one of messages, responses, chat"),
-        ('[corp]\nheaders = { "x-team" = 1 }\n', "the header x-team is no text: 1"),
+        ('[corp]\nheaders = { "x-team" = 1 }\n', "the header x-team is not a text: 1"),
         ("[corp\n", "providers.toml"),
     ],
 )
@@ -179,7 +179,7 @@ def test_a_missing_address_is_named_with_the_next_step(own: Path) -> None:
     add_providers(own)
     with pytest.raises(NoCredentials, match=r"No address for walrus: \[walrus\] address is not"):
         find_key(endpoint_of("walrus/tusk", None, {}), {"WALRUS_KEY": "k"})
-    assert find_key(endpoint_of("local/q", None, {}), {}) == ""  # looked for when it is asked
+    assert find_key(endpoint_of("local/q", None, {}), {}) == ""  # found at the first request
 
 
 @pytest.mark.parametrize("key", ["k\n", " k", "k\u00e9", "  "])

@@ -1,4 +1,4 @@
-"""Error answers: which are tried again, and what the others say to the user."""
+"""Error answers: which ones are retried, and the messages for the others."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def refused(status: int, words: str = "", **more: Any) -> RequestRejected:
         (599, "the server failed (599)"),
     ],
 )
-def test_what_may_pass_is_tried_again(status: int, reason: str) -> None:
+def test_temporary_errors_are_retried(status: int, reason: str) -> None:
     assert fault(status).reason == reason
     found = fault(status, " it \n is  so ", request_id="r", headers={"retry-after": "3"})
     assert found.reason == f"{reason}: it is so"
@@ -94,12 +94,12 @@ def test_in_mid_stream_the_kind_decides(kind: str, status: int) -> None:
         ("52", "the server failed (52)", False),
     ],
 )
-def test_in_mid_stream_what_is_not_known_may_pass(kind: str, reason: str, overloaded: bool) -> None:
+def test_in_mid_stream_unknown_errors_are_retried(kind: str, reason: str, overloaded: bool) -> None:
     found = fault(200, kind=kind)
     assert (found.reason, found.overloaded) == (reason, overloaded)
 
 
-def test_an_empty_account_does_not_fill_by_waiting() -> None:
+def test_an_empty_account_is_not_retried() -> None:
     found = refused(429, "You exceeded your quota", kind="insufficient_quota")
     assert (type(found), found.status) == (KeyRefused, 402)
     assert found.message == "the account cannot pay for this (402): You exceeded your quota"
@@ -111,7 +111,12 @@ def test_an_empty_account_does_not_fill_by_waiting() -> None:
         (400, RequestRejected, "the server refused the request (400): no", ""),
         (401, KeyRefused, "the key was not accepted (401): no", "Check MY_KEY, and that it"),
         (402, KeyRefused, "the account cannot pay for this (402): no", "plan and credit"),
-        (403, KeyRefused, "the key may not do this (403): no", "a key that may use walrus"),
+        (
+            403,
+            KeyRefused,
+            "the key has no permission for this (403): no",
+            "a key with access to walrus",
+        ),
         (404, RequestRejected, "not found (404): no", "model 'walrus' (--model), and that MY_URL"),
         (404, RequestRejected, "not found (404): no", "ends with the version, such as /v1."),
         (302, RequestRejected, "redirects to another address (302): no", "set MY_URL to it"),
@@ -154,7 +159,7 @@ TOO_LONG = {
     "The context window is exceeded": None,
     "Requested tokens exceed the model's context size": None,
     "the prompt is greater than the context length": None,
-    "prompt is too long: 12 tokens > 10 maximum": None,  # figures that nobody believes
+    "prompt is too long: 12 tokens > 10 maximum": None,  # implausible numbers
     "prompt is too long: 9999999999999 tokens > 200000 maximum": None,
 }  # fmt: skip
 
@@ -173,7 +178,7 @@ def test_a_prompt_may_be_too_long_by_its_kind_or_its_size() -> None:
     found = refused(413, "Request entity too large", request_id="r")
     assert isinstance(found, PromptTooLong)
     assert found.message == (
-        "the request is larger than the server takes (413): Request entity too large"
+        "the request is too large for the server (413): Request entity too large"
     )
     assert (found.status, found.request_id) == (413, "r")
     assert not isinstance(refused(400, "messages: at least one is needed"), PromptTooLong)

@@ -1,4 +1,4 @@
-"""Retries: how long to wait after a fault, when to give up, and what is told then."""
+"""Retries: how long to wait after a fault, when to give up, and the messages."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -21,7 +21,7 @@ def given_up(tried: RetryPlan, fault: Fault, *, has_output: bool = False) -> Mod
 
 
 class Overload:
-    """The plan of a request that meets overloads alone. No time passes but that of its waits."""
+    """The retry plan of a request with overloads only. The clock advances only by its waits."""
 
     def __init__(self, wait: float, **policy: float) -> None:
         self.now = 0.0
@@ -107,7 +107,7 @@ def test_a_date_is_counted_from_now() -> None:
 
 
 def test_a_wish_to_wait_is_obeyed_up_to_the_cap() -> None:
-    """The first wish that is too long is cut, the second ends it."""
+    """The first wait that is too long is shortened, the second ends the retries."""
     tried = plan(longest_requested_wait=60)
     assert tried.next_attempt(Fault("busy", wait=60)).seconds == 60
     assert tried.next_attempt(Fault("busy", wait=60)).seconds == 60
@@ -168,7 +168,7 @@ def test_the_time_of_an_overload_begins_with_the_first_one() -> None:
     assert overload.next(10).left == 90
 
 
-def test_waits_do_not_grow_out_of_all_numbers() -> None:
+def test_waits_do_not_overflow() -> None:
     overload = Overload(10**9, first_wait=1e-3, longest_overload_wait=1e-3)
     overload.plan.overloads = 5_000
     assert 0 < overload.next().seconds <= 1e-3

@@ -1,4 +1,4 @@
-"""The scripted model: plays its steps like a real one, records what it was asked, fails loudly."""
+"""The scripted model: replays steps like a real model, records requests, and reports errors."""
 
 import asyncio
 import json
@@ -131,8 +131,8 @@ def test_steps_are_read_from_a_file(tmp_path: Path) -> None:
         ("[]", "list of `steps`"),
         ('{"steps": [{}, 3]}', "step 2 is not an object"),
         ('{"steps": [{"test": "x"}]}', "step 1: unknown key 'test'"),
-        ('{"steps": [{"text": 3}]}', "step 1: `text` is no text"),
-        ('{"steps": [{"delay": true}]}', "step 1: `delay` is no number"),
+        ('{"steps": [{"text": 3}]}', "step 1: `text` is not a text"),
+        ('{"steps": [{"delay": true}]}', "step 1: `delay` is not a number"),
         ('{"steps": [{"tools": [{"name": "Bash"}]}]}', "step 1: a tool is"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The way to a server by the SDK: what it is imported for, and what it authenticates with."""
+"""The transport with the SDK: when it is imported, and how it authenticates."""
 
 import socketserver
 import subprocess
@@ -75,7 +75,7 @@ def test_the_key_of_the_environment_is_sent(environ: dict[str, str], sent: str) 
 def test_an_empty_address_counts_as_not_set(
     monkeypatch: pytest.MonkeyPatch, id: str, variable: str, host: str, blank: str
 ) -> None:
-    """A proxy on loopback is told where the request would go."""
+    """A proxy on loopback records where the request goes."""
     asked: list[bytes] = []
 
     class Proxy(socketserver.StreamRequestHandler):

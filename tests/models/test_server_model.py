@@ -1,4 +1,4 @@
-"""A model behind a server, with a protocol that is a few lines: what all protocols share."""
+"""The common parts of models behind servers, tested with a minimal protocol."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ QUICK = RetryPolicy(attempts=2, first_wait=0.001, longest_wait=0.001)
 
 
 class TextDraft:
-    """A reply that is the texts of its events."""
+    """A reply that joins the texts of its events."""
 
     def __init__(self, request: Request) -> None:
         self.texts: list[str] = []
@@ -100,7 +100,7 @@ def events(*texts: str) -> bytes:
 def test_what_another_conversation_has_learned_meanwhile_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both were refused for the same reason; the first to hear of it learned the gap."""
+    """Both conversations were refused for the same reason; the first one learned the gap."""
     model, asked = model_at("http://127.0.0.1:9"), list[Any]()
 
     async def send(request: Request, gaps: tuple[str, ...]) -> Any:
@@ -138,7 +138,9 @@ def test_an_answer_that_is_not_streamed_is_a_reply_too() -> None:
 def test_an_answer_that_is_something_else_is_refused() -> None:
     with (
         server(200, b"<html>", **{"content-type": "text/html"}) as (url, _),
-        pytest.raises(RequestRejected, match=r"answered with text/html.*no texts server") as e,
+        pytest.raises(
+            RequestRejected, match=r"answered with text/html.*this is not a texts server"
+        ) as e,
     ):
         ask(model_at(url))
     assert "OPENAI_BASE_URL" in e.value.hint
@@ -152,7 +154,7 @@ def test_an_answer_that_is_something_else_is_refused() -> None:
         (b"data: {}", "", "no content type"),
     ],
 )
-def test_what_the_answer_is_instead_is_named(body: bytes, kind: str, what: str) -> None:
+def test_an_unexpected_answer_is_described(body: bytes, kind: str, what: str) -> None:
     with (
         server(200, body, **{"content-type": kind}) as (url, _),
         pytest.raises(RequestRejected, match=f"answered with {what}, not with a stream"),
@@ -177,7 +179,7 @@ def test_an_address_without_its_version_is_told_of() -> None:
     ):
         ask(model_at(url))
     assert e.value.message == "not found (404): 404 Not & Found"
-    assert e.value.hint.endswith("OPENAI_BASE_URL, when set, ends with the version, such as /v1.")
+    assert e.value.hint.endswith("OPENAI_BASE_URL, if set, ends with the version, such as /v1.")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A wait that agents share: one is asked to, all do."""
+"""A shared wait: if a server asks one agent to wait, all agents wait."""
 
 import os
 import time
@@ -14,7 +14,7 @@ from .test_model import connect, play
 
 
 @pytest.mark.slow
-def test_what_one_was_asked_to_wait_another_waits_too(tmp_path: Path) -> None:
+def test_a_wait_of_one_agent_applies_to_another(tmp_path: Path) -> None:
     file = tmp_path / "wait"
     with Server([Fail(429, headers={"retry-after": "0.2"}), Say("One."), Say("Two.")]) as server:
         play(connect(server.url, shared_wait=SharedWait(file)))

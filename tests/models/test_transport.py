@@ -1,4 +1,4 @@
-"""Errors in the forms that servers have, and the way to a server over HTTP on loopback."""
+"""Error answers in all formats, and the transport over HTTP on loopback."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ def test_an_error_is_read_in_every_form(answer: object, told: tuple[str, str] | 
 
 @contextmanager
 def server(status: int, body: Any, **headers: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
-    """Answer everything so; yield the base URL and the headers of the requests."""
+    """Give every request this answer. Yield the base URL and the headers of the requests."""
     asked: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -185,7 +185,7 @@ def test_a_server_that_answers_in_drops_is_given_up(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("answer", [{"data": 1}, {"data": [{"name": "x"}]}, [], b"<html>"])
-def test_what_is_no_server_of_models_is_not_found(answer: Any) -> None:
+def test_servers_without_models_are_not_found(answer: Any) -> None:
     with server(200, answer) as (url, _):
         environ = {
             f"{name}_BASE_URL": url

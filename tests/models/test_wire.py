@@ -1,4 +1,4 @@
-"""A protocol's bytes: always the same, and built again from what the log keeps."""
+"""The bytes of a protocol are deterministic, and can be rebuilt from the log."""
 
 import hashlib
 import json
@@ -44,7 +44,7 @@ def test_a_request_is_built_again_from_what_the_log_keeps(wire: Wire) -> None:
         data = encode(wire.fitted_body(REQUEST, gaps))
         sent = json.loads(json.dumps(wire.sent_of(REQUEST, data, gaps)))
         assert sent["sha256"] == hashlib.sha256(data).hexdigest()
-        later = Request("another", [], [], WORDS, 1)  # whose parameters do not count
+        later = Request("another", [], [], WORDS, 1)  # its parameters are ignored
         assert wire.rebuild(later, sent) == data
 
 

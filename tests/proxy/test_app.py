@@ -1,4 +1,4 @@
-"""The proxy as a client and a server see it: real HTTP on both sides."""
+"""The proxy seen from a client and a server, with real HTTP on both sides."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ OBJECT = {"content-type": "application/json", "x-request-id": "r1"}
 
 
 def answer_by_chance(rng: random.Random, client: Client, number: int, *, stream: bool) -> Answer:
-    """The answer to a turn, split anywhere, perhaps compressed."""
+    """The answer to a turn, split at random positions and randomly compressed."""
     data = client.answer(client.turns[number], number, stream=stream)
     headers = EVENTS if stream else OBJECT
     if rng.random() < 0.3:
@@ -36,7 +36,7 @@ def answer_by_chance(rng: random.Random, client: Client, number: int, *, stream:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PATHS)
-def test_what_is_not_edited_passes_byte_for_byte(protocol: str, tmp_path: Path) -> None:
+def test_unedited_requests_are_forwarded_byte_for_byte(protocol: str, tmp_path: Path) -> None:
     answers: list[Answer] = []
     with (
         recorder(lambda received: answers[-1]) as server,
@@ -68,7 +68,7 @@ WRONG = (None, True, 0, -1.5, "", "x", [], [1], [[]], {}, {"type": 7}, {"role": 
 
 
 def mutated(rng: random.Random, node: Any) -> Any:
-    """A body with a wrong value somewhere."""
+    """A body with one invalid value."""
     if isinstance(node, dict | list) and node and rng.random() < 0.85:
         copy: Any = dict(node) if isinstance(node, dict) else [*node]
         key = rng.choice([*copy] if isinstance(copy, dict) else range(len(copy)))
@@ -82,7 +82,9 @@ def mutated(rng: random.Random, node: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PATHS)
-def test_what_is_not_understood_passes_as_it_came(protocol: str, tmp_path: Path) -> None:
+def test_requests_that_are_not_understood_are_forwarded_unchanged(
+    protocol: str, tmp_path: Path
+) -> None:
     with (
         recorder(lambda received: Answer((b'{"a": 1}',))) as server,
         running_proxy(tmp_path, server.url, NOTHING_DUE) as proxy,

@@ -1,4 +1,4 @@
-"""What all forms of a message have in common."""
+"""Functions for messages of all protocols."""
 
 import pytest
 
@@ -30,7 +30,7 @@ BLOCK = {"type": "text", "text": "Go on."}
         ({"role": "user", "content": "Go on.", "name": "me"}, False),
     ],
 )
-def test_marks_and_the_form_of_a_text_say_nothing(other: dict[str, object], same: bool) -> None:
+def test_marks_and_the_form_of_a_text_do_not_matter(other: dict[str, object], same: bool) -> None:
     assert is_same(TEXT, other) is same
 
 

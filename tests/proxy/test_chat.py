@@ -87,7 +87,7 @@ def test_a_question_goes_behind_the_last_words(last: Json, expected: list[Json])
     assert FORMAT.with_question(body(last), "What?") == body(*expected)
 
 
-def test_texts_alone_have_nothing_of_the_conversation() -> None:
+def test_texts_alone_are_sent_without_the_conversation() -> None:
     given = body(user("Go."), tools=[{}], stream=True, stream_options={"include_usage": True})
     alone = FORMAT.alone(given, ["a", "b"], 7)
     assert alone == {
@@ -98,7 +98,7 @@ def test_texts_alone_have_nothing_of_the_conversation() -> None:
     assert limit["max_completion_tokens"] == 7
 
 
-def test_what_a_body_says_of_itself() -> None:
+def test_properties_of_a_body() -> None:
     assert FORMAT.output_room({"max_completion_tokens": 5, "max_tokens": 9}) == 5
     assert FORMAT.output_room({"max_tokens": 9}) == 9
     assert FORMAT.output_room({}) == 0

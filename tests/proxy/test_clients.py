@@ -1,4 +1,4 @@
-"""How known clients are started with the proxy's address."""
+"""Starting known clients with the proxy's address."""
 
 import json
 import shlex
@@ -17,7 +17,7 @@ def test_the_address_of_a_client_with_a_server_of_its_own_is_where_requests_go()
 
 
 def test_texts_for_clients_are_whole_json_and_toml(tmp_path: Path) -> None:
-    """Also with a folder whose name has what JSON and shells give a meaning to."""
+    """Also for a folder with special characters of JSON and shells in its name."""
     folder = tmp_path / 'a "b" $c'
     server = ["py", "-m", "ctxagent", "--cwd", str(folder), "mcp-server"]
     start = ClientStart("http://127.0.0.1:1", folder, server)

@@ -1,4 +1,4 @@
-"""Which session a request continues, and when it begins another one."""
+"""Which session a request continues, and when a new session starts."""
 
 import json
 import threading
@@ -33,7 +33,7 @@ def server() -> Iterator[Recorder]:
 
 
 def ask(proxy: RunningProxy, server: Recorder, client: Client, number: int) -> None:
-    """Send request `number`, counted from 0, and get its reply."""
+    """Send request `number`, counted from 0, and return its reply."""
     body = [*replace(client, turns=client.turns[: number + 1]).bodies()][-1]
     data = client.answer(client.turns[number], number)
     server.answer = lambda received: Answer((data,), 200, EVENTS)
@@ -95,7 +95,7 @@ def test_a_rewind_is_a_fork(client: Client, server: Recorder, tmp_path: Path) ->
         (fork,) = {*proxy.logs()} - {whole}
         assert proxy.reports == []
         assert (results_of(whole), results_of(fork)) == (4, 1)
-        ask(proxy, server, client, 5)  # the first branch goes on
+        ask(proxy, server, client, 5)  # continues the first branch
         assert {*proxy.logs()} == {whole, fork}
         assert results_of(whole) == 5
 
@@ -165,14 +165,14 @@ def test_branches_at_the_same_time_stay_apart(
 
 @pytest.mark.slow
 def test_a_torn_batch_is_completed(client: Client, server: Recorder, tmp_path: Path) -> None:
-    """As a kill leaves it between two entries, at each place."""
+    """A kill can leave a batch incomplete after any of its entries."""
     with running_proxy(tmp_path, server.url, EAGER) as proxy:
         for number in range(5):
             ask(proxy, server, client, number)
         (log,) = proxy.logs()
     lines = log.read_bytes().splitlines(keepends=True)
     before = len(lines)
-    while len(lines) > 4:  # the first reply is there
+    while len(lines) > 4:  # up to the first reply
         log.write_bytes(b"".join(lines))
         with running_proxy(tmp_path, server.url, EAGER) as proxy:
             server.requests.clear()

@@ -1,4 +1,4 @@
-"""Refusals of the server: what is sent instead, and when a session is left alone."""
+"""Refusals of the server: the request that is sent next, and when editing stops."""
 
 import asyncio
 import json
@@ -20,15 +20,16 @@ from ctxagent.tests.support.proxy.running import RunningProxy, running_proxy
 EVENTS = {"content-type": "text/event-stream"}
 WINDOW = 30_000
 STUB = b"tokens compacted"
-# Clears at each call what is older than the newest three results.
+# Clears all but the newest three results at each call.
 EAGER = replace(PRESETS["default"], clear_when="every-call")
 
 
 def play(
     proxy: RunningProxy, server: Recorder, client: Client, refuses: Callable[[bytes], str | None]
 ) -> list[int]:
-    """Play a client against a server that refuses some bodies with a message; return the
-    statuses."""
+    """Run a client against a server that refuses some bodies with a message. Return the
+    statuses.
+    """
     number = 0
 
     def answer(received: Received) -> Answer:
@@ -60,7 +61,7 @@ def test_a_refused_edit_is_sent_again_unchanged_once(protocol: str, tmp_path: Pa
             unchanged = [received.body for received in server.requests if STUB not in received.body]
             assert unchanged == bodies[:10]
             (report,) = proxy.reports
-            assert report.startswith("an edited request is sent again unchanged: ")
+            assert report.startswith("resending an edited request unchanged: ")
             (note,) = [e for e in proxy.entries() if isinstance(e, Note)]
             assert "left alone" in note.text
         server.requests.clear()
@@ -157,9 +158,9 @@ def test_a_model_is_named_by_who_serves_it() -> None:
 
 
 @pytest.mark.parametrize("path", BODY_FORMATS)
-def test_half_a_reply_is_none(path: str) -> None:
+def test_an_incomplete_reply_is_an_error(path: str) -> None:
     format = BODY_FORMATS[path]
     client = session_of(format.name, 1)
     data = client.answer(client.turns[0], 0)
-    with pytest.raises(ValueError, match=r"end|Unterminated"):
+    with pytest.raises(ValueError, match=r"the reply is incomplete|Unterminated"):
         asyncio.run(read_reply(format, {}, data[: len(data) // 3], EVENTS))

@@ -46,7 +46,7 @@ def test_a_refusal_says_how_large_the_window_is(host: ProxyHost) -> None:
     assert host.current_window().size <= 50_000
 
 
-def test_instructions_of_the_client_are_said_again(host: ProxyHost) -> None:
+def test_instructions_of_the_client_are_reinserted(host: ProxyHost) -> None:
     entry = host.record(User(content="Never push.", source="instructions"))
     assert isinstance(entry, User)
     host.instructions.append(entry)
@@ -75,7 +75,7 @@ def test_a_question_is_asked_with_the_clients_request(host: ProxyHost) -> None:
     behind = Request(MODEL, [{"type": "text", "text": "s"}], [], [message], 700,
                      origin={"asked": "What?"})  # fmt: skip
     alone = Request(MODEL, [], [], [message], 700, origin={"asked": "What?"})
-    with pytest.raises(ModelError, match="no request of the client"):
+    with pytest.raises(ModelError, match="the client has not sent a request yet"):
         asyncio.run(host.ask_model(behind, "compact"))
     host.ask = ask
     for request in (behind, alone):

@@ -68,7 +68,7 @@ def test_only_what_is_edited_changes() -> None:
     assert given["messages"][1] == said(THOUGHT, CALL)
 
 
-def test_no_message_ends_with_a_thought() -> None:
+def test_no_message_ends_with_thinking() -> None:
     given = body(user(text("Go.")), said(THOUGHT, text("a"), THOUGHT), user(text("b")))
     edits = Edits(dropped={BodyPlace(1, 1)})
     assert FORMAT.edited(given, edits, 0)["messages"] == [user(text("Go.")), user(text("b"))]
@@ -103,7 +103,7 @@ def test_a_question_goes_behind_the_last_words() -> None:
     assert asked["messages"][-1] == user(text("What?"))
 
 
-def test_texts_alone_have_nothing_of_the_conversation() -> None:
+def test_texts_alone_are_sent_without_the_conversation() -> None:
     given = body(user(text("Go.")), tools=[{}], thinking={"type": "enabled"}, system="s")
     alone = FORMAT.alone(given, ["a", "b"], 7)
     assert alone == {
@@ -111,7 +111,7 @@ def test_texts_alone_have_nothing_of_the_conversation() -> None:
     }  # fmt: skip
 
 
-def test_what_a_body_says_of_itself() -> None:
+def test_properties_of_a_body() -> None:
     assert FORMAT.output_room(body()) == 9
     assert FORMAT.output_room({"max_tokens": "many"}) == 0
     assert not FORMAT.has_marks(body(user(text("a"))))

@@ -1,5 +1,6 @@
-"""The page of the proxy: what it says, that nothing in a session acts, and what a browser makes of
-it while sessions go on."""
+"""The status page: its content, escaping of session texts, and its behaviour in a browser while
+sessions run.
+"""
 
 import re
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ HOSTILE = "<script>document.title='x'</script><img src=x onerror=alert(1)>&amp;\
 
 
 def long_session(id: str, words: str = "Fix the tests") -> Proxied:
-    """A session with edits of every kind, one of them taken back, and a note."""
+    """A session with edits of every kind, one of them undone, and a note."""
     made = Proxied(id).words(words).reply(written=20_000)
     for number in range(30):
         made.reply(read=20_000 + 5_000 * number, written=5_000)
@@ -100,7 +101,7 @@ def test_a_bill_is_one_sentence(spent: float | None, unedited: float | None, tol
     assert bill(spent, unedited) == told
 
 
-def test_what_a_session_says_is_text(tmp_path: Path) -> None:
+def test_texts_of_a_session_are_escaped(tmp_path: Path) -> None:
     made = long_session(OLD, HOSTILE).note(HOSTILE).mask(9, 8, trigger=HOSTILE)
     made.client["agent"] = "<b>\"'&/1.0"
     text = page(written(tmp_path, made), [ProxyNote(HOSTILE, HOSTILE)], HOSTILE)
@@ -131,7 +132,7 @@ def test_it_loads_nothing_and_its_policy_says_so(tmp_path: Path) -> None:
 
 @dataclass
 class Running:
-    """A proxy that runs, in whose project a test makes sessions."""
+    """A running proxy with a project in which a test creates sessions."""
 
     place: Place
     process: "Popen[Any]"
@@ -172,8 +173,7 @@ def opened(
 
 
 def shows(view: View, expression: str) -> bool:
-    """Whether the page comes to a state; it looks at the proxy at once, not only from time to
-    time."""
+    """Return True if the page reaches a state. Make the page poll at once."""
     return comes(
         lambda: bool(
             view.evaluate(f"dispatchEvent(new Event('visibilitychange')), Boolean({expression})")
@@ -182,7 +182,7 @@ def shows(view: View, expression: str) -> bool:
 
 
 def sound(view: View, running: Running) -> None:
-    """It asked nobody but the proxy, and caused no trouble."""
+    """Check that the page contacted only the proxy and caused no errors."""
     assert view.troubles == []
     assert {url.startswith(running.url) for url in view.requests} == {True}
 
@@ -210,7 +210,7 @@ def test_the_page_fits_screens_and_eyes(
 
 @pytest.mark.slow
 @needs_browser
-def test_nothing_that_a_session_says_acts(browser: Browser, running: Running) -> None:
+def test_texts_of_a_session_run_no_scripts(browser: Browser, running: Running) -> None:
     running.write(long_session(OLD, HOSTILE).note(HOSTILE))
     view = opened(browser, running)
     running.write(long_session(NEW, HOSTILE))
@@ -226,7 +226,7 @@ def test_nothing_that_a_session_says_acts(browser: Browser, running: Running) ->
 @pytest.mark.slow
 @needs_browser
 def test_it_follows_and_keeps_the_place(browser: Browser, running: Running) -> None:
-    """What is read stays where it is, and what is open stays open, though sessions above grow."""
+    """The scroll position and open sections stay, even if sessions above grow."""
     old, new = long_session(OLD), long_session(NEW)
     running.write(old, new)
     view = opened(browser, running)
@@ -267,7 +267,7 @@ def test_it_looks_by_itself_but_not_while_it_is_hidden(browser: Browser, running
     """)
     running.write(long_session(NEW))
     found = f"document.getElementById('s-{NEW}')"
-    assert comes(lambda: bool(view.evaluate(f"Boolean({found})")))  # nothing has triggered it
+    assert comes(lambda: bool(view.evaluate(f"Boolean({found})")))  # without any trigger
     assert comes(lambda: bool(view.evaluate("begun.length > 0")))
     view.evaluate("""
       Object.defineProperty(document, "hidden", { get: () => true });

@@ -1,4 +1,4 @@
-"""A question of the engine may be asked before the client has sent the newest reply back."""
+"""The engine can ask a question before the client has sent the newest reply back."""
 
 import pytest
 

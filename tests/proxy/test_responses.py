@@ -73,7 +73,7 @@ def test_a_question_goes_to_the_end() -> None:
     assert asked == body(user("Go."), user("What?", type="message"))
 
 
-def test_texts_alone_have_nothing_of_the_conversation() -> None:
+def test_texts_alone_are_sent_without_the_conversation() -> None:
     alone = FORMAT.alone(body(user("Go."), tools=[{}], stream=True), ["a", "b"], 70)
     assert alone == {
         "model": "m", "store": False, "stream": True, "max_output_tokens": 70,
@@ -88,7 +88,7 @@ def test_a_history_that_is_elsewhere_is_not_read(given: Json) -> None:
     assert FORMAT.messages(given) is None
 
 
-def test_what_a_body_says_of_itself() -> None:
+def test_properties_of_a_body() -> None:
     assert FORMAT.output_room({"max_output_tokens": 5}) == 5
     assert FORMAT.output_room({}) == 0
     found = FORMAT.preamble(body(user("Go."), instructions="First.", tools=[{"name": "t"}]))

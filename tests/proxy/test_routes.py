@@ -1,4 +1,4 @@
-"""What the proxy serves itself, to whom, and that an edit can be taken back while a reply comes."""
+"""The proxy's own routes: access checks, status data, and undo while a reply is being received."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Own:
-    """A proxy in this process, and a client of it."""
+    """A proxy in this process with a client."""
 
     project: Project
     upstream: str = "http://127.0.0.1:9"
@@ -83,7 +83,7 @@ def reverted(log: Path) -> list[int]:
     return [entry.target for entry in Entries(log) if isinstance(entry, Revert)]
 
 
-# Who is answered
+# Access checks
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_form_of_another_page_changes_nothing(project: Project) -> None:
 
 
 def test_nothing_of_ours_goes_to_the_upstream(project: Project) -> None:
-    own = Own(project)  # whose upstream would answer with 502
+    own = Own(project)  # a forwarded request would get 502
 
     async def go() -> None:
         for method, path in (("GET", "x"), ("POST", "status.json"), ("DELETE", "undo")):
@@ -137,7 +137,7 @@ def test_nothing_of_ours_goes_to_the_upstream(project: Project) -> None:
     run(own, go)
 
 
-# What is answered
+# Answers
 
 
 def test_the_page_keeps_to_itself(project: Project) -> None:
@@ -208,7 +208,7 @@ def test_with_a_summary_goes_the_mask_that_came_with_it(project: Project) -> Non
     assert sorted(reverted(log)) == [6, 7]
 
 
-def test_what_is_no_edit_is_not_taken_back(project: Project, tmp_path: Path) -> None:
+def test_only_edits_can_be_undone(project: Project, tmp_path: Path) -> None:
     log, own = edited().write(project), Own(project)
     other = Project(project.state, tmp_path)
     Proxied("20260101-090000-00000b").words("x").reply(written=5).mask(5, 4).write(other)
@@ -246,7 +246,7 @@ def test_a_session_that_another_process_has_is_left_as_it_is(project: Project) -
     assert reverted(log) == []
 
 
-# Undo of a session that goes on
+# Undo in an open session
 
 
 def text(words: str) -> list[Json]:
@@ -254,7 +254,7 @@ def text(words: str) -> list[Json]:
 
 
 def history(results: int) -> list[Json]:
-    """What a client sends after so many calls."""
+    """The messages that a client sends after this many calls."""
     messages: list[Json] = [{"role": "user", "content": text("Read them all")}]
     for number in range(results):
         use = {"type": "tool_use", "id": f"t{number}", "name": "Read", "input": {"file": "a"}}
@@ -290,7 +290,7 @@ def masks(log: Path) -> list[Mask]:
 
 
 @pytest.mark.slow
-def test_the_next_request_has_again_what_was_taken_back(project: Project) -> None:
+def test_the_next_request_contains_the_undone_content(project: Project) -> None:
     said = [Say("One.")] * 3
     with Server(said) as server:
         own = Own(project, server.url, EAGER)
@@ -316,7 +316,7 @@ def test_the_next_request_has_again_what_was_taken_back(project: Project) -> Non
 
 
 @pytest.mark.slow
-def test_the_next_request_has_again_what_a_summary_stood_for(project: Project) -> None:
+def test_the_next_request_contains_the_messages_of_an_undone_summary(project: Project) -> None:
     with Server([Say("One."), Say(USELESS), Say("Two."), Say("Three.")]) as server:
         own = Own(project, server.url, replace(DEFAULT, clear_when="off"))
 

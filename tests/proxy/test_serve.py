@@ -1,4 +1,4 @@
-"""How the proxy is started."""
+"""Starting the proxy."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""A session of the proxy: what of a client's requests is edited, and what stays as it is."""
+"""A session of the proxy: which parts of a client's requests are edited, and which are not."""
 
 import json
 import random
@@ -30,7 +30,7 @@ from ctxagent.tests.support.server.chat_rules import check_chat
 from ctxagent.tests.support.server.responses import read_body
 from ctxagent.tests.support.server.validator import validate
 
-ALWAYS = replace(PRESETS["lean"], clear_when="every-call")  # clears what is old at each request
+ALWAYS = replace(PRESETS["lean"], clear_when="every-call")  # clears old results at each request
 
 EVENTS = {"content-type": "text/event-stream"}
 RULES: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -82,7 +82,7 @@ IS_QUESTION = b"context of this session is about to be compressed"
 
 
 def working_turns() -> list[Turn]:
-    """Turns with a large result each; some words of the user follow a result."""
+    """Turns with a large result each. A user text follows some results."""
     return [
         Turn((f"Whale {n}.",) if n % 5 == 0 else (), text=f"Step {n}.", calls=(call_of(n),))
         for n in range(1, 24)
@@ -90,7 +90,7 @@ def working_turns() -> list[Turn]:
 
 
 def talking_turns() -> list[Turn]:
-    """Turns of words alone."""
+    """Turns with texts only."""
     return [Turn((f"Whale {n}.",), text=call_of(n).result) for n in range(1, 24)]
 
 
@@ -125,7 +125,7 @@ def test_a_summary_keeps_the_instructions_and_the_words_of_the_user(
             texts = json.dumps(sent)
             assert "never push" in texts
             assert [text for text in said if text not in texts] == []
-        for received in server.requests:  # the questions of the engine, too
+        for received in server.requests:  # also the engine's questions
             sent = json.loads(received.body)
             if "tools" in sent:
                 RULES[protocol](sent)

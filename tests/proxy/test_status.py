@@ -1,4 +1,4 @@
-"""What the sessions of the proxy came to is what their logs say, and nothing is invented."""
+"""The statistics of the proxy's sessions match their logs."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def curve(session: SessionStatus) -> tuple[list[int], list[int]]:
 
 
 def test_without_edits_both_are_the_same(project: Project) -> None:
-    """Also where the server read less than it could, and after a pause that ended its cache."""
+    """Also if the server read less from its cache than possible, and after the cache expired."""
     made = Proxied(ID).words("Fix the tests").reply(written=9_000, plain=12)
     made.reply(read=9_000, written=700, plain=5).reply(read=8_704, written=1_500)
     made.later(3_000).reply(written=11_000, plain=3).reply(read=11_000, plain=20)
@@ -75,7 +75,7 @@ def test_without_edits_both_are_the_same(project: Project) -> None:
 
 
 def test_what_was_saved_before_counts_as_read_and_the_rest_as_growth(project: Project) -> None:
-    """The third call is right after an edit; the fourth goes on with it."""
+    """The third call follows an edit directly; the fourth call keeps that edit."""
     made = Proxied(ID).words("go").reply(written=100_000).reply(read=100_000, written=10_000)
     made.mask(115_000, 30_000).reply(read=8_000, written=22_000, saved=85_000)
     made.reply(read=30_000, written=4_000, saved=85_000).write(project)
@@ -142,8 +142,10 @@ def test_a_result_that_is_only_kept_in_a_file_is_no_edit(project: Project) -> No
     assert only(project).edits == ()
 
 
-def test_what_is_taken_back_is_read_without_us(project: Project) -> None:
-    """The server has to read the history anew, which nobody would have paid without us."""
+def test_the_cost_of_an_undo_counts_only_with_the_proxy(project: Project) -> None:
+    """After an undo the server reads the history again, which would not have cost anything without
+    the proxy.
+    """
     made = Proxied(ID).words("go").reply(written=100_000).mask(101_000, 20_000)
     made.reply(read=5_000, written=15_000, saved=81_000).revert(3 + 1)
     made.reply(read=5_000, written=97_000).reply(read=102_000, written=10).write(project)
@@ -158,7 +160,7 @@ def test_what_is_taken_back_is_read_without_us(project: Project) -> None:
     assert [(edit.seq, edit.is_undone) for edit in session.edits] == [(4, True)]
 
 
-def test_a_session_that_is_left_alone_is_read_anew(project: Project) -> None:
+def test_a_session_that_is_no_longer_edited_is_read_again(project: Project) -> None:
     made = Proxied(ID).words("go").reply(written=100_000).mask(101_000, 20_000)
     made.reply(read=5_000, written=15_000, saved=81_000).note("left alone: refused")
     made.reply(read=5_000, written=97_000).write(project)
@@ -228,7 +230,7 @@ def test_a_model_without_a_price_has_no_sum(project: Project) -> None:
 # What a session is
 
 
-def test_who_what_and_why(project: Project) -> None:
+def test_client_title_and_reason(project: Project) -> None:
     made = Proxied(ID).words("<system-reminder>", source="instructions")
     made.words("Fix   the\ntests \x1b[31mnow").reply(written=9).summary(170_000, 20_000)
     made.mask(20_000, 18_000, count=1, trigger="with the summary")
@@ -280,7 +282,7 @@ def test_calls_that_a_fork_has_copied_count_once(project: Project) -> None:
 # Reading
 
 
-def test_what_is_new_is_read_on(project: Project) -> None:
+def test_only_new_lines_are_read(project: Project) -> None:
     made = Proxied(ID).words("go").reply(written=100_000)
     log, reader = made.write(project), StatusReader()
     assert reader.status([log]) is reader.status([log])
@@ -288,7 +290,7 @@ def test_what_is_new_is_read_on(project: Project) -> None:
     before = made.last
     made.mask(101_000, 20_000).reply(written=20_000, saved=81_000).revert(before + 1)
     new = made.data(before)
-    with log.open("ab") as file:  # a line that is being written is read once it is whole
+    with log.open("ab") as file:  # an incomplete line is read when it is complete
         file.write(new[:-5])
         file.flush()
         assert [e.is_undone for e in reader.status([log]).sessions[0].edits] == [False]
@@ -321,7 +323,7 @@ def test_a_log_that_is_gone_or_too_large_is_left_out(
     assert status(project) == ProxyStatus((), 1)
 
 
-# The proxy that runs
+# The running proxy
 
 
 def test_a_proxy_is_known_by_its_file_while_it_lives(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Language servers: programs that say which errors a file has."""
+"""Language servers: programs that report the errors in a file."""

@@ -1,7 +1,7 @@
-"""JSON-RPC with a language server: messages behind headers, requests both ways, bounds.
+"""JSON-RPC with a language server: framed messages, requests in both directions, size limits.
 
-The protocol is that of https://microsoft.github.io/language-server-protocol, of which a few
-messages are used here. Whatever a server sends that is no message ends the connection.
+The protocol is https://microsoft.github.io/language-server-protocol; only a few of its messages are
+used. Invalid data from the server ends the connection.
 """
 
 import asyncio
@@ -17,14 +17,13 @@ MAX_SHOWN_BYTES = 60  # of invalid data
 UNKNOWN_METHOD = -32601
 RETRY_CODES = (-32801, -32802)  # the content changed meanwhile; the server was busy
 
-HearMessage = Callable[[str, Any], None]  # takes the method and the parameters of a notification
-AnswerRequest = Callable[
-    [str, Any], Any
-]  # returns the result; raises KeyError for an unknown method
+HearMessage = Callable[[str, Any], None]  # gets the method and the parameters of a notification
+# Returns the result of a request. Raises KeyError for an unknown method.
+AnswerRequest = Callable[[str, Any], Any]
 
 
 class RequestRefused(Exception):
-    """The server answers a request with an error."""
+    """The server answered a request with an error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -32,11 +31,11 @@ class RequestRefused(Exception):
 
 
 class ServerEnded(Exception):
-    """The server has ended, or was stopped."""
+    """The server has exited or was stopped."""
 
 
 class LspConnection:
-    """The messages to and from a server."""
+    """A connection to one language server."""
 
     def __init__(
         self, process: ServerProcess, complaint: Complaint, hear: HearMessage, answer: AnswerRequest
@@ -47,7 +46,9 @@ class LspConnection:
         self._count = 0
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification; what the server does not read yet is held."""
+        """Send a notification without waiting. Data that the server has not read yet is
+        buffered.
+        """
         self._send({"method": method, "params": params})
 
     async def request(self, method: str, params: Mapping[str, Any] | None) -> Any:
@@ -64,7 +65,9 @@ class LspConnection:
             self._waiting.pop(number, None)
 
     async def read(self) -> None:
-        """Read what the server sends until it ends; the complaint says why."""
+        """Read messages from the server until it ends. Store the reason for invalid data in the
+        complaint.
+        """
         buffer = bytearray()
         try:
             while chunk := await self._process.out.read(CHUNK_BYTES):
@@ -80,7 +83,9 @@ class LspConnection:
                     future.set_exception(ServerEnded())
 
     def _take(self, message: Mapping[str, Any]) -> None:
-        """Act on a message. Raises ValueError for one too many."""
+        """Handle a message. Raises ValueError if the server has sent too many unrequested
+        messages.
+        """
         method, number = message.get("method"), message.get("id")
         if method is None:
             future = self._waiting.get(number) if isinstance(number, int) else None
@@ -116,8 +121,9 @@ def _settle(future: "asyncio.Future[Any]", message: Mapping[str, Any]) -> None:
 
 
 def _taken(buffer: bytearray) -> Mapping[str, Any] | None:
-    """Take the first message out of a buffer, None where it is not there yet. Raises ValueError for
-    data that is not a message."""
+    """Remove the first message from a buffer and return it, None if it is incomplete. Raises
+    ValueError for data that is not a message.
+    """
     head, found, _ = bytes(buffer[:MAX_HEADER_BYTES]).partition(b"\r\n\r\n")
     if not found:
         if len(buffer) >= MAX_HEADER_BYTES or (

@@ -1,4 +1,4 @@
-"""Which language server is for which file, and where it runs."""
+"""The language server for each file suffix, its command and its root folder."""
 
 import shlex
 import shutil
@@ -10,25 +10,25 @@ from typing import Any
 from ....tools.system.programs import program
 from ...lazy import dataclass
 
-# Below the root: programs that the project has installed for itself.
+# Folders below the root with programs installed by the project.
 _OWN_FOLDERS = (".venv/bin", "venv/bin", "node_modules/.bin")
 
 
 @dataclass(frozen=True, slots=True)
 class ServerKind:
-    """The language servers for files of some suffixes."""
+    """A kind of language server: its file suffixes, commands and settings."""
 
     languages: Mapping[str, str]  # the protocol's name of the language, by suffix
-    commands: tuple[tuple[str, ...], ...]  # the first that is installed counts
-    markers: tuple[str, ...] = ()  # files that a root folder has
-    env: Mapping[str, str] = field(default_factory=dict)  # besides that of the session
-    options: Any = None  # that it is started with
-    settings: Any = None  # what it gets when it asks for settings
-    start_s: float = 0.0  # that it may take to start, if that is longer than usual
+    commands: tuple[tuple[str, ...], ...]  # the first installed one is used
+    markers: tuple[str, ...] = ()  # files that mark a root folder
+    env: Mapping[str, str] = field(default_factory=dict)  # in addition to the session's environment
+    options: Any = None  # initializationOptions of the protocol
+    settings: Any = None  # answer to workspace/configuration
+    start_s: float = 0.0  # start timeout, if longer than START_TIMEOUT_S
 
     @property
     def name(self) -> str:
-        """The usual program, for people."""
+        """The name of the preferred program, for messages."""
         return Path(self.commands[0][0]).name
 
 
@@ -57,7 +57,7 @@ KINDS = (
 
 
 def own_kinds(settings: Iterable[str]) -> Iterator[ServerKind]:
-    """Yield the servers that the user has set, each as "SUFFIX …: COMMAND"."""
+    """Yield the servers from the user's settings, each given as "SUFFIX …: COMMAND"."""
     for each in settings:
         suffixes, _, command = each.partition(":")
         try:
@@ -69,12 +69,14 @@ def own_kinds(settings: Iterable[str]) -> Iterator[ServerKind]:
 
 
 def project_top(cwd: Path) -> Path:
-    """Return the top folder of the repository that a folder is in, or the folder itself."""
+    """Return the top folder of the repository that contains `cwd`, or `cwd` outside of a
+    repository.
+    """
     return next((each for each in (cwd, *cwd.parents) if (each / ".git").exists()), cwd)
 
 
 def root_of(kind: ServerKind, path: Path, top: Path) -> Path:
-    """Return the nearest folder above a file that has a marker of the server's, at most `top`."""
+    """Return the nearest folder above a file that contains a marker file, at most `top`."""
     for folder in path.parents:
         if folder == top or any((folder / marker).exists() for marker in kind.markers):
             return folder
@@ -82,8 +84,9 @@ def root_of(kind: ServerKind, path: Path, top: Path) -> Path:
 
 
 def installed(kind: ServerKind, root: Path, path: str, *, confined: bool) -> Sequence[str] | None:
-    """Return the command of a server with the place of its program, None if there is none. A
-    program from a folder that commands can change is used only if it is `confined`."""
+    """Return the command of a server with the path of its program, None if it is not installed. Use
+    a program from a folder that the agent's commands can change only if the server is `confined`.
+    """
     folders = ":".join([*(str(root / each) for each in _OWN_FOLDERS), path])
     for name, *arguments in kind.commands:
         folder, _, plain = name.rpartition("/")

@@ -1,8 +1,8 @@
-"""The language servers that plugins bring along: `.lsp.json`, or `lspServers` of their manifests.
+"""Language servers of plugins, from `.lsp.json` or `lspServers` of a plugin's manifest.
 
-The format is that of https://code.claude.com/docs/en/plugins-reference#lsp-servers: `{NAME:
-{"command", "args", "env", "extensionToLanguage", "initializationOptions", "settings",
-"startupTimeout"}}`. `${VAR}` and `${VAR:-default}` stand for variables of the environment.
+The format is https://code.claude.com/docs/en/plugins-reference#lsp-servers: `{NAME: {"command",
+"args", "env", "extensionToLanguage", "initializationOptions", "settings", "startupTimeout"}}`.
+`${VAR}` and `${VAR:-default}` are replaced by environment variables.
 """
 
 import json
@@ -22,9 +22,10 @@ MAX_START_S = 600.0
 def servers_of(
     plugin: Plugin, environ: Mapping[str, str] | None
 ) -> tuple[dict[str, ServerKind], list[str]]:
-    """Return the servers of a plugin by name, and what is left out and why. A server for the files
-    of a built-in one is left out if it is not installed. Variables are those of `environ`; with
-    None they are left as they are."""
+    """Return the servers of a plugin by name, and a warning for each skipped server. Replace
+    variables by those of `environ`; keep them if `environ` is None. The built-in server for the
+    same suffixes is the fallback if the plugin's program is not installed.
+    """
     found, problems = dict[str, ServerKind](), list[str]()
     for path in places_of(plugin.folder, LSP_KEY):
         shown = path.relative_to(plugin.folder)
@@ -32,7 +33,7 @@ def servers_of(
             document = json.loads(read_untrusted(path).decode("utf-8-sig"))
             rows = {**document.get(LSP_KEY, document)}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            problems.append(f"{shown}: no language server in it is used: it is no {{NAME: {{…}}}}")
+            problems.append(f"{shown}: no language server in it is used: it is not {{NAME: {{…}}}}")
             continue
         for name, values in rows.items():
             try:
@@ -45,7 +46,9 @@ def servers_of(
 
 
 def _kind(values: Any, environ: Mapping[str, str]) -> ServerKind:
-    """Return a server as a plugin describes it. Raises ValueError, TypeError and AttributeError."""
+    """Return a server from its description in a plugin. Raises ValueError, TypeError and
+    AttributeError.
+    """
     command, arguments = values.get("command"), values.get("args") or []
     languages = values.get("extensionToLanguage")
     if not isinstance(command, str) or not command.strip():

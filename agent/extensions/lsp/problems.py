@@ -1,4 +1,4 @@
-"""Errors and warnings of files, as servers report them; which of them are new."""
+"""Errors and warnings that language servers report, and the comparison that finds new errors."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,24 +15,25 @@ ERROR, WARNING = 1, 2  # severities; larger ones are hints
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error or a warning at a place in a file."""
+    """An error or a warning at a position in a file."""
 
     line: int  # from 1
     column: int
     is_error: bool
     message: str
-    rule: str  # that found it, "" for none
+    rule: str  # rule code of the checker, "" for none
 
     @property
     def shown(self) -> str:
-        """The problem on one line, without its file."""
+        """The problem on one line, without the file."""
         rule = f" [{self.rule}]" if self.rule else ""
         return f"{self.line}:{self.column}: {self.message}{rule}"
 
 
 def problems_in(listed: object) -> list[Problem]:
-    """Return the errors and warnings in a list of diagnostics, in the order of their lines. What is
-    not as the protocol says is left out."""
+    """Return the errors and warnings in a list of diagnostics, sorted by position. Skip entries
+    that break the protocol.
+    """
     rows = listed if isinstance(listed, list) else []
     found = (_problem(row) for row in rows[:MAX_PROBLEMS] if isinstance(row, dict))
     return sorted(filter(None, found), key=lambda each: (each.line, each.column))
@@ -53,8 +54,9 @@ def _problem(row: dict[str, Any]) -> Problem | None:
 
 
 def new_errors(now: Sequence[Problem], known: Sequence[Problem]) -> Iterator[Problem]:
-    """Yield the errors that were not known. Lines move with every edit, so an error is known by its
-    message; of several with one message those on other lines are new."""
+    """Yield the errors that are not in `known`. Edits move lines, so compare by message: an error
+    at another line is new only if there are more errors with its message than before.
+    """
     left = Counter(known)
     others = [each for each in now if each.is_error and not _taken(left, each)]
     by_message = Counter[str]()
@@ -64,7 +66,7 @@ def new_errors(now: Sequence[Problem], known: Sequence[Problem]) -> Iterator[Pro
 
 
 def _taken(counts: Counter[Any], key: object) -> bool:
-    """Take a key out of the counts, if it is among them."""
+    """Decrement the count of a key. Return False if it is zero."""
     if counts[key] <= 0:
         return False
     counts[key] -= 1

@@ -1,8 +1,8 @@
-"""One language server: started, told what files contain, asked which errors they have.
+"""One language server: send it file contents, and collect the errors that it reports.
 
-Changes are brought to the server one batch after another. A file that is opened is first given as
-it was before its change, so that its old errors are known. A server that pulls is asked for the
-errors of each open file; another one sends them by itself, and has finished when it is quiet.
+Changes are sent in batches. A file is first opened with its content before the change, so that its
+old errors are known. A server with pull diagnostics is asked for the errors of each open file. A
+server without them sends errors itself; its report is complete when it stays quiet for QUIET_S.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from .problems import Problem, new_errors, problems_in
 ServerState = Literal["starting", "running", "silent", "failed"]
 
 START_TIMEOUT_S = 30.0
-SILENCE_TIMEOUT_S = 30.0  # after a change, until a server counts as silent
-QUIET_S = 0.3  # without a message, after which a server that does not pull has finished
+SILENCE_TIMEOUT_S = 30.0  # without a report after a change: the server counts as silent
+QUIET_S = 0.3  # without a message: a server without pull diagnostics has finished
 SHUTDOWN_TIMEOUT_S = 0.5
-MAX_DOCUMENTS = 50  # that are open; the one that changed least recently is closed
+MAX_DOCUMENTS = 50  # open at once; beyond, close the least recently changed
 PULL_TRIES, PULL_PAUSE_S = 5, 0.2
 
 FULL_SYNC = 1
@@ -56,7 +56,7 @@ class Document:
     reported: int = 0  # the newest version that the server has reported on
     pushed: list[Problem] = field(default_factory=list)
     pulled: list[Problem] = field(default_factory=list)
-    # The errors that were there before or are told; None until the server has reported once.
+    # Errors from before the change, or reported already. None until the server's first report.
     known: list[Problem] | None = None
 
     @property
@@ -65,7 +65,7 @@ class Document:
 
 
 class LanguageServer:
-    """A server and the files that it has open."""
+    """A language server and its open files."""
 
     def __init__(
         self,
@@ -82,8 +82,8 @@ class LanguageServer:
         self.state: ServerState = "starting"
         self.error = ""
         self.documents: dict[Path, Document] = {}
-        self.idle = asyncio.Event()  # all changes were brought to it, and it has said what it says
-        self.is_late = False  # somebody waited for that in vain
+        self.idle = asyncio.Event()  # set when the server has reported on all changes
+        self.is_late = False  # True after a wait for `idle` timed out
         self._command, self._kind = command, kind
         self._env, self._enclose, self._tell = env, enclose, tell
         self._complaint = Complaint()
@@ -94,7 +94,7 @@ class LanguageServer:
         self._running = asyncio.create_task(self._serve(), name=f"language server {name}")
 
     def change(self, path: Path, before: str | None, after: str) -> None:
-        """Bring a changed file to the server, soon. `before` is None for a new file."""
+        """Queue a changed file for the server. `before` is None for a new file."""
         if self.state == "failed":
             return
         if path in self._pending:
@@ -104,7 +104,7 @@ class LanguageServer:
         self._wanted.set()
 
     def changed_on_disk(self, changes: Mapping[Path, int]) -> None:
-        """Tell the server which files something else has changed, each with a kind of change."""
+        """Notify the server of files that another process changed, each with its kind of change."""
         if self._connection is None:
             return
         rows = [{"uri": path.as_uri(), "type": kind} for path, kind in changes.items()]
@@ -117,7 +117,9 @@ class LanguageServer:
             self._connection.notify("textDocument/didClose", closed)
 
     def take_new_errors(self, files: Collection[Path]) -> list[tuple[Path, Problem]]:
-        """Return the errors in these files that were not reported yet; they count as reported."""
+        """Return the errors in these files that were not reported yet, and mark them as
+        reported.
+        """
         found = list[tuple[Path, Problem]]()
         for path in self.documents.keys() & files if self.idle.is_set() else ():
             document = self.documents[path]
@@ -128,7 +130,7 @@ class LanguageServer:
         return found
 
     async def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         connection, self.state = self._connection, "failed"
         if connection is not None and not self._complaint.ended.is_set():
             with suppress(TimeoutError, RequestRefused, ServerEnded):
@@ -139,7 +141,7 @@ class LanguageServer:
         await asyncio.wait([self._running])
 
     async def _serve(self) -> None:
-        """Run the server until it ends, and say why it has ended."""
+        """Run the server until it ends, then report the reason."""
         try:
             async with running(
                 self._command, env=self._env, cwd=self.root, complaint=self._complaint,
@@ -169,8 +171,9 @@ class LanguageServer:
             self._tell(f"the language server {self.name} has failed: {self.error}")
 
     async def _work(self, connection: LspConnection) -> None:
-        """Start to talk, then bring the changes to the server. Raises TimeoutError,
-        RequestRefused."""
+        """Initialize the server, then send queued changes. Raises TimeoutError and
+        RequestRefused.
+        """
         limit_s = max(START_TIMEOUT_S, self._kind.start_s)
         try:
             async with asyncio.timeout(limit_s):
@@ -196,7 +199,7 @@ class LanguageServer:
         answer = await connection.request(
             "initialize",
             {
-                "processId": None,  # in a sandbox it would not find ours
+                "processId": None,  # our process ID is invalid inside a sandbox
                 "clientInfo": {"name": "ctxagent", "version": __version__},
                 "rootUri": folder["uri"],
                 "workspaceFolders": [folder],
@@ -213,7 +216,7 @@ class LanguageServer:
     async def _bring(
         self, connection: LspConnection, batch: Mapping[Path, tuple[str | None, str]]
     ) -> None:
-        """Bring changed files to the server, and wait until it has said which errors they have."""
+        """Send changed files to the server and wait for its report on them."""
         old = [p for p, (before, _) in batch.items() if p not in self.documents and before]
         for path in old:
             self._open(connection, path, batch[path][0] or "")
@@ -254,7 +257,7 @@ class LanguageServer:
         )
 
     async def _settled(self, connection: LspConnection, paths: Iterable[Path]) -> None:
-        """Wait until the server has said which errors these files have."""
+        """Wait until the server has reported the errors of these files."""
         waited = [path for path in paths if path in self.documents]
         try:
             async with asyncio.timeout(SILENCE_TIMEOUT_S):
@@ -288,7 +291,7 @@ class LanguageServer:
                 return
 
     async def _pull(self, connection: LspConnection) -> None:
-        """Ask for the errors of each open file."""
+        """Request the errors of each open file."""
         for path, document in list(self.documents.items()):
             for _ in range(PULL_TRIES):
                 try:
@@ -306,7 +309,7 @@ class LanguageServer:
                 break
 
     def _hear(self, method: str, params: Any) -> None:
-        """Take the errors that the server sends by itself."""
+        """Store the errors from a notification of the server."""
         if method != "textDocument/publishDiagnostics" or not isinstance(params, dict):
             return
         path = Path(unquote(urlsplit(str(params.get("uri"))).path))
@@ -318,14 +321,14 @@ class LanguageServer:
         self._heard.set()
 
     def _setting(self, item: Any) -> Any:
-        """Return the settings of a section, such as `python.analysis`; None for none."""
+        """Return the settings of a section such as `python.analysis`, None if there are none."""
         found, section = self._kind.settings, item.get("section") if isinstance(item, dict) else ""
         for part in str(section or "").split(".") if section else ():
             found = found.get(part) if isinstance(found, dict) else None
         return found
 
     def _answer(self, method: str, params: Any) -> Any:
-        """AnswerRequest a request of the server. Raises KeyError for an unknown one."""
+        """Answer a request of the server. Raises KeyError for an unknown method."""
         if method == "workspace/configuration":
             items = params.get("items") if isinstance(params, dict) else None
             return [self._setting(item) for item in items] if isinstance(items, list) else []

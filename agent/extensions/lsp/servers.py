@@ -1,5 +1,4 @@
-"""The language servers of a session: each is started at the first change of a file of its
-language."""
+"""The language servers of a session. Each starts at the first change of a file of its language."""
 
 import asyncio
 import os
@@ -19,22 +18,22 @@ from .problems import Problem
 from .server import CHANGED, CREATED, DELETED, LanguageServer
 
 MAX_SERVERS = 4  # at the same time
-MAX_FILE_BYTES = 1 << 20  # of a file that is checked
+MAX_FILE_BYTES = 1 << 20  # larger files are not checked
 MAX_WAIT_S = 3.0  # after a change
 KINDS_OF_CHANGE = {"created": CREATED, "deleted": DELETED}
 
 
 @dataclass
 class LanguageServers:
-    """The servers. All is for the loop of the session."""
+    """The language servers of a session. Use only from the session's event loop."""
 
     cwd: Path
-    environ: Mapping[str, str]  # of the servers
-    settings: tuple[str, ...]  # servers of the user
+    environ: Mapping[str, str]  # for the server processes
+    settings: tuple[str, ...]  # servers from the user's settings
     enclose: Enclose | None  # None: outside of a sandbox
     tell: Callable[[str], None]
-    plugins: Sequence[Plugin] = ()  # that may bring servers
-    absent: dict[str, str] = field(default_factory=dict)  # why a server does not run, by its name
+    plugins: Sequence[Plugin] = ()  # may define servers
+    absent: dict[str, str] = field(default_factory=dict)  # reason by name of a server
     running: dict[tuple[str, Path], LanguageServer] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -44,14 +43,15 @@ class LanguageServers:
         self._kinds = {s: kind for kind in reversed(kinds) for s in kind.languages}
 
     async def text_before(self, path: Path) -> str | None:
-        """Return the text of a file that is about to change, if there may be a server for it."""
+        """Return the text of a file before a change, None if no server handles its suffix."""
         if path.suffix not in self._kinds:
             return None
         return await asyncio.to_thread(lambda: read_text(path.resolve()))
 
     async def check(self, path: Path, before: str | None) -> None:
-        """Bring a file that has changed to its server, and wait for what that says, but not long. A
-        server for which that was too short is not waited for until it has answered."""
+        """Send a changed file to its server and wait up to MAX_WAIT_S for the report. After a
+        timeout, do not wait for this server again until it has reported.
+        """
         server = await self._server_for(path)
         after = await asyncio.to_thread(read_text, path)
         if server is None or after is None:
@@ -65,7 +65,7 @@ class LanguageServers:
                 server.is_late = True
 
     async def heed(self, changes: Mapping[Path, str]) -> None:
-        """Tell the servers which files a command has changed, by the action of each."""
+        """Notify the servers of the files that a command changed, each with its action."""
         for server in [*self.running.values()]:
             rows = {
                 path: KINDS_OF_CHANGE.get(action, CHANGED)
@@ -86,7 +86,7 @@ class LanguageServers:
         return [new for each in self.running.values() for new in each.take_new_errors(touched)]
 
     def problems(self, files: Collection[Path]) -> list[tuple[Path, Problem]]:
-        """Return the errors and warnings of these files, as they are now."""
+        """Return the current errors and warnings of these files."""
         return [
             (path, problem)
             for path in files
@@ -96,7 +96,9 @@ class LanguageServers:
         ]
 
     async def _server_for(self, path: Path) -> LanguageServer | None:
-        """Return the server for a file, which is started if it does not run yet."""
+        """Return the server for a file, and start it if needed. Return None if none is
+        available.
+        """
         kind = self._kinds.get(path.suffix)
         if kind is None or not path.is_relative_to(self._top):
             return None
@@ -125,12 +127,12 @@ class LanguageServers:
         return server
 
     async def close(self) -> None:
-        """End all servers."""
+        """Stop all servers."""
         await asyncio.gather(*(server.close() for server in self.running.values()))
 
 
 def read_text(path: Path) -> str | None:
-    """Return the text of a file, None if it is gone, too large or no text; blocking."""
+    """Return the text of a file. Return None if it is missing, too large or not text. Blocking."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)

@@ -1,4 +1,6 @@
-"""One call of a server's tool: at once, as a task, or in rounds that ask the user for more."""
+"""One call of a server's tool: direct, as a task, or in rounds with further questions to
+the user.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,11 +16,11 @@ if TYPE_CHECKING:
     from mcp.shared.exceptions import MCPError
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-MAX_ROUNDS = 10  # in which a server asks for more
-MIN_POLL_S, POLL_S, MAX_POLL_S = 0.05, 1.0, 30.0  # between two questions how a task is
+MAX_ROUNDS = 10  # of further questions per call
+MIN_POLL_S, POLL_S, MAX_POLL_S = 0.05, 1.0, 30.0  # between two polls of a task
 CANCEL_TIMEOUT_S = 5.0
 TASK_TTL_MS = 24 * 3600 * 1000
-_OPEN = ("working",)  # states of a task in which there is nothing to get
+_OPEN = ("working",)  # states of a task without a result
 
 
 async def call_tool(
@@ -29,8 +31,9 @@ async def call_tool(
     server: str,
     dispatcher: "JSONRPCDispatcher[Any] | None" = None,
 ) -> "types.CallToolResult":
-    """Call a tool once; with a `dispatcher` as a task. Raises ToolError, and MCPError for an error
-    of the server."""
+    """Call a tool once, as a task if a `dispatcher` is given. Raises ToolError, and MCPError for an
+    error from the server.
+    """
     import mcp_types as types
     from mcp.shared.exceptions import MCPError
 
@@ -65,8 +68,9 @@ async def _sent(
 
 
 async def _answers(session: "ClientSession", asked: "types.InputRequiredResult") -> dict[str, Any]:
-    """Return what the next round sends: the answers to what the server asks. Raises MCPError for
-    what is refused."""
+    """Return the parameters of the next round: the answers to the server's questions. Raises
+    MCPError for a refused question.
+    """
     import mcp_types as types
     from mcp.client.session import ClientRequestContext
     from mcp.shared.exceptions import MCPError
@@ -86,14 +90,13 @@ async def _answers(session: "ClientSession", asked: "types.InputRequiredResult")
 async def _as_task(
     session: "ClientSession", dispatcher: "JSONRPCDispatcher[Any]", given: Mapping[str, Any]
 ) -> "types.CallToolResult":
-    """Call a tool that works as a task, and wait for the end of it. A cancellation ends the
-    task."""
+    """Call a tool as a task and wait for its result. Cancel the task if this call is cancelled."""
     import mcp_types as types
     from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 
     params = {**given, "task": {"ttl": TASK_TTL_MS}}
     headers = {MCP_PROTOCOL_VERSION_HEADER: session.protocol_version or ""}
-    # `ClientSession` takes only the result of a tool for an answer to a call.
+    # `ClientSession` accepts only a tool result as the answer to a call.
     raw = await dispatcher.send_raw_request("tools/call", params, {"headers": headers})
     created = types.CreateTaskResult.model_validate(raw).task
     id = created.task_id
@@ -120,8 +123,9 @@ async def _cancelled(session: "ClientSession", id: str) -> None:
 
 
 async def _visited(error: "MCPError", respondent: Respondent, server: str) -> str:
-    """Ask the user to visit the pages without which a server does nothing. Return what the model is
-    told."""
+    """Ask the user to visit the pages that the server requires. Return the message for the
+    model.
+    """
     import mcp_types as types
 
     asked = types.ElicitationRequiredErrorData.model_validate(error.data or {"elicitations": []})

@@ -1,10 +1,10 @@
-"""Which MCP servers there are: the project's `.mcp.json`, the user's own `mcp.json`, plugins'.
+"""Configured MCP servers: the project's `.mcp.json`, the user's `mcp.json`, and those of plugins.
 
-The format is the one that other agents share: `{"mcpServers": {NAME: {"command", "args", "env",
-"cwd"} | {"type": "http", "url", "headers"}}}`, each also with `timeout` (milliseconds for one
-call) and `enabled`. `${VAR}` and `${VAR:-default}` stand for variables of the environment. A
-project's servers are programs that somebody else chose: they count once the user has trusted the
-file's content, and again when it has changed.
+The format is shared with other agents: `{"mcpServers": {NAME: {"command", "args", "env", "cwd"} |
+{"type": "http", "url", "headers"}}}`, each also with `timeout` (milliseconds per call) and
+`enabled`. `${VAR}` and `${VAR:-default}` are replaced by environment variables. Servers of a
+project are used only after the user has trusted the content of the file. A changed file must be
+trusted again.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ from ..plugin_layout import places_of
 from ..plugins import ROOT_VARIABLE, Plugin
 
 PROJECT_FILE = ".mcp.json"
-OWN_FILE = "mcp.json"  # in the folder of the person's settings
+OWN_FILE = "mcp.json"  # in the user's configuration folder
 SERVERS_KEY = "mcpServers"
 MAX_SERVERS = 100
-MAX_NAME_CHARS = 64  # of a server's or a tool's part of a name
+MAX_NAME_CHARS = 64  # of the server part and of the tool part of a name
 OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "callbackPort")
 HTTP_TYPES = ("http", "streamable-http", "streamable_http")
 
@@ -36,31 +36,31 @@ _VARIABLE = regex(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """One server: a command to start, or an address."""
+    """A configured server: a command to start, or a URL."""
 
     name: str  # letters, digits, - and _
-    source: Path  # the file that names it
+    source: Path  # file that configures the server
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     oauth: Mapping[str, str] = field(default_factory=dict)  # clientId, scopes, callbackPort …
-    timeout: float | None = None  # seconds for one call; None for what the settings say
+    timeout: float | None = None  # seconds per call, None for the default from the settings
     enabled: bool = True
 
     @property
     def where(self) -> str:
-        """The program that is started or the address that is asked, on one line, without what may
-        be secret."""
+        """The program or the URL on one line, without secrets."""
         if self.command:
             return shorten(Path(self.command[0]).name, 200)
         return shorten(conceal(self.url), 200)
 
 
 def plain_name(name: str, taken: Callable[[str], bool]) -> str:
-    """Return a name as tools and rules have it: what is no letter, digit, - or _ becomes _. One
-    that is taken or too long gets a digest."""
+    """Return a name for tools and rules: characters other than letters, digits, - and _ become _.
+    Append a digest if the name is taken or too long.
+    """
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_NAME_CHARS] or "_"
     if plain == name[: MAX_NAME_CHARS + 1] and not taken(plain):
         return plain
@@ -71,7 +71,7 @@ def plain_name(name: str, taken: Callable[[str], bool]) -> str:
 
 
 def project_file(cwd: Path, home: Path) -> Path | None:
-    """Return the nearest `.mcp.json` within the project, None where there is none."""
+    """Return the nearest `.mcp.json` within the project, None if there is none."""
     folders = folders_within_project(cwd.resolve(), home.resolve())
     return next((f / PROJECT_FILE for f in folders if (f / PROJECT_FILE).is_file()), None)
 
@@ -85,9 +85,10 @@ def load_servers(
     environ: Mapping[str, str],
     plugins: Sequence[Plugin] = (),
 ) -> tuple[list[ServerConfig], list[str]]:
-    """Return the servers for work in `cwd`, and a warning for each file and server that is left
-    out. Of two with one name the project's counts, then the user's. That of a plugin gets the
-    plugin's name before its own if another plugin has a server of its name."""
+    """Return the servers for `cwd`, and a warning for each skipped file and server. For equal names
+    the project's server wins over the user's. If two plugins have different servers of the same
+    name, the second server gets its plugin's name as a prefix.
+    """
     found: dict[str, ServerConfig] = {}
     warnings: list[str] = []
     files: list[tuple[Path | None, bool, Plugin | None]] = [
@@ -126,25 +127,27 @@ def load_servers(
             else:
                 here[plain] = replace(server, env={**more, **server.env})
         if plugin:
-            here = _told_apart(here, found, plugin)
+            here = _with_unique_names(here, found, plugin)
         found = {**here, **found}
     return [server for server in found.values() if server.enabled], warnings
 
 
 def servers_of(plugin: Plugin) -> dict[str, Any]:
-    """Return the servers of a plugin as its files have them, by name. Raises ValueError and
-    OSError."""
+    """Return the servers in the files of a plugin, by name and unchanged. Raises ValueError and
+    OSError.
+    """
     found = dict[str, Any]()
     for path in places_of(plugin.folder, "mcpServers"):
         found = {**_servers_in(read_untrusted(path), of_plugin=True), **found}
     return found
 
 
-def _told_apart(
+def _with_unique_names(
     servers: Mapping[str, ServerConfig], found: Mapping[str, ServerConfig], plugin: Plugin
 ) -> dict[str, ServerConfig]:
-    """Return the servers of a plugin with other names for those that other plugins have too. Two
-    that are the same but for their plugin are one."""
+    """Return the servers of a plugin. Rename a server if another plugin has a different server of
+    the same name; two servers are equal if they differ only in the plugin.
+    """
     apart = dict[str, ServerConfig]()
     for name, server in servers.items():
         other = found.get(name)
@@ -158,8 +161,9 @@ def _told_apart(
 
 
 def _servers_in(data: bytes, *, of_plugin: bool = False) -> dict[str, Any]:
-    """Return the servers that a file names; that of a plugin may name them without the key around
-    them. Raises ValueError, saying what is wrong."""
+    """Return the servers in a file. A file of a plugin may omit the `mcpServers` key. Raises
+    ValueError with the reason.
+    """
     try:
         document = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -174,7 +178,7 @@ def _servers_in(data: bytes, *, of_plugin: bool = False) -> dict[str, Any]:
 
 
 def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> ServerConfig:
-    """Return a server as a file describes it. Raises ValueError, saying what is wrong."""
+    """Return a server from its description in a file. Raises ValueError with the reason."""
     if not isinstance(values, dict):
         raise ValueError("it is not an object")
     values = with_variables(values, environ)
@@ -208,7 +212,7 @@ def _server(name: str, values: Any, path: Path, environ: Mapping[str, str]) -> S
 
 
 def _oauth(values: Any) -> dict[str, str]:
-    """Return what is configured for a login. Raises ValueError."""
+    """Return the OAuth settings of a server. Raises ValueError."""
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -227,8 +231,9 @@ def _texts(values: Mapping[str, Any], key: str) -> dict[str, str]:
 
 
 def with_variables(value: Any, environ: Mapping[str, str]) -> Any:
-    """Return a value with the variables in its texts replaced, once. Raises ValueError for one that
-    is not set and has no default."""
+    """Replace the variables in all texts of a value, without replacing inside the results. Raises
+    ValueError for a variable that is not set and has no default.
+    """
     if isinstance(value, dict):
         return {key: with_variables(each, environ) for key, each in value.items()}
     if isinstance(value, list):
@@ -246,7 +251,9 @@ def with_variables(value: Any, environ: Mapping[str, str]) -> Any:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Return a file of servers as it is, an empty one where there is none. Raises ConfigError."""
+    """Return the content of a file of servers, an empty document if it is missing. Raises
+    ConfigError.
+    """
     try:
         data = read_untrusted(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -264,12 +271,12 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def check_server(values: Mapping[str, Any], path: Path, environ: Mapping[str, str]) -> ServerConfig:
-    """Return a server as it would be used. Raises ValueError, saying what is wrong."""
+    """Return the server that these values describe. Raises ValueError with the reason."""
     return _server("new", values, path, environ)
 
 
 def write_document(path: Path, document: Mapping[str, Any]) -> bytes:
-    """Put a file of servers in place and return its content. Raises ConfigError."""
+    """Write a file of servers and return the written bytes. Raises ConfigError."""
     data = (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode()
     try:
         if path.name == OWN_FILE:

@@ -1,7 +1,7 @@
-"""One server: connected, asked what it offers, called; and connected again once it has ended.
+"""The connection to one server: connect, list its tools, call them, and reconnect after its end.
 
-A call is sent once. Where its answer does not come (the server ended, or took too long), the
-caller is told that it may have acted; only the next call starts the server again.
+A call is sent once. If no answer comes (the server ended, or a timeout), the error says that the
+tool may have acted. The next call restarts the server.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ MAX_TOOLS = 10_000  # of one server
 MAX_LISTED = 1_000  # prompts, resources and templates of one server, each
 MAX_PAGES = 1_000
 MAX_SCHEMA_CHARS = 100_000  # of one tool, as JSON
-MAX_CATALOG_CHARS = 32_000_000  # of all that one server says of its tools
+MAX_CATALOG_CHARS = 32_000_000  # of all tools of one server, as JSON
 MAX_DESCRIPTION_CHARS = 4_000
 MAX_INSTRUCTION_CHARS = 2_000
 MAX_URI_CHARS = 500
-READ_RESOURCE = "read_resource"  # a tool of ours that each server with resources has
+READ_RESOURCE = "read_resource"  # tool that we add to each server with resources
 RESOURCE_SCHEMA = {
     "type": "object", "properties": {"uri": {"type": "string"}}, "required": ["uri"],
 }  # fmt: skip
-PROBE_TIMEOUT_S = 5.0  # for the newest protocol's question, before the handshake
+PROBE_TIMEOUT_S = 5.0  # for `discover` of the newest protocol, before the handshake
 MAX_ERROR_CHARS = 300
 
 UNKNOWN = " Whether it has acted is not known; it was not sent again."
@@ -52,39 +52,41 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool as its server lists it."""
+    """A tool from the list of its server."""
 
     name: str  # mcp__SERVER__TOOL
-    own_name: str  # as its server calls it; "" for the reading of resources
+    own_name: str  # name on the server; "" for the tool that reads resources
     description: str
     schema: Mapping[str, Any]  # JSON schema of its arguments
-    size: int  # characters of all that, as JSON
-    needs_task: bool = False  # whether it can be called as a task only
+    size: int  # characters of name, description and schema as JSON
+    needs_task: bool = False  # True if the tool can be called only as a task
 
 
 @dataclass(frozen=True, slots=True)
 class ListedPrompt:
-    """A prompt as its server lists it."""
+    """A prompt from the list of its server."""
 
     name: str  # for /SERVER:NAME
     own_name: str
     description: str
-    arguments: tuple[tuple[str, bool], ...]  # names, each with whether it is required
+    arguments: tuple[tuple[str, bool], ...]  # (name, is required)
 
 
 @dataclass
 class Catalog:
-    """What a server offers, within bounds."""
+    """The tools, prompts and resources of a server, within limits."""
 
     instructions: str = ""
     tools: dict[str, ListedTool] = field(default_factory=dict)
     prompts: dict[str, ListedPrompt] = field(default_factory=dict)
     resources: dict[str, str] = field(default_factory=dict)  # names by URI
-    left_out: int = 0  # tools beyond the bounds
+    left_out: int = 0  # number of tools beyond the limits
 
 
 class Connection:
-    """A server and what is known of it. All but the attributes is for the loop that it runs in."""
+    """A connection to a server. Use methods only in the loop that it runs in; attributes can be
+    read anywhere.
+    """
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class Connection:
         self.error = ""
         self.protocol = ""
         self.catalog = Catalog()
-        self.calls = 0  # that were sent
+        self.calls = 0  # number of calls sent
         self._env, self._cwd = env, cwd
         self._start_timeout = start_timeout
         self._call_timeout = config.timeout or call_timeout
@@ -112,19 +114,19 @@ class Connection:
         self._session: ClientSession | None = None
         self._dispatcher: JSONRPCDispatcher[Any] | None = None
         self._running: asyncio.Task[None] | None = None
-        self._settled = asyncio.Event()  # it is ready, or has failed
+        self._settled = asyncio.Event()  # set when the server is ready or has failed
         self._relisting: asyncio.Task[None] | None = None
         self._complaint = Complaint()
         self._closing = False
-        self._respondents: list[Respondent | None] = []  # of the calls that go on
-        self._inputs = set[asyncio.Future[Any]]()  # answers to what the server asks for
+        self._respondents: list[Respondent | None] = []  # of the running calls
+        self._inputs = set[asyncio.Future[Any]]()  # pending answers to the server's questions
 
     @property
     def name(self) -> str:
         return self.config.name
 
     def start(self) -> None:
-        """Begin to connect, unless that goes on already or is done."""
+        """Start to connect, unless the connection is open or being opened."""
         if self._running is None or self._running.done():
             self.state, self.error = "starting", ""
             self._settled.clear()
@@ -136,14 +138,14 @@ class Connection:
         await self._settled.wait()
 
     async def ready(self) -> None:
-        """Connect where there is no connection, and wait for it. Raises ToolError."""
+        """Wait for the connection, and connect if needed. Raises ToolError."""
         self.start()
         await self._settled.wait()
         if self._session is None:
             raise ToolError(f"The MCP server {self.name} is not there: {self.error}")
 
     async def close(self) -> None:
-        """End the server."""
+        """Stop the server."""
         self._closing = True
         if self._running is not None:
             self._running.cancel()
@@ -152,8 +154,9 @@ class Connection:
     async def call(
         self, tool: ListedTool, arguments: Mapping[str, Any], respondent: Respondent | None
     ) -> "types.CallToolResult":
-        """Call a tool once. The respondent answers what the server asks for meanwhile. Raises
-        ToolError."""
+        """Call a tool once. The respondent answers questions of the server during the call. Raises
+        ToolError.
+        """
         await self.ready()
         self.calls += 1
         self._respondents.append(respondent)
@@ -177,8 +180,9 @@ class Connection:
     async def ask(
         self, question: "Callable[[ClientSession], Awaitable[T]]", *, may_act: bool = False
     ) -> T:
-        """Send a request and return the answer. Raises ToolError; where it `may_act`, the error
-        says what is not known."""
+        """Send a request and return the answer. Raises ToolError. If the request `may_act`, the
+        error says that the server may have executed it.
+        """
         await self.ready()
         session = self._session
         assert session is not None
@@ -190,7 +194,7 @@ class Connection:
             asking.cancel()
         unknown = UNKNOWN if may_act else ""
         if is_late:
-            await asyncio.wait([asking])  # the server is told that nobody waits any more
+            await asyncio.wait([asking])  # so that the cancellation is sent to the server
             seconds = f"{self._call_timeout:g} s"
             raise ToolError(f"The MCP server {self.name} gave no answer in {seconds}.{unknown}")
         if asking.cancelled():
@@ -199,7 +203,7 @@ class Connection:
             return asking.result()
         if isinstance(error, ToolError):
             raise error
-        if self.config.url and str(error) == "Session terminated":  # the SDK's words for a 404
+        if self.config.url and str(error) == "Session terminated":  # the SDK's message for a 404
             self._complaint.reason = "it does not know this session any more"
             self._complaint.ended.set()
             unknown = " It has not run this: call it again."
@@ -209,8 +213,9 @@ class Connection:
         raise ToolError(f"The MCP server {self.name} has ended: {self.error}.{unknown}")
 
     async def _wait_for(self, asking: "asyncio.Future[Any]") -> None:
-        """Wait for an answer for as long as a call may take. While the user is asked, and has time
-        to answer, no time counts."""
+        """Wait for an answer until the call timeout. The timeout restarts after each question to
+        the user.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + self._call_timeout
         while not asking.done() and loop.time() < end:
@@ -234,8 +239,9 @@ class Connection:
     async def _answered(
         self, answer: Callable[[str, Any, Respondent], Coroutine[Any, Any, T]], params: Any, no: T
     ) -> T:
-        """Return the answer to what the server asks for; `no` outside of a call, and once nobody
-        waits for the call any more."""
+        """Return the answer to a question of the server. Return `no` outside of a call, or if the
+        call ends before the answer.
+        """
         respondent = self._respondents[-1] if self._respondents else None
         if respondent is None:
             return no
@@ -249,7 +255,7 @@ class Connection:
         return no if answering.cancelled() else answering.result()
 
     async def _serve(self) -> None:
-        """Be connected until the server ends."""
+        """Keep the connection open until the server ends."""
         complaint = self._complaint = Complaint()
         async with AsyncExitStack() as stack:
             session = await self._connected(stack, complaint)
@@ -260,8 +266,9 @@ class Connection:
                 complaint.reason = "it closed the connection"
 
     async def _connected(self, stack: AsyncExitStack, complaint: Complaint) -> "ClientSession":
-        """Open the connection and learn what the server offers. Raises TimeoutError and whatever
-        the transport raises."""
+        """Open the connection and list the server's tools, prompts and resources. Raises
+        TimeoutError and the errors of the transport.
+        """
         import mcp_types as types
         from mcp.client.session import ClientSession
         from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -291,7 +298,7 @@ class Connection:
         return session
 
     def _note_end(self, running: "asyncio.Task[None]") -> None:
-        """Say why there is no connection any more."""
+        """Record and report why the connection ended."""
         was_ready, self._session = self._session is not None, None
         self.state = "ended" if was_ready else "failed"
         if not running.cancelled():
@@ -310,7 +317,9 @@ class Connection:
         self._settled.set()
 
     async def _hear(self, message: Any) -> None:
-        """Ask again what the server offers when it says that this has changed."""
+        """List the server's tools, prompts and resources again after a notification that they
+        changed.
+        """
         import mcp_types as types
 
         changed = (
@@ -332,12 +341,12 @@ class Connection:
 
 
 async def _agree(session: "ClientSession", probe: float | None) -> None:
-    """Agree on a protocol: by the handshake or, where that is unknown, by the question that the
-    newest has instead. With a `probe` that question comes first, for so many seconds (None: for as
-    long as it takes).
+    """Negotiate a protocol version. With a `probe` of 0, use the handshake, and `discover` of the
+    newest protocol if the server refuses the handshake. Otherwise send `discover` first, for up to
+    `probe` seconds (None: no limit), and fall back to the handshake.
 
-    Over stdin it does not: what a server does not expect there may start what it need not, or stay
-    unanswered. Raises what the SDK raises.
+    Use 0 over stdin: an unexpected request there may start work or stay unanswered. Raises the
+    errors of the SDK.
     """
     import anyio
     from mcp.shared.exceptions import MCPError
@@ -362,7 +371,7 @@ async def _agree(session: "ClientSession", probe: float | None) -> None:
 
 
 async def _list(server: str, session: "ClientSession") -> Catalog:
-    """Ask a server for all that it offers, within bounds."""
+    """List the tools, prompts and resources of a server, within limits."""
     can = session.server_capabilities
     catalog = Catalog(instructions=clean(session.instructions or "")[:MAX_INSTRUCTION_CHARS])
     size = 0
@@ -405,7 +414,7 @@ def _taken(server: str, tools: Mapping[str, object]) -> Callable[[str], bool]:
 async def pages(
     listing: Callable[..., Awaitable[Any]], field: str, most: int
 ) -> AsyncIterator[Any]:
-    """Yield what a server lists, page by page, as long as each page leads to another."""
+    """Yield the items of a paginated list, at most `most`. Stop when a cursor repeats."""
     import mcp_types as types
 
     cursor, count, seen = None, 0, set[str]()
@@ -437,7 +446,7 @@ def _first(error: BaseException | None) -> BaseException | None:
 
 
 def describe(error: BaseException) -> str:
-    """Return what went wrong on one line, without characters that act on a terminal."""
+    """Return an error message on one line, without terminal control characters."""
     from mcp.shared.exceptions import MCPError
     from pydantic import ValidationError
 

@@ -1,7 +1,7 @@
-"""What MCP servers ask for in the middle of a call: a form, a visit to a page, or the model.
+"""Requests of MCP servers during a call: a form, a visit to a web page, or a reply of the model.
 
-The protocol calls the first two elicitation and the last one sampling. The `Respondent` of a call
-answers; a server that asks outside of a call gets a refusal.
+The protocol calls the first two elicitation and the third sampling. The `Respondent` of the call
+answers. Requests outside of a call are refused.
 """
 
 import asyncio
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 MAX_MESSAGE_CHARS = 1_000
-MAX_FIELD_CHARS = 300  # of what a form says of a field
+MAX_FIELD_CHARS = 300  # of a field's title or description
 MAX_FIELDS = 20
-MAX_CHOICES = 9  # that are shown as rows
+MAX_CHOICES = 9  # shown as rows
 MAX_URL_CHARS = 2_000
 MAX_PROMPT_CHARS = 200_000
 MAX_SAMPLED_TOKENS = 8_192  # of one reply
@@ -46,13 +46,13 @@ class FormField:
     name: str
     text: str
     kind: str  # one of _KINDS
-    choices: Mapping[str, Any]  # values by label; {} for any text
+    choices: Mapping[str, Any]  # values by label, {} for any text
     is_required: bool
     schema: Mapping[str, Any]
 
     @property
     def labels(self) -> list[str]:
-        """The choices to show, with one to leave the field out."""
+        """The choices to show. An optional field also has the choice to leave it out."""
         own = list(self.choices) if len(self.choices) <= MAX_CHOICES else []
         default = self.schema.get("default")
         if isinstance(default, str | int | float) and not self.choices:
@@ -60,8 +60,9 @@ class FormField:
         return own if self.is_required or (not own and self.kind == "array") else [*own, LEAVE_OUT]
 
     def value(self, answer: str) -> Value | None:
-        """Return the value that an answer means, None for a field that is left out. Raises
-        ValueError, saying what is wrong."""
+        """Parse an answer. Return None for a field that is left out. Raises ValueError with the
+        reason.
+        """
         if answer == LEAVE_OUT and not self.is_required:
             return None
         if self.kind == "array":
@@ -77,7 +78,7 @@ class FormField:
         found = {label.lower(): value for label, value in self.choices.items()}
         found |= {str(value).lower(): value for value in self.choices.values()}
         if answer.lower() not in found:
-            raise ValueError(f"choose of {', '.join(self.choices)}")
+            raise ValueError(f"choose one of {', '.join(self.choices)}")
         return found[answer.lower()]
 
     def _text(self, answer: str) -> str:
@@ -88,7 +89,7 @@ class FormField:
             raise ValueError(f"at most {most} characters")
         form = str(self.schema.get("format", ""))
         if form in _FORMATS and not _FORMATS[form].fullmatch(answer):
-            raise ValueError(f"it is no {form}")
+            raise ValueError(f"it is not a valid {form}")
         return answer
 
     def _number(self, answer: str) -> int | float:
@@ -110,7 +111,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class AskedForm:
-    """A form that a server wants filled in."""
+    """A form that a server asks the user to fill in."""
 
     server: str
     message: str
@@ -119,7 +120,7 @@ class AskedForm:
 
 @dataclass(frozen=True, slots=True)
 class AskedVisit:
-    """A page that a server wants the user to visit."""
+    """A web page that a server asks the user to visit."""
 
     server: str
     message: str
@@ -128,11 +129,11 @@ class AskedVisit:
 
 @dataclass(frozen=True, slots=True)
 class AskedReply:
-    """A reply of the model that a server wants."""
+    """A prompt that a server sends to the model."""
 
     server: str
     system: str
-    messages: Sequence[tuple[str, str]]  # roles with texts, alternating, a user's first
+    messages: Sequence[tuple[str, str]]  # (role, text), alternating, starting with "user"
     max_tokens: int
     stop: Sequence[str]
 
@@ -147,16 +148,16 @@ class GivenReply:
 
 
 class Respondent(Protocol):
-    """Who answers what servers ask."""
+    """The interface that answers requests of servers."""
 
     async def fill_in(self, asked: AskedForm) -> Mapping[str, Value] | None:
-        """Return the values of a form; None declines."""
+        """Return the values of a form, None to decline."""
 
     async def visit(self, asked: AskedVisit) -> bool:
         """Return True if the user agrees to visit a page."""
 
     async def reply_to(self, asked: AskedReply) -> GivenReply:
-        """Return a reply of the model. Raises ToolError for one that is not to be had."""
+        """Return a reply of the model. Raises ToolError if no reply is possible."""
 
 
 async def elicit(
@@ -190,7 +191,7 @@ async def sample(
         asked = _asked_reply(server, params)
         given = await respondent.reply_to(asked)
     except ToolError as error:
-        return types.ErrorData(code=-1, message=str(error))  # as the protocol has it for a refusal
+        return types.ErrorData(code=-1, message=str(error))  # the protocol's form of a refusal
     return types.CreateMessageResult(
         role="assistant",
         content=types.TextContent(type="text", text=given.text),
@@ -219,7 +220,7 @@ def form_fields(schema: Mapping[str, Any]) -> list[FormField] | None:
 
 
 def _choices(about: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the values that a field may have, by the label of each."""
+    """Return the allowed values of a field by label, {} for any text."""
     if kind == "boolean":
         return {YES: True, NO: False}
     of = about.get("items", {}) if kind == "array" else about
@@ -246,7 +247,7 @@ def _shown(text: Any) -> str:
 
 
 def _asked_reply(server: str, params: "types.CreateMessageRequestParams") -> AskedReply:
-    """Return what a server asks of the model. Raises ToolError for what is not taken."""
+    """Return the prompt in a sampling request. Raises ToolError for unsupported content."""
     messages = list[tuple[str, str]]()
     for message in params.messages:
         texts = [getattr(part, "text", None) for part in message.content_as_list]
@@ -267,7 +268,7 @@ def _asked_reply(server: str, params: "types.CreateMessageRequestParams") -> Ask
 
 
 class RespondentElsewhere:
-    """A respondent in another event loop."""
+    """A respondent that runs in another event loop."""
 
     def __init__(self, respondent: Respondent, loop: asyncio.AbstractEventLoop) -> None:
         self._respondent, self._loop = respondent, loop

@@ -1,8 +1,8 @@
-"""Logins at MCP servers by OAuth 2.1, as the protocol's authorization page describes them.
+"""Logins to MCP servers with OAuth 2.1, as the protocol's authorization page specifies.
 
 The SDK finds the authorization server (RFC 9728, RFC 8414), registers, uses PKCE, checks the issuer
-and refreshes. What is kept here: the tokens, one file for each server, open to its owner alone; and
-the page on 127.0.0.1 that the browser comes back to.
+and refreshes tokens. This module stores the tokens, one private file per server, and serves the
+callback page on 127.0.0.1.
 """
 
 import asyncio
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
     from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
 
 LOGIN_TIMEOUT_S = 600.0
-LOCK_TIMEOUT_S = 30.0  # for another process that refreshes the same token
-EARLY_S = 30.0  # before its end a token is refreshed
+LOCK_TIMEOUT_S = 30.0  # while another process refreshes the token
+EARLY_S = 30.0  # refresh a token this long before it expires
 CALLBACK_PATH = "/callback"
 DONE_PAGE = "<!doctype html><title>ctxagent</title><p>You can close this page and go back."
 
 
 class TokenFile:
-    """The tokens of a server and the client that it knows us as, in a file; the SDK's
-    `TokenStorage`. They are of one address: another one with the same name has others."""
+    """The tokens and the registered client of a server, in a file; implements the SDK's
+    `TokenStorage`. The file name depends on the URL, so servers of the same name with different
+    URLs share no tokens.
+    """
 
     def __init__(self, folder: Path, config: ServerConfig) -> None:
         digest = hashlib.sha256(config.url.encode()).hexdigest()[:16]
@@ -47,7 +49,7 @@ class TokenFile:
 
     @property
     def expires_at(self) -> float | None:
-        """When the token ends, in Unix time; None where that is not known."""
+        """The expiry time of the token (Unix time), None if unknown."""
         found = self._read().get("expires_at")
         return found if isinstance(found, int | float) else None
 
@@ -74,13 +76,14 @@ class TokenFile:
         self._write(client=client_info.model_dump(mode="json", exclude_none=True))
 
     def forget(self) -> None:
-        """Remove what is kept."""
+        """Remove the file."""
         self.path.unlink(missing_ok=True)
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Keep other processes from refreshing the same token: many servers take a refresh token
-        once. Goes on after LOCK_TIMEOUT_S without the lock."""
+        """Lock the token against refreshes by other processes, because many servers accept a
+        refresh token only once. Continue without the lock after LOCK_TIMEOUT_S.
+        """
         make_private_folder(self.path.parent)
         lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -92,7 +95,7 @@ class TokenFile:
                 await asyncio.sleep(0.05)
             yield
         finally:
-            os.close(lock)  # which lets go of it
+            os.close(lock)  # also releases the lock
 
     def _read(self) -> dict[str, Any]:
         try:
@@ -107,7 +110,7 @@ class TokenFile:
 
 
 class BrowserPage:
-    """The page on 127.0.0.1 that a browser comes back to after a login."""
+    """The callback page on 127.0.0.1 that the browser opens after a login."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port
@@ -119,7 +122,7 @@ class BrowserPage:
         return f"http://127.0.0.1:{self._port}{CALLBACK_PATH}"
 
     async def open(self) -> None:
-        """Begin to listen. Raises OSError."""
+        """Start to listen. Raises OSError."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         self._port = self._server.sockets[0].getsockname()[1]
 
@@ -128,7 +131,7 @@ class BrowserPage:
             self._server.close()
 
     async def answer(self) -> "AuthorizationCodeResult":
-        """Wait for the browser, and return what it brings. Raises OAuthFlowError."""
+        """Wait for the browser, and return the authorization code. Raises OAuthFlowError."""
         from mcp.client.auth.exceptions import OAuthFlowError
         from mcp.shared.auth import AuthorizationCodeResult
 
@@ -164,8 +167,9 @@ class BrowserPage:
 async def authentication(
     config: ServerConfig, folder: Path | None, show: Callable[[str], None] | None
 ) -> AsyncIterator["httpx2.Auth | None"]:
-    """Yield what adds the tokens of a server to requests, None where there was no login. `show`
-    gets the address at which the user logs in; None where nobody can."""
+    """Yield an `Auth` that adds the server's tokens to requests, None without a login. With `show`,
+    log in now: it gets the URL for the user to open. Without `show`, only stored tokens are used.
+    """
     file = TokenFile(folder, config) if folder is not None else None
     if file is None or not (show or file.exists):
         yield None
@@ -173,7 +177,7 @@ async def authentication(
     if show is None:
         yield _provider(config, file, "http://127.0.0.1/", None, None)
         return
-    file.forget()  # the client that was registered has another address of ours
+    file.forget()  # the registered client has another callback URL
     page = BrowserPage(int(config.oauth.get("callbackPort") or 0))
     await page.open()
 
@@ -196,7 +200,7 @@ def _provider(
     from pydantic import AnyUrl
 
     class Provider(OAuthClientProvider):
-        """Refreshes with what other processes have got meanwhile, one process at a time."""
+        """Refreshes tokens under a lock, starting from the newest tokens on disk."""
 
         async def _auth_flow(
             self, request: httpx2.Request
@@ -211,7 +215,7 @@ def _provider(
             try:
                 outgoing = await anext(flow)
                 while True:
-                    if is_held and outgoing is request:  # refreshed, or there is nothing to refresh
+                    if is_held and outgoing is request:  # refreshed, or no refresh needed
                         is_held = False
                         await lock.__aexit__(None, None, None)
                     outgoing = await flow.asend((yield outgoing))

@@ -1,4 +1,4 @@
-"""MCP servers in the settings of other agents, in the form of `mcp.json`."""
+"""Convert MCP servers in the settings of other agents to the format of `mcp.json`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ _MS_PER_S = 1_000
 
 
 def codex_server(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table `mcp_servers.NAME` of codex's config.toml."""
+    """Convert a table `mcp_servers.NAME` of codex's config.toml."""
     values = _taken(given, "command", "args", "env", "cwd", "url", "enabled")
     if names := given.get("env_vars"):
         values["env"] = {**{name: f"${{{name}}}" for name in names}, **values.get("env", {})}
@@ -25,7 +25,7 @@ def codex_server(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def opencode_server(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a server of `mcp` in opencode.json. Raises ValueError."""
+    """Convert a server of `mcp` in opencode.json. Raises ValueError."""
     given = _replaced(given, lambda text: _OPENCODE_VARIABLE.sub(r"${\1}", text))
     if "{file:" in str(given):
         raise ValueError("it has a value from a file")
@@ -38,7 +38,7 @@ def opencode_server(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gemini_server(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a server of `mcpServers` in gemini's settings.json. Raises ValueError."""
+    """Convert a server of `mcpServers` in gemini's settings.json. Raises ValueError."""
     given = _replaced(given, lambda text: _GEMINI_VARIABLE.sub(r"${\1}", text))
     values = _taken(given, "command", "args", "env", "cwd", "timeout")
     if "url" in given and given.get("type") != "http":
@@ -53,14 +53,14 @@ def _taken(given: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def _http(values: dict[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values with the type and the headers of an address, if they name one."""
+    """Return the values, with the type and the headers added if they contain a URL."""
     if "url" not in values:
         return values
     return {"type": "http", **values, **({"headers": dict(headers)} if headers else {})}
 
 
 def _replaced(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a value with all texts in it changed."""
+    """Return a value with `change` applied to all texts in it."""
     if isinstance(value, Mapping):
         return {key: _replaced(each, change) for key, each in value.items()}
     if isinstance(value, list):

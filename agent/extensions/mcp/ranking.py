@@ -1,6 +1,6 @@
-"""Rank the tools of MCP servers by the words of a search, with BM25.
+"""Rank the tools of MCP servers for a search, with BM25.
 
-SQLite's FTS5 does the ranking, in a database in memory. English words match in each of their forms.
+SQLite's FTS5 ranks in an in-memory database. English words are stemmed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,14 +11,14 @@ from ...lazy import regex
 from .connection import ListedTool
 
 NAME_WEIGHT, DESCRIPTION_WEIGHT, PARAMETER_WEIGHT = 2.0, 1.0, 0.5
-MAX_WORDS = 50  # of a search
+MAX_WORDS = 50  # per search
 MAX_PARAMETER_CHARS = 4_000  # of the names and descriptions of a tool's parameters
 _JOINT = regex(r"(?<=[a-z0-9])(?=[A-Z])|_")
 _WORD = regex(r"\w+")
 
 
 def best_tools(tools: Sequence[ListedTool], query: str, most: int) -> list[ListedTool]:
-    """Return the tools that fit the words best, the best first; blocking."""
+    """Return up to `most` tools that match the query, the best first. Blocking."""
     import sqlite3
 
     words = list(dict.fromkeys(_WORD.findall(_searchable(query).lower())))[:MAX_WORDS]
@@ -46,7 +46,7 @@ def best_tools(tools: Sequence[ListedTool], query: str, most: int) -> list[Liste
 
 
 def _columns(tool: ListedTool) -> tuple[str, str, str]:
-    """Return the texts of a tool in which words are searched for."""
+    """Return the searchable texts of a tool: name, description and parameters."""
     parameters = " ".join(_parameter_texts(tool.schema))[:MAX_PARAMETER_CHARS]
     name = tool.name.removeprefix("mcp__")
     name, about, parameters = map(_searchable, (name, tool.description, parameters))
@@ -62,5 +62,5 @@ def _parameter_texts(schema: Any) -> Iterator[str]:
 
 
 def _searchable(text: str) -> str:
-    """Return a text with the words of camelCase and snake_case apart, in UTF-8."""
+    """Split camelCase and snake_case into words. Replace what UTF-8 cannot encode."""
     return _JOINT.sub(" ", text).encode(errors="replace").decode()

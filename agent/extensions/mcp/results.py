@@ -1,4 +1,4 @@
-"""What servers answer, as parts that are text or bytes; from the SDK's types."""
+"""Convert the answers of servers from the SDK's types to parts of text or bytes."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ MAX_PROMPT_CHARS = 200_000
 
 
 def parts_of(result: "types.CallToolResult") -> McpAnswer:
-    """Return the answer to a call. What is structured counts where there is nothing else."""
+    """Return the answer to a call. Use structured content only if there is no other content."""
     parts = [part for block in result.content for part in _block(block)]
     if not parts and result.structured_content is not None:
         parts = [Part(json.dumps(result.structured_content, ensure_ascii=False))]
@@ -24,12 +24,12 @@ def parts_of(result: "types.CallToolResult") -> McpAnswer:
 
 
 def resource_answer(result: Any) -> McpAnswer:
-    """Return what a resource holds."""
+    """Return the content of a resource."""
     return McpAnswer([part for each in result.contents for part in _resource(each)])
 
 
 def prompt_text(result: Any) -> str:
-    """Return a prompt's messages as one text; what is no text is named."""
+    """Return the messages of a prompt as one text. Other content is replaced by its media type."""
     lines = list[str]()
     for message in result.messages:
         for part in _block(message.content):
@@ -63,7 +63,7 @@ def _resource(contents: Any) -> Iterable[Part]:
 
 
 def _bytes(encoded: str, media_type: str) -> Part:
-    """Return what was encoded: as text where its type says that it is, else as bytes."""
+    """Decode base64 content: as text if its media type is textual, else as bytes."""
     try:
         data = base64.b64decode(encoded, validate=False)
     except (binascii.Error, ValueError):

@@ -1,7 +1,7 @@
-"""The ways to a server: its stdin and stdout, or HTTP; with bounds on what comes from it.
+"""Transports to a server: its stdin and stdout, or HTTP.
 
-What a server sends is read within limits: a message of at most MAX_MESSAGE_BYTES, and a bounded
-number of messages a minute that answer nothing. A server beyond them is stopped.
+Input from a server is limited: MAX_MESSAGE_BYTES per message, and a maximum rate of unrequested
+messages. A server that exceeds a limit is stopped.
 """
 
 import asyncio
@@ -24,9 +24,9 @@ CONNECT_TIMEOUT_S = 30.0
 
 
 class BoundedStream:
-    """A stream of a server's messages that ends where they become too many.
+    """A stream of a server's messages that ends if there are too many unrequested messages.
 
-    It stands in for the SDK's `ReadStream`.
+    It replaces the SDK's `ReadStream`.
     """
 
     def __init__(self, stream: Any, complaint: Complaint) -> None:
@@ -74,8 +74,9 @@ class BoundedStream:
 async def stdio(
     config: ServerConfig, env: Mapping[str, str], cwd: Path, complaint: Complaint
 ) -> AsyncIterator["TransportStreams"]:
-    """Start a server and speak with it through its stdin and stdout for the length of a block; at
-    its end the server and all that it has started are ended. Raises OSError."""
+    """Start a server and yield streams over its stdin and stdout. At the end of the block, stop the
+    server and its child processes. Raises OSError.
+    """
     import anyio
 
     send_in, receive_in = anyio.create_memory_object_stream[Any](0)
@@ -109,7 +110,9 @@ async def _end(tasks: "list[asyncio.Task[None]]") -> None:
 
 
 async def _read(out: asyncio.StreamReader, into: Any, complaint: Complaint) -> None:
-    """Hand on what the server writes, a message a line; at its end the stream is closed."""
+    """Forward the server's output, one message per line. Close the stream at the end of
+    the output.
+    """
     from mcp.shared.message import SessionMessage
     from mcp_types import jsonrpc_message_adapter
 
@@ -135,7 +138,7 @@ async def _read(out: asyncio.StreamReader, into: Any, complaint: Complaint) -> N
 
 
 async def _handed(into: Any, item: Any) -> bool:
-    """Hand on an item; return whether anybody still takes them."""
+    """Send an item into a stream. Return False if the stream is closed."""
     import anyio
 
     try:
@@ -152,7 +155,7 @@ async def _write(stdin: asyncio.StreamWriter, source: Any, into: Any) -> None:
             try:
                 stdin.write(text.encode("utf-8", "replace") + b"\n")
                 await stdin.drain()
-            except (OSError, RuntimeError):  # it has ended: what waits for it is told so
+            except (OSError, RuntimeError):  # the server ended: notify waiting requests
                 into.close()
                 return
 
@@ -164,9 +167,9 @@ async def http(
     tokens: Path | None = None,
     show: Callable[[str], None] | None = None,
 ) -> AsyncIterator["TransportStreams"]:
-    """Speak with a server over streamable HTTP for the length of a block. Redirects to another
-    origin are not followed. `tokens` is the folder of logins; with `show` the user logs in now,
-    at the address that it gets."""
+    """Yield streams to a server over streamable HTTP. Redirects to another origin are not followed.
+    `tokens` is the folder of logins. With `show` the user logs in now, at the URL passed to it.
+    """
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 

@@ -1,1 +1,1 @@
-"""Chat Completions, which most servers speak, each with a dialect of its own."""
+"""The Chat Completions protocol, which most servers support in different dialects."""

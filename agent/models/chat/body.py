@@ -1,9 +1,9 @@
-"""The JSON body of a request to Chat Completions.
+"""The JSON body of a Chat Completions request.
 
-The blocks of the neutral form become messages: results are `tool` messages of their own, and images
-of results follow in a `user` message, because a `tool` message takes text only. Text goes as one
-string, which every server takes. Only models whose cache needs marks get lists of parts, always, so
-that a mark never changes what comes before it.
+Neutral blocks become messages. Each tool result becomes a `tool` message. Images in results follow
+in a `user` message, because a `tool` message accepts only text. Text is sent as one string, which
+every server accepts. Models whose cache needs marks always get lists of parts, so that adding a
+mark never changes earlier bytes.
 """
 
 import json
@@ -20,22 +20,22 @@ from ...session.searches import search_text
 from ..names import short
 from ..providers import served
 
-# Fields of a message with the model's reasoning, by the names that servers give it. A reply's first
-# one counts, since some servers send the same text twice.
+# Names of the field with the model's reasoning, by server. Only the first field in a reply is
+# used, because some servers send the same text twice.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 REASONING_DETAILS = "reasoning_details"  # of OpenRouter and MiniMax, with signatures
-REASONING_PARTS = "content"  # "field" of reasoning that Mistral has among the parts of the content
-EXTRA = "extra_content"  # of a call: Gemini's signature of the thought behind it
-_MAX_ID_CHARS = 40  # of a call, by OpenAI's refusals
+REASONING_PARTS = "content"  # "field" value for Mistral: reasoning is in parts of the content
+EXTRA = "extra_content"  # of a call: Gemini's thought signature
+_MAX_ID_CHARS = 40  # of a call; OpenAI refuses longer IDs
 ONLY_MEDIA = "[What the call returned follows below.]"
-# Models that cache only what is marked, or that surely: Anthropic's, and those of Alibaba's own.
+# Models that reliably cache only marked prompts: Anthropic's and Alibaba's.
 _MARKED = regex(r"\bclaude|^~?anthropic/|\bqwen[\w.-]*(?:max|plus|flash)\b", re.I)
 
 ChatMessage = dict[str, Any]
 
 
 def parameters(request: Request) -> dict[str, Any]:
-    """Return what a body has in addition to the conversation."""
+    """Return the parameters of a body without the conversation."""
     out: dict[str, Any] = {
         "model": served(request.model).name,
         "max_tokens": request.max_tokens,
@@ -46,13 +46,14 @@ def parameters(request: Request) -> dict[str, Any]:
 
 
 def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the whole body of a request with these parameters."""
+    """Return the complete body of a request with these parameters."""
     draft = _Messages(bool(_MARKED.search(parameters["model"])))
     if request.system:
         draft.out.append({"role": "system", "content": draft.content(request.system)})
     for message in with_plain_text(request.messages):
         draft.add(message)
-    if draft.out[-1]["role"] == "assistant":  # a paused turn: another protocol lets it go on
+    # After a paused turn, this protocol needs a user message to continue.
+    if draft.out[-1]["role"] == "assistant":
         draft.out.append({"role": "user", "content": GO_ON_PROMPT})
     out = {**parameters, "messages": draft.out}
     tools = [_function(tool) for tool in (*request.tools, *draft.tools) if "input_schema" in tool]
@@ -63,11 +64,11 @@ def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
 class _Messages:
     """The messages of a body under construction."""
 
-    is_marked: bool  # whether the model's cache needs marks
+    is_marked: bool  # True if the model's cache needs marks
     out: list[ChatMessage] = field(default_factory=list)
-    tools: list[dict[str, Any]] = field(default_factory=list)  # that messages add
-    names: dict[str, str] = field(default_factory=dict)  # of tools, by the ID of the call
-    ids: dict[str, str] = field(default_factory=dict)  # of calls: the neutral one, the server's
+    tools: list[dict[str, Any]] = field(default_factory=list)  # added by messages
+    names: dict[str, str] = field(default_factory=dict)  # tool name by call ID
+    ids: dict[str, str] = field(default_factory=dict)  # call IDs: neutral to server
 
     def add(self, message: Mapping[str, Any]) -> None:
         blocks = message["content"]
@@ -99,7 +100,9 @@ class _Messages:
             self.out.append({"role": "user", "content": self.content(said)})
 
     def content(self, blocks: list[Block]) -> str | list[dict[str, Any]]:
-        """Return blocks as one string where all are text and the model takes no marks."""
+        """Return blocks as one string if all are text and the model's cache needs no marks, else as
+        parts.
+        """
         if not self.is_marked and all(block["type"] == "text" for block in blocks):
             return "\n\n".join(block["text"] for block in blocks)
         return [self._part(block) for block in blocks]
@@ -149,7 +152,7 @@ class _Messages:
 
 
 def _add_reasoning(message: ChatMessage, block: Block) -> None:
-    """Add the reasoning of a reply to its message, in the field where the server had it."""
+    """Add the reasoning of a reply to its message, in the field that the server used."""
     kept, text = _kept(block), block["thinking"]
     if isinstance(details := kept.get(REASONING_DETAILS), list):
         message[REASONING_DETAILS] = [*message.get(REASONING_DETAILS, ()), *details]
@@ -161,7 +164,9 @@ def _add_reasoning(message: ChatMessage, block: Block) -> None:
 
 
 def _kept(block: Block) -> dict[str, Any]:
-    """Return what this protocol keeps in a block's signature; nothing for another's."""
+    """Return this protocol's data in a block's signature, {} for a signature of another
+    protocol.
+    """
     try:
         found = json.loads(block.get("signature", ""))
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""Gathers the chunks of a reply of Chat Completions into deltas and, at the end, the reply.
+"""Collects the chunks of a Chat Completions reply: deltas during the stream, the reply at the end.
 
-Servers differ in most of what a chunk has. A call may come in pieces, in any order, or as a whole.
-`index`, `id` and `finish_reason` may be missing or wrong. Reasoning has many names, or is text
-between tags. What is missing is completed, and no server is trusted: the reply is bounded in size
-and its counts in what they can be. IDs that are taken, or could not be sent back, are replaced.
+Servers differ in most parts of a chunk. A call may come in pieces, in any order, or whole. `index`,
+`id` and `finish_reason` may be missing or wrong. Reasoning has many field names, or is text between
+tags. Missing parts are filled in. Servers are not trusted: the size of the reply and the token
+counts are limited. IDs that are already used, or cannot be sent back, are replaced.
 """
 
 import json
@@ -23,11 +23,11 @@ from ..transport import told_error
 from ..wire import StreamError
 from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, REASONING_PARTS
 
-MAX_REPLY_CHARS = 8_000_000  # of its content: a model's longest output has an eighth
+MAX_REPLY_CHARS = 8_000_000  # of the content; 8 times the longest output of a model
 MAX_CALLS = 1_000
 _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
-_MAX_EXTRA_CHARS = 100_000  # of what a server wants back with a call
-_MAX_COMPARED_CHARS = 20_000_000  # of one call: a second of work
+_MAX_EXTRA_CHARS = 100_000  # of extra data that a server wants back with a call
+_MAX_COMPARED_CHARS = 20_000_000  # per call, takes about 1 s
 _MAX_BLANK_CHARS = 1_000  # before reasoning between tags
 _ID = regex(r"[A-Za-z0-9_-]{1,128}")
 _STOP_REASONS = {
@@ -36,28 +36,30 @@ _STOP_REASONS = {
     "model_length": "max_tokens", "tool_calls": "tool_use", "function_call": "tool_use",
     "refusal": "refusal", "safety": "refusal", "recitation": "refusal",
 }  # fmt: skip
-_FILTERED = "content_filter"  # Gemini adds why
+_FILTERED = "content_filter"  # Gemini appends the reason
 _BROKEN_OFF = ("error", "network_error", "abort", "cancelled", "insufficient_system_resource")
 _OPEN_TAG, _CLOSE_TAG = "<think>", "</think>"
-# Where the counts of a usage are, by the names that servers give them.
+# Names of token counts, by server.
 _READ = ("cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
 _WRITTEN = ("cache_write_tokens", "cache_creation_tokens", "cache_creation_input_tokens")
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call that is still being written."""
+    """A tool call that is still being received."""
 
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     size: int = 0
-    compared: int = 0  # characters that were parsed to find out whether it is whole
+    compared: int = 0  # characters parsed so far to check whether the call is complete
     extra: Any = None
 
-    def goes_on(self, id: str, name: str, piece: str) -> bool:
-        """Return whether a piece belongs to this call. A server that numbers no calls, or all with
-        0, begins another one with another ID, or with a name when this one is whole."""
+    def continues_with(self, id: str, name: str, piece: str) -> bool:
+        """Return True if a piece belongs to this call. For a server that sends no index or always
+        0, a new call starts with another ID, or with a name when this call's arguments are
+        complete.
+        """
         if id and self.id:
             return id == self.id
         if not (name and self.name and piece.lstrip().startswith("{")):
@@ -71,13 +73,13 @@ class _Call:
 
 @dataclass(slots=True)
 class _Tags:
-    """Splits text that begins with reasoning between tags, as local servers send it."""
+    """Splits text that starts with reasoning between tags, as local servers send it."""
 
-    held: str = ""  # what may be a part of a tag
-    place: str = "before"  # then "inside" and "behind", or at once "out"
+    held: str = ""  # buffered text that may be part of a tag
+    place: str = "before"  # then "inside", "behind", "out"; or directly "out"
 
     def split(self, piece: str) -> Iterator[tuple[bool, str]]:
-        """Yield (is reasoning, text) for what is known now."""
+        """Yield (is reasoning, text) for the text that can be classified so far."""
         self.held += piece
         if self.place == "before":
             begun = self.held.lstrip()
@@ -100,7 +102,7 @@ class _Tags:
         yield from self.rest()
 
     def rest(self) -> Iterator[tuple[bool, str]]:
-        """Yield what is held, when nothing more comes."""
+        """Yield the buffered text at the end of the stream."""
         held, self.held = self.held, ""
         yield self.place == "inside", held
 
@@ -116,9 +118,9 @@ class ChatDraft:
     """A reply under construction. See `wire.Draft`."""
 
     model: str
-    taken_ids: frozenset[str] = frozenset()  # of the calls in the request
-    max_tokens: int = _MAX_CREDIBLE_TOKENS  # that the request allows the reply
-    names: Mapping[str, str] = field(default_factory=dict)  # of tools, by what the server is told
+    taken_ids: frozenset[str] = frozenset()  # IDs of calls in the request
+    max_tokens: int = _MAX_CREDIBLE_TOKENS  # limit in the request
+    names: Mapping[str, str] = field(default_factory=dict)  # tool names by the names sent
     sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
     began: bool = False
     stopped: bool = False
@@ -134,22 +136,22 @@ class ChatDraft:
     _calls: list[_Call] = field(default_factory=list)
     _by_index: dict[int, _Call] = field(default_factory=dict)
     _broken: dict[str, str] = field(default_factory=dict)
-    _refused: bool = False  # the text says that the model refuses
+    _refused: bool = False  # True if the text is a refusal
     _size: int = 0  # characters of content
 
     @property
     def complete(self) -> bool:
-        """True once the reply has said why it stopped."""
+        """True when the reply has a stop reason."""
         return self.stop_reason is not None
 
     def take(self, event: dict[str, Any]) -> Iterator[Delta]:
-        """Add one chunk and yield the deltas that a front end should see."""
-        if event.get("object") == "error":  # of older servers, without an envelope
+        """Add a chunk and yield its deltas for front ends."""
+        if event.get("object") == "error":  # older servers send errors without an envelope
             raise StreamError(*(told_error(event) or ("", "")))
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else {}
         if not isinstance(choice, dict):
-            raise ValueError(f"a choice that makes no sense: {json.dumps(event)[:120]}")
+            raise ValueError(f"an invalid choice: {json.dumps(event)[:120]}")
         has_usage = self._count(event.get("usage")) or self._count(choice.get("usage"))
         if not self.began:
             self.began = True
@@ -160,7 +162,7 @@ class ChatDraft:
             yield from self._grow(delta)
         if reason := choice.get("finish_reason"):
             yield from self._finish(str(reason).lower())
-        self.stopped = self.complete and has_usage  # it comes last, in a chunk of its own or not
+        self.stopped = self.complete and has_usage  # the usage comes last
 
     def take_whole(self, answer: dict[str, Any]) -> Iterator[Delta]:
         """Add the answer of a server that does not stream."""
@@ -171,7 +173,7 @@ class ChatDraft:
             yield from self._finish("stop")
 
     def reply(self) -> Reply:
-        """Return what was gathered. Calls whose arguments were cut off are in `broken`."""
+        """Return the collected reply. Calls with truncated arguments are in `broken`."""
         content = [*self._thoughts()]
         if (text := "".join(self._text)).strip():
             content.append({"type": "text", "text": text})
@@ -183,8 +185,9 @@ class ChatDraft:
         return Reply(content, reason, self.usage, self.model, self.message_id, broken, self.sent)
 
     def _thoughts(self) -> Iterator[Block]:
-        """Yield the reasoning. What is sent back has a signature that says how: not the text
-        between tags, which such models want left out of the history."""
+        """Yield the reasoning blocks. The signature records in which field to send reasoning back.
+        Reasoning between tags is not sent back, as such models require.
+        """
         text = "".join(self._reasoning)
         kept: dict[str, Any] = {"field": self._reasoning_field} if self._reasoning_field else {}
         if self._details:
@@ -210,7 +213,7 @@ class ChatDraft:
             yield from self._add_call(piece)
 
     def _add_part(self, part: Any) -> Iterator[Delta]:
-        """Add a text, or a part of the content as Mistral has them."""
+        """Add a text, or a part of the content in Mistral's format."""
         if isinstance(part, str):
             yield from self._add_split(self._tags.split(part))
         elif isinstance(part, dict) and part.get("type") == "thinking":
@@ -236,7 +239,7 @@ class ChatDraft:
             yield TextDelta(text) if pieces is self._text else ThinkingDelta(text)
 
     def _add_detail(self, detail: Any, *, is_shown: bool) -> Iterator[Delta]:
-        """Add a piece of the details of reasoning: texts grow, the rest is kept as it came."""
+        """Add a piece of the reasoning details. Append texts; keep the other fields unchanged."""
         if not isinstance(detail, dict):
             return
         self._add_size(len(json.dumps(detail)))
@@ -270,13 +273,13 @@ class ChatDraft:
         yield ToolDraft(call.name, call.size)
 
     def _call_of(self, index: Any, id: str, name: str, raw: str) -> _Call:
-        """Return the call that a piece belongs to, which may be a new one."""
+        """Return the call that a piece belongs to; create it if needed."""
         if type(index) is int:
             call = self._by_index.get(index)
         else:
             call = self._calls[-1] if self._calls else None
             call = next((each for each in self._calls if id and each.id == id), call)
-        if call is None or not call.goes_on(id, name, raw):
+        if call is None or not call.continues_with(id, name, raw):
             if len(self._calls) >= MAX_CALLS:
                 raise ValueError(f"a reply of more than {MAX_CALLS:,} calls")
             call = _Call()
@@ -286,9 +289,10 @@ class ChatDraft:
         return call
 
     def _complete(self, call: _Call, taken: set[str]) -> Block:
-        """Return a call with what the server left out. Results are told apart by the IDs of their
-        calls, so one that is taken, or that could not be logged, is replaced. The server's own is
-        kept: some models know their calls by it."""
+        """Return a call with missing parts filled in. Replace an ID that is already used or cannot
+        be logged, because results refer to calls by ID. Keep the server's ID in the signature: some
+        models recognise their calls by it.
+        """
         fresh = _ID.fullmatch(call.id) and call.id not in taken
         id = call.id if fresh else f"call_{secrets.token_hex(8)}"
         taken.add(id)
@@ -305,7 +309,7 @@ class ChatDraft:
 
     def _finish(self, reason: str) -> Iterator[Delta]:
         if reason in _BROKEN_OFF:
-            raise ValueError(f"the server broke the reply off: {reason}")
+            raise ValueError(f"the server aborted the reply: {reason}")
         yield from self._add_split(self._tags.rest())
         refused = self._refused or reason.startswith(_FILTERED)
         found = "refusal" if refused else _STOP_REASONS.get(reason, "end_turn")
@@ -317,8 +321,9 @@ class ChatDraft:
             raise ValueError(f"a reply of more than {MAX_REPLY_CHARS:,} characters")
 
     def _count(self, usage: Any) -> bool:
-        """Take over the counts of a usage and return True; False where there is none. Some servers
-        count reasoning in the total only."""
+        """Store the token counts and return True, or return False if there are none. Some servers
+        count reasoning only in the total.
+        """
         if not isinstance(usage, dict) or not (prompt := _tokens(usage, "prompt_tokens")):
             return False
         inner = usage.get("prompt_tokens_details")
@@ -326,20 +331,20 @@ class ChatDraft:
         read = min(prompt, _tokens(counts, *_READ))
         written = min(prompt - read, _tokens(counts, *_WRITTEN))
         output = max(_tokens(usage, "completion_tokens"), _tokens(usage, "total_tokens") - prompt)
-        bound = max(self.max_tokens, self._size)  # a token has a character, if it is not hidden
+        bound = max(self.max_tokens, self._size)  # a visible token has at least one character
         self.usage = Usage(prompt - read - written, read, written, min(output, bound))
         return True
 
 
 def call_ids(request: Request) -> Iterator[str]:
-    """Yield the IDs that no new call may have."""
+    """Yield the IDs that new calls must not use."""
     yield from request.taken_ids
     for message in request.messages:
         yield from (block["id"] for block in message["content"] if block["type"] == "tool_use")
 
 
 def _tokens(counts: Mapping[str, Any], *names: str) -> int:
-    """Return the first of these counts that is there and credible, else 0."""
+    """Return the first existing and plausible of these counts, else 0."""
     found = (counts.get(name) for name in names)
     return next((n for n in found if type(n) is int and 0 < n <= _MAX_CREDIBLE_TOKENS), 0)
 

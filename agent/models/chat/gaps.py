@@ -1,8 +1,8 @@
-"""What servers of Chat Completions lack, or want besides.
+"""Features that Chat Completions servers lack, and their additional requirements.
 
-The words are those of OpenAI, Gemini, DeepSeek, Moonshot, Mistral, Groq, OpenRouter, vLLM, Ollama,
-LM Studio and llama.cpp. A body is changed as a whole, after it was made, so that the requests of a
-log can be rebuilt by the names of the gaps alone.
+The patterns match error messages of OpenAI, Gemini, DeepSeek, Moonshot, Mistral, Groq, OpenRouter,
+vLLM, Ollama, LM Studio and llama.cpp. A complete body is changed after it is built, so the requests
+in a log can be rebuilt from the names of the gaps.
 """
 
 import hashlib
@@ -17,14 +17,14 @@ from .body import EXTRA, REASONING_DETAILS, REASONING_FIELDS, ChatMessage
 _Body = dict[str, Any]
 
 NO_FILE = "[A PDF document, which this server does not take.]"
-HEARD = "OK."  # of the model, between a result and a message, where roles must alternate
-# What Gemini takes in place of the signature of a call that another model made.
+HEARD = "OK."  # model's text between a result and a message, if roles must alternate
+# Gemini accepts this signature for calls of other models.
 # https://ai.google.dev/gemini-api/docs/thought-signatures
 _NO_SIGNATURE = {"google": {"thought_signature": "skip_thought_signature_validator"}}
-_NO_REASONING = " "  # Moonshot counts an empty text as missing
+_NO_REASONING = " "  # Moonshot treats an empty text as missing
 _ID_CHARS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-_ID_LENGTH = 9  # Mistral takes no other
-_HIGHEST_EFFORT = "high"  # that is known everywhere
+_ID_LENGTH = 9  # Mistral accepts only this length
+_HIGHEST_EFFORT = "high"  # known to every server
 _SCHEMA_WORDS = ("type", "description", "properties", "required", "items", "enum", "anyOf")
 
 
@@ -60,7 +60,7 @@ def _with_reasoning(message: ChatMessage) -> ChatMessage:
 
 
 def _with_signature(message: ChatMessage) -> ChatMessage:
-    first, *rest = message.get("tool_calls") or [{EXTRA: {}}]  # the first one speaks for all
+    first, *rest = message.get("tool_calls") or [{EXTRA: {}}]  # only the first call needs one
     if EXTRA in first:
         return message
     return {**message, "tool_calls": [{**first, EXTRA: _NO_SIGNATURE}, *rest]}
@@ -91,7 +91,7 @@ def _with_parts(change: Callable[[list[dict[str, Any]]], Any]) -> Callable[[_Bod
 
 
 def _plain(parts: list[dict[str, Any]]) -> Any:
-    """Return parts without marks, as one string where all are text."""
+    """Return parts without cache marks, as one string if all are text."""
     if all(part["type"] == "text" for part in parts):
         return "\n\n".join(part["text"] for part in parts)
     return [{name: part[name] for name in part if name != "cache_control"} for part in parts]
@@ -135,7 +135,7 @@ def _plain_schemas(body: _Body) -> _Body:
 
 
 def _plain_schema(schema: Any) -> Any:
-    """Return a JSON schema with the words that every server knows."""
+    """Return a JSON schema with only the keywords that every server knows."""
     if not isinstance(schema, dict):
         return {"type": "string"}
     out = {name: schema[name] for name in _SCHEMA_WORDS if name in schema}
@@ -158,7 +158,9 @@ def _gap(what: str, words: str, fit: Callable[[_Body], _Body], *, guessed: bool 
 
 
 def _wanted(what: str, words: str, fit: Callable[[_Body], _Body]) -> Gap:
-    """Return a gap whose words would be taken for those of another."""
+    """Return a gap whose error message would also match another gap. It applies only if it changes
+    the body.
+    """
     named = regex(words, re.I | re.S)
 
     def decides(said: str, body: Mapping[str, Any]) -> bool:

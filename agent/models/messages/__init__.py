@@ -1,1 +1,1 @@
-"""The Messages API of Anthropic, and of the servers that speak it."""
+"""The Messages API of Anthropic and of compatible servers."""

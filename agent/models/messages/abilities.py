@@ -1,4 +1,6 @@
-"""What a model behind the Messages API can do, by the table and by what its server refused."""
+"""The abilities of a model behind the Messages API, from the table of models and the
+server's gaps.
+"""
 
 from ...context.compaction_block import COMPACTION
 from ..base import Abilities
@@ -9,7 +11,7 @@ from .gaps import is_public
 
 
 def abilities_of(id: str, endpoint: Endpoint, gaps: ServerGaps) -> Abilities:
-    """Return what a model can do on the server that has these gaps."""
+    """Return the abilities of a model on the server with these gaps."""
     row = known_model(id)
     return Abilities(
         cache_terms(id),
@@ -22,7 +24,8 @@ def abilities_of(id: str, endpoint: Endpoint, gaps: ServerGaps) -> Abilities:
 
 
 def takes_block(endpoint: Endpoint, gaps: ServerGaps) -> bool:
-    """Return True if the server takes a compaction block in the messages, as far as is known. One
-    that was never seen to make one might leave it out, and the model would know nothing."""
+    """Return True if the server is known to accept a compaction block in the messages. A server
+    that never made such a block might ignore it, and the model would lose the summary.
+    """
     seen = is_public(endpoint) or COMPACTION in gaps.seen
     return COMPACTION not in gaps.names and seen

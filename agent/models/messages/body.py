@@ -1,4 +1,4 @@
-"""The JSON body of a request to the Messages API, and what the log keeps of it."""
+"""The JSON body of a Messages API request, and the parameters that the log stores."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -13,11 +13,11 @@ from ..providers import MESSAGES, VERTEX, served
 from .draft import draft_of
 from .gaps import GAPS
 
-# Betas for tools that a system message adds: only sessions with older logs need them.
+# Betas for tools added in a system message. Only needed for sessions with older logs.
 LATE_TOOLS_BETAS = ("mid-conversation-tool-changes-2026-07-01", "inline-tools-2026-09-15")
 COMPACTION_BETA = "compact-2026-09-04"
-VERSION = "2026-10-21"  # of the API, as the SDK has it
-_CLAUDE = regex(r"claude-[a-z]+-\d+(?:-\d{1,2})?(?!\d)")  # in the names that clouds have
+VERSION = "2026-10-21"  # API version, as in the SDK
+_CLAUDE = regex(r"claude-[a-z]+-\d+(?:-\d{1,2})?(?!\d)")  # inside model names of clouds
 
 
 def body(request: Request, gaps: Collection[str] = ()) -> dict[str, Any]:
@@ -35,14 +35,14 @@ def _whole(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
         out["system"] = request.system
     if request.tools:
         out["tools"] = request.tools
-    # Older logs have requests that ask for no answer (purpose WARMING): they went without `stream`.
+    # Older logs have requests without an answer (purpose WARMING), sent without `stream`.
     return {**out, "stream": True} if parameters["max_tokens"] else out
 
 
 def parameters(request: Request) -> dict[str, Any]:
-    """Return what a body has next to the words: the model, and how it is to answer."""
+    """Return the parameters of a body without the conversation."""
     provider, name = served(request.model)
-    # Vertex has the model in the path, and in the body what is a header elsewhere.
+    # Vertex has the model in the path, and the API version in the body.
     way = {"anthropic_version": VERSION} if provider.name == VERTEX else {"model": name}
     out: dict[str, Any] = {**way, "max_tokens": request.max_tokens}
     if takes_thinking(request.model, request.effort):
@@ -56,7 +56,7 @@ def parameters(request: Request) -> dict[str, Any]:
 
 
 def _is_signed(block: Block) -> bool:
-    """Return True if a block is a call with the signature that another protocol gave it."""
+    """Return True if a block is a tool call with a signature from another protocol."""
     return block["type"] == "tool_use" and "signature" in block
 
 
@@ -71,7 +71,7 @@ def _without_signatures(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def betas(request: Request, body: Mapping[str, Any]) -> list[str]:
-    """Return the names of the API's betas that the body of a request needs."""
+    """Return the names of the API betas that the body of a request needs."""
     needed = [*LATE_TOOLS_BETAS] if adds_tools(request) else []
     if COMPACTION in body or begins_with_block(body["messages"]):
         needed.append(COMPACTION_BETA)
@@ -84,8 +84,9 @@ def _headers(request: Request, body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def takes_thinking(model: str, effort: str | None = None) -> bool:
-    """Return whether a model takes adaptive thinking and an effort. A model of which this is not
-    known may be on any server: then only if an effort was set."""
+    """Return True if a model supports adaptive thinking and effort. If unknown, return True only if
+    an effort is set.
+    """
     row = known_model(model)
     if (row is None or row.thinking is None) and (found := _CLAUDE.search(model)):
         row = known_model(found[0]) or row

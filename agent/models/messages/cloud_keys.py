@@ -1,8 +1,8 @@
-"""What requests to Amazon Bedrock and Google Vertex AI are authenticated with.
+"""Find credentials for Amazon Bedrock and Google Vertex AI.
 
-The libraries of the clouds find credentials in many places. Only the names of these places are
-known here and nothing is imported, so that missing credentials are told before the prompt is
-painted.
+The clouds' libraries search for credentials in many places. This module checks only whether such a
+place exists and imports nothing slow, because missing credentials are reported before the prompt is
+drawn.
 """
 
 import re
@@ -31,28 +31,29 @@ _AWS_SOURCES = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )
 _AWS_FILES = {"AWS_SHARED_CREDENTIALS_FILE": "credentials", "AWS_CONFIG_FILE": "config"}
-_AWS_ENTRY = regex(  # of a file that may have a region alone
+_AWS_ENTRY = regex(  # the file may contain only a region
     r"^\s*(aws_access_key_id|credential_process|login_session|role_arn|sso_\w+)\s*=", re.M
 )
 _GOOGLE_SOURCES = ("GOOGLE_APPLICATION_CREDENTIALS", "GCE_METADATA_HOST")
 _GOOGLE_FILE = "application_default_credentials.json"
-# What the firmware says: machines of a cloud have credentials of their own.
+# Firmware data, to detect a cloud machine, which has its own credentials.
 _FIRMWARE = Path("/sys/class/dmi/id")
 Environment = Mapping[str, str]
 
 
 class _Cloud(NamedTuple):
     title: str
-    module: str  # that finds credentials
+    module: str  # Python module that finds credentials
     package: str
-    needed: tuple[tuple[tuple[str, ...], str], ...]  # variables, of which one is set, and examples
+    needed: tuple[tuple[tuple[str, ...], str], ...]  # (alternative variables, example value)
     find: Callable[[Environment], str]
-    step: str  # to have credentials
+    step: str  # command that sets up credentials
 
 
 def find_key(endpoint: Endpoint, environ: Environment) -> str:
-    """Return the name of what requests are authenticated with, "" where they need nothing. Raises
-    NoCredentials with all that is missing and a step for each."""
+    """Return the name of the credentials for requests, "" if none are needed. Raises NoCredentials
+    with everything that is missing and a step for each.
+    """
     provider, missing = endpoint.provider, dict[str, str]()
     cloud = _CLOUDS[provider.name]
     for names, example in cloud.needed:
@@ -72,7 +73,7 @@ def find_key(endpoint: Endpoint, environ: Environment) -> str:
 
 
 def first_set(names: tuple[str, ...], environ: Environment) -> str | None:
-    """Return the value of the first of these variables that is set."""
+    """Return the value of the first of these variables that is set, None if none is."""
     return next(filter(None, map(environ.get, names)), None)
 
 
@@ -125,7 +126,7 @@ def _in_home(environ: Environment, *parts: str) -> str:
 
 
 def _text(path: str) -> str:
-    """Return the text of a file, "" where it cannot be read."""
+    """Return the text of a file, "" if it cannot be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace") if path else ""
     except OSError:
@@ -135,5 +136,5 @@ def _text(path: str) -> str:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # not even the package that it is in
+    except ModuleNotFoundError:  # the parent package is missing
         return False

@@ -1,7 +1,7 @@
-"""The ways to Amazon Bedrock and Google Vertex AI, by the SDK's own clients for them.
+"""Transports to Amazon Bedrock and Google Vertex AI, using the SDK's clients for them.
 
-A client signs each request, or gets a token for it. The libraries of the clouds are imported by the
-client when it does so; here their errors are known by their names alone.
+A client signs each request or fetches a token for it, and imports the cloud's library then. This
+module refers to the libraries' errors only by name.
 """
 
 import logging
@@ -36,35 +36,37 @@ _ERRORS = {
     "botocore.exceptions": ("BotoCoreError", "ClientError"),
     "google.auth.exceptions": ("GoogleAuthError",),
 }
-_OF_NETWORK = {"TransportError", "HTTPClientError"}  # classes of errors of these libraries
+_OF_NETWORK = {"TransportError", "HTTPClientError"}  # names of network error classes
 
 
 class _CloudTransport(SdkTransport):
-    """A way by a client that looks for credentials when it sends."""
+    """A transport whose client looks up credentials when it sends."""
 
     def _options(self) -> dict[str, Any]:
-        # Their libraries log what they look for, and would do so on the terminal.
+        # Keep the libraries from logging to the terminal.
         for name in ("boto3", "botocore", "google"):
             logging.getLogger(name).addHandler(logging.NullHandler())
             logging.getLogger(name).propagate = False
         return super()._options()
 
     async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> "httpx2.Response":
-        with _credentials_told():
+        with _translated_errors():
             return await super().post(path, data, headers)
 
     async def get(self, path: str) -> object:
-        with suppress(NoCredentials, NotConnected), _credentials_told():
+        with suppress(NoCredentials, NotConnected), _translated_errors():
             return await super().get(path)
         return None
 
     def _key(self) -> str | None:
-        """Return the key or token of the environment."""
+        """Return the key or token from the environment."""
         return first_set(self._endpoint.provider.keys, self._environ)
 
 
 class BedrockTransport(_CloudTransport):
-    """A way to Amazon Bedrock, which speaks the Messages API as it is. See `SdkTransport`."""
+    """A transport to Amazon Bedrock, which supports the Messages API unchanged. See
+    `SdkTransport`.
+    """
 
     client_name = "AsyncAnthropicBedrockMantle"
 
@@ -91,7 +93,9 @@ class BedrockTransport(_CloudTransport):
 
 
 class VertexTransport(_CloudTransport):
-    """A way to Google Vertex AI, which has the model in the path. See `SdkTransport`."""
+    """A transport to Google Vertex AI, which expects the model in the URL path. See
+    `SdkTransport`.
+    """
 
     client_name = "AsyncAnthropicVertex"
 
@@ -115,7 +119,7 @@ class VertexTransport(_CloudTransport):
         return await super().post(path, data, headers)
 
     async def get(self, path: str) -> object:
-        """Return None: Vertex AI does not say what it serves."""
+        """Return None: Vertex AI cannot list its models."""
         return None
 
 
@@ -123,13 +127,13 @@ TRANSPORTS = {BEDROCK: BedrockTransport, VERTEX: VertexTransport}
 
 
 @contextmanager
-def _credentials_told() -> Iterator[None]:
-    """Raise errors of the clouds' libraries as errors of this program."""
+def _translated_errors() -> Iterator[None]:
+    """Convert errors of the clouds' libraries to errors of this program."""
     try:
         yield
     except _errors() as error:
         if type(error) is RuntimeError and "resolve" not in str(error):
-            raise  # no credentials are meant
+            raise  # not about credentials
         classes = {each.__name__ for each in type(error).__mro__}
         if classes & _OF_NETWORK or getattr(error, "retryable", False):
             raise NotConnected from error
@@ -138,7 +142,8 @@ def _credentials_told() -> Iterator[None]:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Return the errors of the libraries that are imported, and that of the SDK for credentials
-    that were not found."""
+    """Return the error classes of the imported libraries, and RuntimeError, which the SDK raises if
+    it finds no credentials.
+    """
     loaded = [(sys.modules[name], kinds) for name, kinds in _ERRORS.items() if name in sys.modules]
     return (RuntimeError, *(getattr(module, kind) for module, kinds in loaded for kind in kinds))

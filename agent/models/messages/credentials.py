@@ -1,5 +1,6 @@
-"""What the SDK would authenticate with. Nothing is imported for it, so that a missing key is told
-before the prompt is painted."""
+"""Find the credentials that the SDK would use. Imports nothing slow, because a missing key is
+reported before the prompt is drawn.
+"""
 
 import os
 from collections.abc import Mapping
@@ -24,7 +25,7 @@ Four ways on:
 
 
 def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
-    """Return the name of what requests are authenticated with. Raises NoCredentials."""
+    """Return the name of the credentials for requests. Raises NoCredentials."""
     if endpoint.provider.name == DEFAULT_PROVIDER:
         return find_credentials(environ)
     if endpoint.provider.name in CLOUDS:
@@ -35,8 +36,9 @@ def find_key(endpoint: Endpoint, environ: Mapping[str, str]) -> str:
 
 
 def find_credentials(environ: Mapping[str, str]) -> str:
-    """Return the name of what the SDK would authenticate with, which it looks for in this order.
-    Raises NoCredentials when there is nothing, or a key that cannot be sent."""
+    """Return the name of the credentials that the SDK would use, in its search order. Raises
+    NoCredentials if there are none, or for a key with invalid characters.
+    """
     if name := next((name for name in (KEY_VAR, TOKEN_VAR) if environ.get(name)), ""):
         keys.check_key(name, environ[name], WAYS_WITHOUT_KEY)
         return name
@@ -50,7 +52,7 @@ def find_credentials(environ: Mapping[str, str]) -> str:
 
 
 def _other_source(environ: Mapping[str, str]) -> str:
-    """Return the name of the source that the SDK has besides keys, "" where there is none."""
+    """Return the name of the SDK's source of credentials other than keys, "" if there is none."""
     lines = [line.partition(":") for line in environ.get(_HEADERS_VAR, "").split("\n")]
     headers = {name.strip().lower() for name, _, value in lines if value.strip()}
     if headers & {"authorization", "x-api-key"}:

@@ -1,10 +1,9 @@
-"""Gathers the events of a streamed reply into deltas and, at the end, the reply.
+"""Collects the events of a streamed reply: deltas during the stream, the reply at the end.
 
-Nothing that the API sent is dropped: unknown kinds of block are kept as they came, unknown kinds of
-event and delta are ignored. A search that the server makes is reported as a tool call that has
-ended. Text and calls that lack a field are completed, since not every server sends all of them. No
-server is trusted: the reply is bounded in size, its counts in what they can be, and IDs that are in
-the request already, or that could not be sent back, are replaced.
+Unknown kinds of block are kept unchanged; unknown kinds of event and delta are ignored. A web
+search by the server is reported as a finished tool call. Missing fields are filled in, because some
+servers omit them. Servers are not trusted: the size of the reply and the token counts are limited.
+IDs that are already used, or cannot be sent back, are replaced.
 """
 
 import json
@@ -48,7 +47,7 @@ _USAGE = {
     "cache_creation_input_tokens": "cache_creation",
     "output_tokens": "output",
 }
-# By kind of delta: the field of the block that grows, and the field of the delta that is added.
+# By kind of delta: (field of the block to append to, field of the delta to append).
 _GROWTH = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
@@ -56,23 +55,23 @@ _GROWTH = {
     "input_json_delta": ("input", "partial_json"),
 }
 _CITED = "citations_delta"
-# What servers say that speak another API inside, by what the Messages API says.
+# Stop reasons of servers that wrap another API, translated to the Messages API.
 _STOP_REASONS = {
     "stop": "end_turn", "eos": "end_turn", "complete": "end_turn", "COMPLETE": "end_turn",
     "length": "max_tokens", "max_length": "max_tokens", "tool_calls": "tool_use",
     "function_call": "tool_use", "content_filter": "refusal",
 }  # fmt: skip
 _STARTS, _ENDS = "content_block_start", "content_block_stop"
-MAX_REPLY_CHARS = 8_000_000  # of its content: a model's longest output has an eighth
+MAX_REPLY_CHARS = 8_000_000  # of the content; 8 times the longest output of a model
 MAX_BLOCKS = 10_000
 _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
-_MAX_CREDIBLE_SEARCHES = 1_000  # of the web, for one reply
+_MAX_CREDIBLE_SEARCHES = 1_000  # web searches per reply
 _ID = regex(r"[A-Za-z0-9_-]{1,128}")
 
 
 @dataclass(slots=True)
 class _Open:
-    """A block that is still being written: its fields so far, in pieces."""
+    """A block that is still being received, with its fields in pieces."""
 
     block: Block
     pieces: dict[str, list[str]] = field(default_factory=dict)
@@ -83,9 +82,9 @@ class _Open:
 class ReplyDraft:
     """A reply under construction."""
 
-    model: str  # the one asked for, until the public API names it
-    taken_ids: frozenset[str] = frozenset()  # of the calls in the request
-    max_tokens: int = _MAX_CREDIBLE_TOKENS  # that the request allows the reply
+    model: str  # the requested model, until the public API returns its full ID
+    taken_ids: frozenset[str] = frozenset()  # IDs of calls in the request
+    max_tokens: int = _MAX_CREDIBLE_TOKENS  # limit in the request
     sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
     began: bool = False
     stopped: bool = False
@@ -95,18 +94,19 @@ class ReplyDraft:
     _content: dict[int, Block] = field(default_factory=dict)
     _open: dict[int, _Open] = field(default_factory=dict)
     _broken: dict[str, str] = field(default_factory=dict)
-    _renamed: dict[str, str] = field(default_factory=dict)  # ids of searches
-    _searches: dict[str, tuple[str, float]] = field(default_factory=dict)  # query and start, by id
+    _renamed: dict[str, str] = field(default_factory=dict)  # IDs of searches: old to new
+    _searches: dict[str, tuple[str, float]] = field(default_factory=dict)  # (query, start) by ID
     _size: int = 0  # characters of content
 
     @property
     def complete(self) -> bool:
-        """True once the reply has said why it stopped, and no block is open."""
+        """True when the reply has a stop reason and all blocks are closed."""
         return self.stopped or (self.stop_reason is not None and not self._open)
 
     def take(self, event: dict[str, Any]) -> Iterator[Delta]:
-        """Add one event and yield the deltas that a front end should see. Raises ValueError for an
-        event that makes no sense where it stands."""
+        """Add an event and yield its deltas for front ends. Raises ValueError for an event that is
+        invalid at this point.
+        """
         kind = event.get("type")
         if kind == "message_start":
             yield self._start(_object(event, "message"))
@@ -137,7 +137,7 @@ class ReplyDraft:
         )
 
     def reply(self) -> Reply:
-        """Return what was gathered. Calls whose arguments were cut off are in `broken`."""
+        """Return the collected reply. Calls with truncated arguments are in `broken`."""
         for index in list(self._open):
             self._close(index)
         content = [self._content[i] for i in sorted(self._content)]
@@ -148,21 +148,21 @@ class ReplyDraft:
 
     def _start(self, message: dict[str, Any]) -> Accepted:
         self.began = True
-        if served(self.model).provider.name == DEFAULT_PROVIDER:  # others name no full ID
+        if served(self.model).provider.name == DEFAULT_PROVIDER:  # others return no full ID
             self.model = told_name(message.get("model")) or self.model
         self.message_id = told_name(message.get("id")) or None
         self._count(message.get("usage"))
         return Accepted(self.usage.to_json(), self.sent)
 
     def _count(self, usage: Any) -> None:
-        """Take over the counts of a usage. They are cumulative: later ones replace earlier ones."""
+        """Store the token counts. They are cumulative: later counts replace earlier ones."""
         if isinstance(usage, dict):
             counts = {ours: _total(usage, theirs) for theirs, ours in _USAGE.items()}
             found = {
                 k: v for k, v in counts.items() if type(v) is int and 0 <= v <= _MAX_CREDIBLE_TOKENS
             }
             self.usage = replace(self.usage, **found)
-            # A reply has no more tokens than characters, but for hidden ones.
+            # A visible token has at least one character.
             bound = max(self.max_tokens, self._size)
             self.usage = replace(self.usage, output=min(self.usage.output, bound))
             made = usage.get("server_tool_use")
@@ -217,7 +217,7 @@ class ReplyDraft:
     def _close(self, index: int) -> None:
         opened = self._open.pop(index, None)
         if opened is None:
-            raise ValueError(f"the end of block {index}, which was not begun")
+            raise ValueError(f"the end of block {index}, which has not started")
         block = opened.block
         for name, pieces in opened.pieces.items():
             if name != "input":
@@ -236,8 +236,9 @@ class ReplyDraft:
         self._content[index] = block
 
     def _complete(self, block: Block, raw: str) -> None:
-        """Give a call its arguments, and what the server left out. Results are told apart by the
-        ids of their calls, so an id that is taken is replaced."""
+        """Set the arguments of a call and fill in missing fields. Replace an ID that is already
+        used, because results refer to calls by ID.
+        """
         taken = self.taken_ids.union(str(b.get("id")) for b in self._content.values())
         id = _text(block.get("id")) or ""
         fresh = _ID.fullmatch(id) and id not in taken
@@ -251,14 +252,16 @@ class ReplyDraft:
             self._broken[block["id"]] = raw
 
     def _name_search(self, block: Block) -> None:
-        """Replace an id that could not be sent back, or that is taken; the result follows it."""
+        """Replace an ID that is already used or cannot be sent back, also in the search's
+        result.
+        """
         taken = self.taken_ids.union(str(b.get("id")) for b in self._content.values())
         id = _text(block.get("id")) or ""
         if not SEARCH_ID.fullmatch(id) or id in taken:
             block["id"] = self._renamed[id] = f"srvtoolu_{secrets.token_hex(8)}"
 
     def _search(self, block: Block) -> Iterator[Delta]:
-        """Yield what a search is for people, when its block is whole: that it begins, or ended."""
+        """Yield the start or the end of a search for front ends, when its block is complete."""
         if is_search(block):
             id, query = str(block["id"]), query_of(block)
             self._searches[id] = (query, time.monotonic())
@@ -279,7 +282,7 @@ def draft_of(request: Request) -> ReplyDraft:
 
 
 def call_ids(request: Request) -> Iterator[str]:
-    """Yield the ids that no new call or search may have."""
+    """Yield the IDs that new calls and searches must not use."""
     yield from request.taken_ids
     for message in request.messages:
         for block in message["content"]:
@@ -288,8 +291,7 @@ def call_ids(request: Request) -> Iterator[str]:
 
 
 def _total(usage: dict[str, Any], name: str) -> Any:
-    """Return a count of a usage, with what a summary by the server itself took, which is told
-    apart from the rest."""
+    """Return a token count. Add the server's own summaries, which the API counts separately."""
     told = usage.get("iterations")
     rounds = [r for r in told if isinstance(r, dict)] if isinstance(told, list) else []
     counts = [r.get(name) for r in rounds if r.get("type") == COMPACTION]
@@ -316,4 +318,4 @@ def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _nonsense(event: dict[str, Any]) -> NoReturn:
-    raise ValueError(f"an event that makes no sense: {json.dumps(event)[:120]}")
+    raise ValueError(f"an invalid event: {json.dumps(event)[:120]}")

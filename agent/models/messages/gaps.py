@@ -1,7 +1,7 @@
-"""What servers of the Messages API leave out of it: Ollama, LM Studio, llama.cpp, vLLM, gateways.
+"""Features that Messages API servers lack: Ollama, LM Studio, llama.cpp, vLLM, gateways.
 
-Of the public API it is learned that a model takes no images, or that it does not summarise by
-itself; its other refusals are defects of this program.
+For the public API only two gaps are learned: no images and no compaction. Its other refusals are
+defects of this program.
 """
 
 import re
@@ -18,8 +18,8 @@ from ..providers import DEFAULT_PROVIDER, Endpoint
 
 API_HOST = "api.anthropic.com"
 
-# Of a request for a compaction block, and of one that holds one. What stands behind it is bound to
-# it, so a block that does not count is told of as thinking with a wrong signature, too.
+# Error messages for requests that ask for a compaction block, and for requests that contain one.
+# The content after an ignored block fails its signature check, so that error matches too.
 _NO_COMPACTION = regex(
     rf"{COMPACTION}|extra inputs|un(?:expected|known|recogni[sz]ed)|"
     r"not (?:permitted|allowed|supported)",
@@ -30,7 +30,9 @@ Body = dict[str, Any]
 
 
 def _is_about_compaction(words: str, body: Mapping[str, Any]) -> bool:
-    """Return True if a request was refused for a compaction block that it asks for or holds."""
+    """Return True if a request was refused for the compaction block that it asks for or
+    contains.
+    """
     if COMPACTION in body:
         return bool(_NO_COMPACTION.search(words))
     return begins_with_block(body["messages"]) and bool(_NO_BLOCK.search(words))
@@ -73,7 +75,7 @@ def _unmarked(blocks: list[Block]) -> list[Block]:
 
 
 def _as_text(blocks: list[Block]) -> str | list[Block]:
-    """Return blocks as one string where all are text; of results in them the same."""
+    """Return blocks as one string if all are text. Do the same inside tool results."""
     if all(block.get("type") == "text" for block in blocks):
         return "\n\n".join(block["text"] for block in blocks)
     return [
@@ -84,10 +86,10 @@ def _as_text(blocks: list[Block]) -> str | list[Block]:
     ]
 
 
-# In the order in which they are tried where a server names none.
+# In the order to try them if an error message names none.
 GAPS = {
     COMPACTION: Gap(
-        "no compaction of its own", None, _without_compaction, decides=_is_about_compaction
+        "no server-side compaction", None, _without_compaction, decides=_is_about_compaction
     ),
     "cache": Gap(
         "no cache_control",
@@ -124,12 +126,12 @@ _PUBLIC_GAPS = {name: GAPS[name] for name in (COMPACTION, IMAGES)}
 
 
 def is_public(endpoint: Endpoint) -> bool:
-    """Return True for the public API, not a cloud or a gateway."""
+    """Return True for the public API, False for clouds and gateways."""
     if endpoint.address:
         return host_of(endpoint.address) == API_HOST
     return endpoint.provider.name == DEFAULT_PROVIDER
 
 
 def gaps_at(endpoint: Endpoint) -> Mapping[str, Gap]:
-    """Return what may be learned of a server."""
+    """Return the gaps that can be learned about a server."""
     return _PUBLIC_GAPS if is_public(endpoint) else GAPS

@@ -1,13 +1,11 @@
-"""Imports the `anthropic` SDK without the nine tenths of it that no request here touches.
+"""Import the `anthropic` SDK lazily, without the 90 % of it that requests do not use.
 
-The SDK's packages re-export what their modules define: about three thousand modules, of which a
-client and the errors need a few hundred. Under `load` such a name is imported when it is asked for
-(as in PEP 810): the same object, later. A name that a package makes itself runs its `__init__` as
-it is. Of the SDK's telemetry, which knows every type of it, the client takes a function along that
-it calls for a tracer alone: what it gets imports that function when it is called. The module with
-the class of each error, a hundred models, is run when the first error has come. Nothing else of the
-SDK is named here or replaced. Where this way fails, or logging is wanted of the SDK, the import
-is the plain one.
+The SDK's packages re-export names of about three thousand modules; a client and its errors need a
+few hundred. `load` installs a finder that imports a re-exported name at its first access, as in PEP
+810. The object is the same. Any other name of a package runs its `__init__` unchanged. There are
+two special cases. The telemetry module imports every type of the SDK, so functions imported from it
+are wrapped and imported when called. The module with the error classes (about a hundred models)
+runs at the first error. If this fails, or ANTHROPIC_LOG is set, the SDK is imported normally.
 """
 
 import os
@@ -28,14 +26,14 @@ SDK = "anthropic"
 CLIENT = "AsyncAnthropic"  # for an API key
 TELEMETRY = f"{SDK}.lib._tracing"
 ERRORS = f"{SDK}._error_classes"
-LOGGING_VARIABLE = "ANTHROPIC_LOG"  # the SDK reads it when the whole of it is imported
+LOGGING_VARIABLE = "ANTHROPIC_LOG"  # read by the SDK's normal import
 _REEXPORT = regex(r"^from (\.[\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
-_loading = Lock()  # two clients may be wanted at the same time
+_loading = Lock()  # two clients can be loaded at the same time
 _NAME = regex(r"\s*(\w+)(?: as (\w+))?\s*")
 
 
 def load(client: str = CLIENT) -> None:
-    """Import what a client of the SDK needs. Raises ImportError."""
+    """Import the modules that a client of the SDK needs. Raises ImportError."""
     with _loading:
         _load()
         getattr(import_module(SDK), client)
@@ -46,11 +44,11 @@ def _load() -> None:
         _import()
         return
     finder = _Finder()
-    sys.meta_path.insert(0, finder)  # it stays there, for what is asked for later
+    sys.meta_path.insert(0, finder)  # stays installed for later names
     try:
         _import()
         finder.loading = False
-    except (ImportError, AttributeError, NameError, TypeError):  # an SDK of another structure
+    except (ImportError, AttributeError, NameError, TypeError):  # the SDK has another structure
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if _is_of_sdk(name)]:
             del sys.modules[name]
@@ -58,7 +56,7 @@ def _load() -> None:
 
 
 def _import() -> None:
-    """Import all that the adapter touches between its first request and the reply."""
+    """Import everything that the adapter uses from its first request to the reply."""
     from anthropic import (  # noqa: F401
         APIConnectionError,
         APIStatusError,
@@ -74,9 +72,9 @@ def _is_of_sdk(name: str) -> bool:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the SDK's packages, and nothing else."""
+    """Finds only the packages of the SDK."""
 
-    loading = True  # while `load` imports
+    loading = True  # True while `load` runs
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -93,7 +91,9 @@ class _Finder(MetaPathFinder):
 
 
 class _LateLoader(SourceFileLoader):
-    """Makes a module that is run when a function of it is called, or a class is asked for."""
+    """Loads a module that runs when one of its functions is called or one of its classes is
+    accessed.
+    """
 
     def exec_module(self, module: ModuleType) -> None:
         lock = RLock()
@@ -115,7 +115,7 @@ class _LateLoader(SourceFileLoader):
 
 
 class _Loader(SourceFileLoader):
-    """Makes a package whose `__init__` is not run before it is needed."""
+    """Loads a package whose `__init__` runs only when needed."""
 
     def __init__(self, fullname: str, path: str, finder: _Finder) -> None:
         super().__init__(fullname, path)
@@ -125,7 +125,7 @@ class _Loader(SourceFileLoader):
         reexports = _reexports(self.get_data(self.path).decode())
         with os.scandir(Path(self.path).parent) as files:
             beside = {file.name.partition(".")[0] for file in files}
-        if beside & reexports.keys():  # importing such a module would hide what is re-exported
+        if beside & reexports.keys():  # a module of that name would hide the re-export
             super().exec_module(module)
             return
         lock, running = RLock(), False
@@ -154,7 +154,7 @@ class _Loader(SourceFileLoader):
 
 
 def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
-    """Return a function that imports one of the SDK's telemetry, and calls that."""
+    """Return a function that imports a function of the SDK's telemetry and calls it."""
 
     def call(*arguments: Any, **named: Any) -> Any:
         return getattr(import_module(module, TELEMETRY), name)(*arguments, **named)
@@ -163,8 +163,9 @@ def _imported_when_called(module: str, name: str) -> Callable[..., Any]:
 
 
 def _reexports(text: str) -> dict[str, tuple[str, str]]:
-    """Return the names that an `__init__` imports from its modules at the top level, each with the
-    module and the name there."""
+    """Return {name: (module, original name)} for the names that an `__init__` imports from its
+    modules at the top level.
+    """
     found = {}
     for statement in _REEXPORT.finditer(text):
         for item in (statement[2] or statement[3] or "").split(","):
@@ -174,6 +175,7 @@ def _reexports(text: str) -> dict[str, tuple[str, str]]:
 
 
 def _is_special(name: str) -> bool:
-    """Return whether the import system and others look this name up on any module. `__all__` does
-    not count: who asks for it wants all names."""
+    """Return True for names that the import system looks up on any module. `__all__` is excluded,
+    because it is looked up only to get all names.
+    """
     return name.startswith("__") and name.endswith("__") and name != "__all__"

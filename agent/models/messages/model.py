@@ -1,4 +1,4 @@
-"""A model behind the Messages API, by way of the `anthropic` SDK."""
+"""A model behind the Messages API, using the `anthropic` SDK."""
 
 import os
 from collections.abc import Mapping
@@ -39,8 +39,9 @@ class MessagesModel(ServerModel):
         learned: Path | None = None,
         shared_wait: SharedWait | None = None,
     ) -> None:
-        """Set the model up without connecting. `environ` has the variables that the SDK would
-        read, and the file `learned` what servers do not take. See `ServerModel` for the others."""
+        """Create the model without connecting. `environ` has the variables that the SDK would read.
+        The file `learned` stores the server's gaps. See `ServerModel` for the other parameters.
+        """
         endpoint = endpoint_of(id, base_url, environ)
         super().__init__(
             id,
@@ -67,8 +68,9 @@ class MessagesModel(ServerModel):
         return tuple(dict.fromkeys((*names, COMPACTION)))
 
     def _learn_from_reply(self, request: Request, reply: Reply) -> None:
-        """Note that the server took a request, and whether it summarises by itself or answered as
-        if it had not been asked."""
+        """Record that the server accepted a request, and whether it made the requested compaction
+        block.
+        """
         super()._learn_from_reply(request, reply)
         if request.compaction is None:
             return

@@ -1,4 +1,4 @@
-"""The Messages API as `base.ProtocolModule`. Imports nothing heavy."""
+"""The Messages API as a `base.ProtocolModule`. Imports nothing slow."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def make(chosen: "ModelSettings", environ: Mapping[str, str], state: Path) -> "Model":
-    """Return a model behind the server of the settings or the environment."""
+    """Return the model of the settings."""
     from ..gaps import FILE_NAME
     from ..shared_wait import SharedWait
     from .model import MessagesModel
@@ -36,7 +36,7 @@ def start_import() -> None:
 
 
 def rebuild(request: "Request", sent: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a request that was sent before."""
+    """Return the bytes of an earlier request."""
     from .body import WIRE
 
     return WIRE.rebuild(request, sent)

@@ -1,4 +1,4 @@
-"""What an error of the Messages API means, by its status or its type."""
+"""Classify errors of the Messages API by status or type."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ def classify_error(
     request_id: str | None = None,
     hints: ServerHints = HINTS,
 ) -> Fault | RequestRejected:
-    """Return what an error answer means. See `classify_answer`."""
+    """Classify an error answer. See `classify_answer`."""
     words = " ".join(words.split())
     found = classify_answer(
         status,
@@ -33,8 +33,8 @@ def classify_error(
     )
     if found.status == 400 and "`thinking`" in words and "`signature`" in words:
         return RequestRejected(
-            f"the recorded thinking no longer fits this conversation ({found.status}): {words}",
-            hint="/compact leaves it out; the log keeps it.",
+            f"the recorded thinking does not match this conversation ({found.status}): {words}",
+            hint="/compact removes it from the context; the log keeps it.",
             status=found.status,
             request_id=request_id,
         )

@@ -1,8 +1,8 @@
-"""The way to a server of the Messages API by the `anthropic` SDK.
+"""The transport to a Messages API server, using the `anthropic` SDK.
 
-Only this module, `cloud_transports` and `lazy_sdk`, which imports the SDK, know it. The import
-takes up to a second, so it happens in a thread (`start_import`) and never at start-up. The SDK
-gives authentication, headers, pooling and typed errors.
+Only this module, `cloud_transports` and `lazy_sdk` use the SDK. Its import takes up to a second, so
+it runs in a thread (`start_import`), never at start-up. The SDK provides authentication, headers,
+connection pooling and typed errors.
 """
 
 import asyncio
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
 
 @cache
 def start_import(client: str = lazy_sdk.CLIENT) -> "Future[None]":
-    """Start importing the SDK with one of its clients in a thread; later calls change nothing. The
-    future is done when it is there, or has the ImportError."""
+    """Start to import the SDK with one of its clients in a thread. Later calls return the same
+    future. The future is done when the import succeeded, or has its ImportError.
+    """
     return import_in_background(partial(lazy_sdk.load, client), "import-anthropic")
 
 
 class SdkTransport:
-    """A way to a server by the SDK's client for an API key. See `transport.Transport`."""
+    """A transport using the SDK's client for API keys. See `transport.Transport`."""
 
     client_name = lazy_sdk.CLIENT
 
@@ -50,17 +51,17 @@ class SdkTransport:
             if endpoint.address:
                 check_address(endpoint.address, endpoint.provider.address_variable)
             await asyncio.wrap_future(start_import(self.client_name))
-        if self._client is None:  # a concurrent call may have been faster
+        if self._client is None:  # a concurrent call may have connected
             self._client = self._build(**self._options())
 
     def _options(self) -> dict[str, Any]:
-        """Return what every client of the SDK is made with."""
+        """Return the common options of the SDK's clients."""
         import anthropic
 
         endpoint = self._endpoint
         variable = endpoint.provider.address_variable
         if not os.environ.get(variable, "set").strip():
-            del os.environ[variable]  # the SDK would send requests to the address ""
+            del os.environ[variable]  # otherwise the SDK uses "" as the base URL
         return {
             "base_url": endpoint.address or None,
             "default_headers": {**endpoint.provider.headers},
@@ -80,9 +81,9 @@ class SdkTransport:
         return anthropic.AsyncAnthropic(api_key=key, auth_token=None if key else token, **options)
 
     async def post(self, path: str, data: bytes, headers: Mapping[str, str]) -> "httpx2.Response":
-        """Send the bytes of a request. They go past `client.messages.create`, which would copy
-        every block of every message before it makes the same bytes of them, and needs hundreds of
-        modules to be imported."""
+        """Send the bytes of a request. Bypass `client.messages.create`, which would copy every
+        block of every message to produce the same bytes, and import hundreds of modules.
+        """
         import anthropic
 
         try:
@@ -122,5 +123,5 @@ class SdkTransport:
     def _connected(self) -> "anthropic.AsyncAnthropic":
         if self._client is None:
             raise NotConnected
-        client: anthropic.AsyncAnthropic = self._client  # or one of a cloud, with the same methods
+        client: anthropic.AsyncAnthropic = self._client  # or a cloud's client with the same methods
         return client

@@ -1,1 +1,1 @@
-"""The Responses API of OpenAI, Azure and servers that serve it too."""
+"""The Responses API of OpenAI, Azure and compatible servers."""

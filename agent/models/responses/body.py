@@ -1,6 +1,7 @@
-"""The JSON body of a request to the Responses API.
+"""The JSON body of a Responses API request.
 
-The server keeps nothing (`store`): each request has the whole conversation, as a list of items.
+The server stores nothing (`store: false`): each request contains the whole conversation as a list
+of items.
 """
 
 import hashlib
@@ -28,13 +29,14 @@ from .state import (
 )
 
 ENCRYPTED = "reasoning.encrypted_content"
-MIN_OUTPUT_TOKENS = 16  # of a reply: the API refuses a lower limit
-PDF_NAME = "document.pdf"  # the API wants a name for a file
+MIN_OUTPUT_TOKENS = 16  # the API refuses a lower limit
+PDF_NAME = "document.pdf"  # the API requires a file name
 
 
 def parameters(request: Request) -> dict[str, Any]:
-    """Return what a body has in addition to the conversation. Models that do not reason, and
-    servers that do not know a parameter, say so (`gaps`)."""
+    """Return the parameters of a body without the conversation. Parameters that a model or server
+    does not support are removed later (see `gaps`).
+    """
     reasoning = {"effort": request.effort} if request.effort is not None else {}
     if request.thinking:
         reasoning["summary"] = "auto"
@@ -51,28 +53,34 @@ def parameters(request: Request) -> dict[str, Any]:
 
 
 def _has_breakpoints(model: str) -> bool:
-    """Return True if the prompt cache of a model keeps what ends at a breakpoint only. Those are
-    the models whose cache is paid to be written."""
+    """Return True if the model's prompt cache stores only content that ends at a breakpoint. This
+    applies to models with a price for cache writes.
+    """
     return cache_terms(model).write > 1.0
 
 
 def _cache_options(request: Request) -> dict[str, str]:
-    """Return how the cache is to be written: not at the end of a request that nothing follows."""
+    """Return the cache options. A request that no other request continues must not write its end to
+    the cache.
+    """
     goes_on = any("cache_control" in block for block in request.messages[-1]["content"])
     return {"mode": "implicit" if goes_on else "explicit"}
 
 
 def _cache_key(request: Request) -> str:
-    """Return what requests with the same beginning share, so that they go to the same cache."""
+    """Return a key that is equal for requests with the same beginning, so that they use the same
+    cache.
+    """
     first = [block.get("text") for block in request.messages[0]["content"]]
     told = [request.model, _text_of(request.system), request.tools, first]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
 
 
 def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of POST /responses. Where the cache has breakpoints, the API itself sets one
-    at the end of a request. Another one is set behind the instructions, which are a message then:
-    after a summary, in another session and in a subagent nothing else is the same."""
+    """Return the body of POST /responses. For a cache with breakpoints, the API adds a breakpoint
+    at the end. Add another one after the instructions, which become a message: only they stay the
+    same after a summary, in another session and in a subagent.
+    """
     out = {**parameters, "input": [*_items(request)]}
     if request.system and CACHE_OPTIONS in parameters:
         text = {"type": "input_text", "text": _text_of(request.system)}
@@ -86,8 +94,9 @@ def body(request: Request, parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tools(request: Request) -> Iterator[ResponseItem]:
-    """Yield the tools, those last that messages of older logs add. Tools that a server runs by
-    itself are those of another protocol."""
+    """Yield the tools, followed by tools that messages of older logs add. Skip server-side tools,
+    which belong to another protocol.
+    """
     added = [
         block["tool"]["definition"]
         for message in request.messages
@@ -114,7 +123,7 @@ def _items(request: Request) -> Iterator[ResponseItem]:
 
 
 def _user_items(blocks: list[Block]) -> Iterator[ResponseItem]:
-    """Yield the items of a user message: the results of calls, which come first, and the rest."""
+    """Yield the items of a user message: first the results of calls, then the rest."""
     results = [block for block in blocks if block["type"] == "tool_result"]
     for block in results:
         call = short(block["tool_use_id"])

@@ -1,9 +1,8 @@
-"""Gathers the events of a streamed response into deltas and, at the end, the reply.
+"""Collects the events of a streamed response: deltas during the stream, the reply at the end.
 
-The reply is made of the items as the server says them when they are done, since a delta has only
-their text. Unknown kinds of event and item are ignored. No server is trusted: the reply is bounded
-in size, its counts in what they can be, and IDs of calls that are in the request already, or that
-could not be sent back, are replaced.
+The reply is built from the finished items, because deltas contain only text. Unknown kinds of event
+and item are ignored. Servers are not trusted: the size of the reply and the token counts are
+limited. IDs of calls that are already used, or cannot be sent back, are replaced.
 """
 
 import json
@@ -33,7 +32,7 @@ from .state import (
 
 _ENDS = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
-_MAX_REPLY_CHARS = 8_000_000  # of its items: a model's longest output has an eighth
+_MAX_REPLY_CHARS = 8_000_000  # of the items; 8 times the longest output of a model
 _MAX_ITEMS = 10_000
 _MAX_CREDIBLE_TOKENS = 10**8  # of a prompt or a reply
 _ID = regex(r"[A-Za-z0-9_-]{1,128}")
@@ -43,17 +42,17 @@ _ID = regex(r"[A-Za-z0-9_-]{1,128}")
 class ResponseDraft:
     """A reply under construction. See `wire.Draft`."""
 
-    model: str  # by its full ID, which the server does not know
-    taken_ids: frozenset[str] = frozenset()  # of the calls in the request
-    names: Mapping[str, str] = field(default_factory=dict)  # of tools, by what the server is told
+    model: str  # full ID, with the provider
+    taken_ids: frozenset[str] = frozenset()  # IDs of calls in the request
+    names: Mapping[str, str] = field(default_factory=dict)  # tool names by the names sent
     sent: Mapping[str, Any] = field(default_factory=dict)
     began: bool = False
     complete: bool = False
     usage: Usage = field(default_factory=Usage)
     message_id: str | None = None
     stop_reason: str = "end_turn"
-    _open: dict[object, tuple[str, int]] = field(default_factory=dict)  # name, characters so far
-    _items: dict[object, ResponseItem] = field(default_factory=dict)  # that are done
+    _open: dict[object, tuple[str, int]] = field(default_factory=dict)  # (name, size so far)
+    _items: dict[object, ResponseItem] = field(default_factory=dict)  # finished items
     _size: int = 0  # characters of items
 
     @property
@@ -62,11 +61,11 @@ class ResponseDraft:
 
     @property
     def items(self) -> Sequence[ResponseItem]:
-        """The items that are done, as the server sent them."""
+        """The finished items, as the server sent them."""
         return [*self._items.values()]
 
     def take(self, event: dict[str, Any]) -> Iterator[Delta]:
-        """Add one event. See `wire.Draft`."""
+        """Add an event. See `wire.Draft`."""
         kind, piece = event.get("type"), event.get("delta")
         if not self.began:
             self.began = True
@@ -108,12 +107,11 @@ class ResponseDraft:
                 yield ThinkingDelta(block["thinking"])
 
     def reply(self) -> Reply:
-        """Return what was gathered. See `wire.Draft`."""
+        """Return the collected reply. See `wire.Draft`."""
         content: list[Block] = []
         broken: dict[str, str] = {}
-        states: list[
-            tuple[Block, ReasoningState]
-        ] = []  # of thinking: it has those of items behind it
+        # Each thinking block with the state of its item and the following items.
+        states: list[tuple[Block, ReasoningState]] = []
         for item in self._items.values():
             reasons = item.get("type") == REASONING
             if reasons or (not states and item.get("phase")):
@@ -135,8 +133,7 @@ class ResponseDraft:
         return Reply(content, reason, usage, self.model, id, broken, self.sent)
 
     def _place(self, event: dict[str, Any], item: ResponseItem) -> object:
-        """Return what tells an item from the others: its place, or its ID where a server does not
-        say the place, or else that it is the newest."""
+        """Return the key of an item: its index, else its ID, else the key of the newest item."""
         known = (event.get("output_index"), event.get("item_id"), item.get("id"))
         newest = next(reversed(self._open), len(self._items))
         return next((place for place in known if isinstance(place, int | str)), newest)
@@ -151,7 +148,7 @@ class ResponseDraft:
         self._items[place] = item
 
     def _end(self, response: dict[str, Any]) -> None:
-        """Take over how the response ended. Raises StreamError where it failed."""
+        """Store the end of the response. Raises StreamError if it failed."""
         status, error = response.get("status"), response.get("error")
         if status in ("failed", "cancelled") or isinstance(error, dict):
             told = error if isinstance(error, dict) else {}
@@ -163,7 +160,7 @@ class ResponseDraft:
             for place, item in enumerate(output):
                 self._close(place, item)
         if self._open:
-            raise ValueError("a response that ended before one of its items")
+            raise ValueError("a response that ended before all items were finished")
         self._count(response.get("usage"))
         self.message_id = told_name(response.get("id")) or None
         self.stop_reason = self._why_stopped(response)
@@ -180,8 +177,7 @@ class ResponseDraft:
         return "refusal" if "refusal" in parts and "output_text" not in parts else "end_turn"
 
     def _count(self, usage: object) -> None:
-        """Take over the counts of a usage, whose input has what was read from the cache and what
-        was written to it."""
+        """Store the token counts. The API's input count includes cache reads and writes."""
         told = usage if isinstance(usage, dict) else {}
         details = told.get("input_tokens_details")
         parts = details if isinstance(details, dict) else {}
@@ -194,8 +190,9 @@ class ResponseDraft:
     def _block(
         self, item: ResponseItem, content: list[Block], broken: dict[str, str]
     ) -> Block | None:
-        """Return an item as a block; None for one that says nothing, or is of no known type. Note
-        arguments of a call that are not one JSON object."""
+        """Return an item as a block, None for an empty item or an unknown type. Add arguments that
+        are not a JSON object to `broken`.
+        """
         if item.get("type") == MESSAGE:
             parts = _dicts(item.get("content"))
             text = "".join(_text(part.get("text")) or _text(part.get("refusal")) for part in parts)
@@ -226,7 +223,7 @@ def draft_of(request: Request) -> ResponseDraft:
 
 
 def _thought(item: ResponseItem) -> str:
-    """Return the summary of a reasoning item, else its text."""
+    """Return the summary of a reasoning item, or its text if there is no summary."""
     texts = (
         "\n\n".join(_text(part.get("text")) for part in _dicts(item.get(name)))
         for name in ("summary", "content")
@@ -249,5 +246,5 @@ def _text(value: object) -> str:
 def _object(event: dict[str, Any], name: str) -> dict[str, Any]:
     value = event.get(name)
     if not isinstance(value, dict):
-        raise ValueError(f"an event that makes no sense: {json.dumps(event)[:120]}")
+        raise ValueError(f"an invalid event: {json.dumps(event)[:120]}")
     return value

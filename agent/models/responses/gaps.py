@@ -1,7 +1,7 @@
-"""What a server does not take of the Responses API.
+"""Features of the Responses API that servers lack.
 
-OpenAI refuses what a model does not have, such as an effort. vLLM, llama.cpp, Ollama, LM Studio and
-gateways serve `/v1/responses`, each without a part of it.
+OpenAI refuses parameters that a model does not support, such as an effort. vLLM, llama.cpp, Ollama,
+LM Studio and gateways serve `/v1/responses`, each without some features.
 """
 
 import re
@@ -24,7 +24,9 @@ def _without(parameter: str) -> Callable[[_Body], _Body]:
 
 
 def _reasoning_without(field: str) -> Callable[[_Body], _Body]:
-    """Return what leaves out a field of the parameter `reasoning`, and that where it is empty."""
+    """Return a function that removes a field of the parameter `reasoning`, and `reasoning` if it is
+    then empty.
+    """
 
     def fit(body: _Body) -> _Body:
         left = {name: value for name, value in body.get("reasoning", {}).items() if name != field}
@@ -34,7 +36,7 @@ def _reasoning_without(field: str) -> Callable[[_Body], _Body]:
 
 
 def _effort_at_most(highest: str, above: str) -> Callable[[_Body], _Body]:
-    """Return what asks for the highest effort of a model in place of the one above it."""
+    """Return a function that replaces the effort `above` by `highest`."""
 
     def fit(body: _Body) -> _Body:
         asked = body.get("reasoning", {})
@@ -48,7 +50,7 @@ def _effort_at_most(highest: str, above: str) -> Callable[[_Body], _Body]:
 
 
 def _without_reasoning(body: _Body) -> _Body:
-    """Leave out reasoning, and the IDs by which other items belong to it."""
+    """Remove reasoning items, and the IDs that link other items to them."""
     kept = [item for item in body["input"] if item["type"] != REASONING]
     return {**body, "input": [*map(_without_id, kept)]}
 
@@ -61,7 +63,9 @@ def _without_id(item: ResponseItem) -> ResponseItem:
 
 
 def _results_as_text(body: _Body) -> _Body:
-    """Give results as text alone, and images and files behind the results of one reply."""
+    """Send results as text only, and their images and files in a message after the results of one
+    reply.
+    """
     out: list[ResponseItem] = []
     media: list[ResponseItem] = []
     for item in (*body["input"], {"type": ""}):
@@ -96,7 +100,7 @@ def _without_files(body: _Body) -> _Body:
 
 
 def _names_limit(words: str, body: Mapping[str, Any]) -> bool:
-    """Return True if a server refuses the limit of the reply, which is higher than its own."""
+    """Return True if a server refuses the reply limit because it is higher than its own."""
     return "max_output_tokens" in body and bool(re.search("max_(?:output_)?tokens", words))
 
 
@@ -113,7 +117,7 @@ _REASONING = regex(r"encrypted[ _]content|'reasoning'|type of 'item'|item\['cont
 _RESULTS = regex(r"output of tool call|\boutput\b.*\bstr(?:ing)?\b|invalid type for 'input'", re.I)
 _FILES = regex(r"input_file|\bfiles?\b|\bpdf\b", re.I)
 
-# In the order in which they are tried, and applied.
+# In the order to try and apply them.
 GAPS = {
     "stream": Gap("no streaming", regex(r"\bstream", re.I), _without("stream")),
     "cache": Gap(
@@ -129,6 +133,8 @@ GAPS = {
     "results": Gap("only text as results of tools", _RESULTS, _results_as_text, True),
     "reasoning": Gap("no reasoning of earlier replies", _REASONING, _without_reasoning, True),
     "files": Gap("no files", _FILES, _without_files),
-    "limit": Gap("no such long replies", None, _without("max_output_tokens"), decides=_names_limit),
+    "limit": Gap(
+        "no replies of this length", None, _without("max_output_tokens"), decides=_names_limit
+    ),
     IMAGES: NO_IMAGES_GAP,
 }

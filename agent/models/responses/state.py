@@ -1,11 +1,13 @@
-"""What the API wants back with a reply and the log has no place for, packed into its thinking.
+"""Data that the API requires back but the log cannot store, packed into thinking blocks.
 
-A reply is a list of items. Its reasoning items must be sent back as they came, encrypted content
-and all, each followed by the item that followed it then, by its id: a reasoning item without it is
-refused ("provided without its required following item"), and so is an item with its id that lost
-its reasoning. Of newer models a message also has a phase, which must come back. So the `signature`
-of a `thinking` block has the reasoning item and, in order, what each item behind it had up to the
-next one. Where the log leaves thinking out, the items behind it are sent without ids.
+A reply is a list of items. A reasoning item must be sent back unchanged, with its encrypted
+content, and followed by the same item with the same ID as before. Otherwise the API refuses it
+("provided without its required following item"). The API also refuses an item with an ID if its
+reasoning item is missing. Messages of newer models have a phase that must be sent back too.
+
+Therefore the `signature` of a `thinking` block contains the reasoning item, and the ID and phase of
+each following item up to the next reasoning item. If the context drops the thinking, the following
+items are sent without IDs.
 """
 
 import json
@@ -20,10 +22,10 @@ ResponseItem = dict[str, Any]
 
 
 class ReasoningState(NamedTuple):
-    """What the signature of a thinking block has."""
+    """The content of a thinking block's signature."""
 
-    item: ResponseItem | None  # the reasoning item, if there is one
-    behind: list[ResponseItem]  # of each item behind it: type, id, phase, arguments
+    item: ResponseItem | None  # reasoning item, if any
+    behind: list[ResponseItem]  # type, ID, phase and arguments of each following item
 
 
 def pack(state: ReasoningState) -> str:
@@ -33,7 +35,7 @@ def pack(state: ReasoningState) -> str:
 
 
 def unpack(signature: str) -> ReasoningState | None:
-    """Return the state in a signature; None for that of another protocol."""
+    """Return the state in a signature, None for a signature of another protocol."""
     told = parse_arguments(signature) or {}
     item, behind = told.get("item"), told.get("behind")
     if not isinstance(behind, list) or not all(isinstance(each, dict) for each in behind):
@@ -42,13 +44,14 @@ def unpack(signature: str) -> ReasoningState | None:
 
 
 def is_resendable(item: ResponseItem) -> bool:
-    """Return True if a reasoning item says something to a server that has kept nothing."""
+    """Return True if a reasoning item has content for a server that stores nothing."""
     return bool(item.get("encrypted_content") or item.get("content"))
 
 
 def remembered(item: ResponseItem, parsed: Mapping[str, Any] | None) -> ResponseItem:
-    """Return what is to be sent back of an item that is not reasoning: of a call, whose arguments
-    are `parsed`, also their text, unless it is what `arguments_of` makes of them."""
+    """Return the data to send back for an item that is not reasoning. For a call with `parsed`
+    arguments, include their text if `arguments_of` would give another text.
+    """
     kept = {name: item[name] for name in ("type", "id", "phase") if item.get(name)}
     if item.get("type") == CALL and parsed and arguments_of(parsed) != item.get("arguments"):
         kept["arguments"] = item["arguments"]
@@ -61,8 +64,9 @@ def arguments_of(given: Mapping[str, Any]) -> str:
 
 
 def with_reasoning(items: Iterator[ResponseItem | ReasoningState]) -> Iterator[ResponseItem]:
-    """Yield the items of one reply with what the states among them say: the reasoning items, each
-    before the item that followed it, or not at all."""
+    """Yield the items of one reply. Insert each reasoning item before the item that followed it;
+    drop it if that item is missing.
+    """
     waiting: list[ResponseItem] = []
     behind: list[ResponseItem] = []
     for item in items:
@@ -79,13 +83,13 @@ def with_reasoning(items: Iterator[ResponseItem | ReasoningState]) -> Iterator[R
 
 
 def _completed(item: ResponseItem, had: ResponseItem) -> ResponseItem:
-    """Return an item with what it had when it came."""
+    """Return an item with its original ID, phase and argument text."""
     out: ResponseItem = {**item, **{name: had[name] for name in ("id", "phase") if name in had}}
     if item["type"] == CALL:
         raw = had.get("arguments")
         if isinstance(raw, str) and arguments_of(parse_arguments(raw) or {}) == item["arguments"]:
             out["arguments"] = raw
-    elif "id" in out:  # the whole form of a message is that of one with an id
+    elif "id" in out:  # a message with an ID needs the complete form
         out["status"] = "completed"
         out["content"] = [{"type": "output_text", "text": item["content"], "annotations": []}]
     return out

@@ -1,8 +1,8 @@
-"""A client's body as pieces of a conversation, and the edits of it.
+"""A client's body as pieces of a conversation, and edits of the body.
 
-A body is JSON as the client made it. Its messages are the items of one list. A piece is what the
-session's log has an entry for: words, a reply, or the result of a call. An edit changes the blocks
-that it names and leaves everything else as it came.
+A body is the client's JSON. Its messages are the items of one list. A piece corresponds to one log
+entry: a user message, a reply, or the result of a call. An edit changes only the blocks that it
+names.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ from ...session.entries import Block, Content, Usage
 
 Json = dict[str, Any]
 PieceKind = Literal["words", "reply", "result"]
-MARKS = ("cache_control",)  # fields that only say what the server is to cache
-# What clients write into messages of the user. Such a text is not what the user wrote.
+MARKS = ("cache_control",)  # fields that only control the cache
+# Starts of texts that clients insert into user messages; the user did not write them.
 CLIENT_TEXTS = (
     "<system-reminder>",
     "<environment_context>",
@@ -30,8 +30,9 @@ CLIENT_TEXTS = (
 
 @dataclass(frozen=True, slots=True)
 class BodyPlace:
-    """Where a block is in a body: the index of its message behind the preamble, and its own index
-    in the content of that message. None stands for the whole content."""
+    """The position of a block in a body: the index of its message after the preamble, and its index
+    in that message's content (None for the whole content).
+    """
 
     message: int
     block: int | None = None
@@ -39,18 +40,18 @@ class BodyPlace:
 
 @dataclass(frozen=True, slots=True)
 class BodyPiece:
-    """A part of a conversation, in the blocks of the log."""
+    """A part of a conversation, as blocks of the log."""
 
     kind: PieceKind
     content: Content
-    places: tuple[BodyPlace, ...]  # of each block
-    call: str = ""  # the client's ID of the call that a result answers
+    places: tuple[BodyPlace, ...]  # one per block
+    call: str = ""  # client's ID of the call, for a result
     is_error: bool = False
-    by_client: bool = False  # words that the client wrote, not the user
+    by_client: bool = False  # text from the client, not the user
 
     @property
     def message(self) -> int:
-        """The index of the message that it begins in."""
+        """The index of the message with the first block."""
         return self.places[0].message
 
     @property
@@ -62,27 +63,25 @@ class BodyPiece:
 
 @dataclass(frozen=True, slots=True)
 class Preamble:
-    """What a body has before the conversation."""
+    """The part of a body before the conversation."""
 
     system: str
     tools: list[Json]
-    messages: int = 0  # how many messages at the beginning belong to it
+    messages: int = 0  # number of leading messages that belong to it
 
 
 @dataclass(slots=True)
 class Edits:
-    """The changes of one body."""
+    """The edits of one body."""
 
-    results: dict[BodyPlace, str] = field(
-        default_factory=dict
-    )  # in place of the content of a result
-    # Of the arguments of a call: texts, and what takes their places.
+    results: dict[BodyPlace, str] = field(default_factory=dict)  # new contents of results
+    # Arguments of calls: old texts with their replacements.
     inputs: dict[BodyPlace, Mapping[str, str]] = field(default_factory=dict)
-    dropped: set[BodyPlace] = field(default_factory=set)  # blocks that are left out
-    # Messages before the index `start` are left out, and a message of the user has the `head`.
+    dropped: set[BodyPlace] = field(default_factory=set)  # removed blocks
+    # Messages before the index `start` are replaced by a user message with the `head`.
     start: int = 0
     head: list[Block] = field(default_factory=list)
-    # The message that gets one more cache mark, if the protocol has marks and one is left.
+    # Index of the message for an additional cache mark, if the protocol allows one more.
     mark: int | None = None
 
     def __bool__(self) -> bool:
@@ -91,7 +90,7 @@ class Edits:
 
 @dataclass(frozen=True, slots=True)
 class ServerReply:
-    """A reply as a server sent it."""
+    """A reply from a server."""
 
     content: list[Block]
     usage: Usage
@@ -109,37 +108,39 @@ class BodyFormat(Protocol):
 
     @property
     def path(self) -> str:
-        """The path of its requests behind the base URL."""
+        """The path of its requests after the base URL."""
         ...
 
     def messages(self, body: Json) -> list[Json] | None:
-        """Return the messages of a body; None for a body whose history is not in it, or that is not
-        understood."""
+        """Return the messages of a body. Return None if the history is on the server or the body is
+        not understood.
+        """
         ...
 
     def preamble(self, body: Json) -> Preamble:
-        """Return what a body has before the conversation."""
+        """Return the part of a body before the conversation."""
         ...
 
     def pieces(self, messages: Sequence[Json], start: int) -> Iterator[BodyPiece]:
-        """Yield the pieces of the messages behind the preamble, from the index `start` on. Raises
-        ValueError, KeyError and TypeError for messages that are not understood."""
+        """Yield the pieces of the messages after the preamble, from index `start`. Raises
+        ValueError, KeyError and TypeError for messages that are not understood.
+        """
         ...
 
     def edited(self, body: Json, edits: Edits, skip: int) -> Json:
-        """Return the body with these edits; `skip` messages at the beginning are the preamble."""
+        """Return the edited body. The first `skip` messages are the preamble."""
         ...
 
     def with_question(self, body: Json, question: str) -> Json:
-        """Return a body with one more text of the user at its end."""
+        """Return the body with a user text appended."""
         ...
 
     def alone(self, body: Json, texts: Sequence[str], max_tokens: int) -> Json:
-        """Return a body for the same model with these texts of the user alone."""
+        """Return a body for the same model with only these user texts."""
         ...
 
     def output_room(self, body: Json) -> int:
-        """Return how many tokens the client allows for the reply; 0 if it does not say."""
+        """Return the client's token limit for the reply, 0 if it sets none."""
         ...
 
     def has_marks(self, body: Json) -> bool:
@@ -147,11 +148,11 @@ class BodyFormat(Protocol):
         ...
 
     def draft(self, body: Json) -> Draft:
-        """Return the draft of the reply to a body, which takes the events of the stream."""
+        """Return an empty draft of the reply to a body."""
         ...
 
     def reply(self, draft: Draft) -> ServerReply:
-        """Return the reply that a complete draft has gathered."""
+        """Return the reply from a complete draft."""
         ...
 
 
@@ -165,8 +166,9 @@ def unmarked(value: Any) -> Any:
 
 
 def plain(message: Json) -> Json:
-    """Return a message in the one form that all of its forms have: without cache marks, and with
-    its content as blocks. Clients send a text as a block only while it has a mark."""
+    """Return a message in a canonical form: without cache marks, and with its content as blocks.
+    Clients send a text as a block only while it has a cache mark.
+    """
     out: Json = unmarked(message)
     if isinstance(content := out.get("content"), str):
         out["content"] = [{"type": "text", "text": content}]
@@ -174,17 +176,17 @@ def plain(message: Json) -> Json:
 
 
 def is_same(one: Json, other: Json) -> bool:
-    """Return True if two messages say the same."""
+    """Return True if two messages are equal in their canonical form."""
     return one == other or plain(one) == plain(other)
 
 
 def is_client_text(text: str) -> bool:
-    """Return True for a text that clients write into messages of the user."""
+    """Return True for a text that a client inserted into a user message."""
     return text.lstrip().startswith(CLIENT_TEXTS)
 
 
 def text_blocks(content: Any) -> Iterator[Block]:
-    """Yield the blocks of the log for the parts of a content of OpenAI's protocols."""
+    """Yield the parts of a content in OpenAI's protocols as blocks of the log."""
     for part in content if isinstance(content, list) else ():
         if isinstance(part, dict) and isinstance(part.get("text"), str):
             yield {"type": "text", "text": part["text"]}
@@ -193,14 +195,14 @@ def text_blocks(content: Any) -> Iterator[Block]:
 
 
 def words(content: Any, index: int, *, by_client: bool) -> BodyPiece:
-    """Return the piece of a message with words, in OpenAI's protocols."""
+    """Return the piece for a user or system message in OpenAI's protocols."""
     given = content if isinstance(content, str) else [*text_blocks(content)]
     places = 1 if isinstance(given, str) else max(1, len(given))
     return BodyPiece("words", given, (BodyPlace(index),) * places, by_client=by_client)
 
 
 def _image_block(given: Any) -> Block | None:
-    """Return an image block of the log for an image with a data URL; None for another one."""
+    """Return an image with a data URL as a block of the log, None for other images."""
     url = given.get("url") if isinstance(given, dict) else given
     if not isinstance(url, str) or not url.startswith("data:image/"):
         return None
@@ -210,14 +212,14 @@ def _image_block(given: Any) -> Block | None:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a content of OpenAI's protocols."""
+    """Return the text of a content in OpenAI's protocols."""
     if isinstance(content, str):
         return content
     return "\n\n".join(str(block.get("text", "")) for block in text_blocks(content))
 
 
 def replaced_inputs(given: Any, texts: Mapping[str, str]) -> Any:
-    """Return arguments in which each string that is a key of `texts` is replaced by its value."""
+    """Return arguments with each string that is a key of `texts` replaced by its value."""
     if isinstance(given, str):
         return texts.get(given, given)
     if isinstance(given, dict):

@@ -98,7 +98,7 @@ class ChatBody:
         return 0
 
     def has_marks(self, body: Json) -> bool:
-        return True  # these servers cache by themselves, if at all
+        return True  # these servers cache automatically, if at all
 
     def draft(self, body: Json) -> Draft:
         return ChatDraft(str(body.get("model", "")))
@@ -109,15 +109,16 @@ class ChatBody:
 
 
 def _with_head(text: str, messages: list[Json]) -> list[Json]:
-    """Return messages that begin with a text of the user. Many servers take no two messages of the
-    user in a row."""
+    """Return messages with a user text at the start. Merge it into a first user message, because
+    many servers refuse two user messages in a row.
+    """
     if not messages or messages[0].get("role") != "user":
         return [{"role": "user", "content": text}, *messages]
     return [_joined(messages[0], [text], []), *messages[1:]]
 
 
 def _joined(message: Json, before: list[str], after: list[str]) -> Json:
-    """Return a message of the user with more texts."""
+    """Return a user message with more texts before and after its content."""
     content = message.get("content")
     if not isinstance(content, list):
         return {**message, "content": "\n\n".join([*before, text_of(content), *after])}
@@ -126,7 +127,7 @@ def _joined(message: Json, before: list[str], after: list[str]) -> Json:
 
 
 def _reply_blocks(message: Json) -> Iterator[tuple[Block, int | None]]:
-    """Yield the blocks of a reply, with the index of a call."""
+    """Yield the blocks of a reply, each with the index of its call (None if it is not a call)."""
     thought = next((v for n in _REASONING if isinstance(v := message.get(n), str) and v), "")
     if thought:
         yield {"type": "thinking", "thinking": thought, "signature": ""}, None

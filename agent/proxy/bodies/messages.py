@@ -20,7 +20,7 @@ from .base import (
     unmarked,
 )
 
-MAX_MARKS = 4  # that the API takes in a request
+MAX_MARKS = 4  # the API's limit per request
 MARK = "cache_control"
 
 
@@ -103,7 +103,7 @@ def _blocks(content: Any) -> list[Block]:
 
 
 def _marks(body: Json) -> Iterator[Json]:
-    """Yield the cache marks of the blocks of a body."""
+    """Yield the cache marks in the blocks of a body."""
     contents = [message.get("content") for message in body["messages"]]
     for part in (body.get("tools"), body.get("system"), *contents):
         for block in part if isinstance(part, list) else ():
@@ -112,8 +112,9 @@ def _marks(body: Json) -> Iterator[Json]:
 
 
 def _marked(message: Json, body: Json) -> Json:
-    """Return a message with a mark at its end, like the last one of the body, if there is one left
-    and the message can bear it."""
+    """Return a message with a cache mark at its end, equal to the body's last mark. Return it
+    unchanged if the body has no mark or MAX_MARKS marks, or if its last block cannot have one.
+    """
     marks, content = [*_marks(body)], message["content"]
     if not marks or len(marks) >= MAX_MARKS or isinstance(content, str) or not content:
         return message
@@ -126,7 +127,7 @@ def _marked(message: Json, body: Json) -> Json:
 def _user_pieces(
     blocks: list[Block], places: list[BodyPlace], *, by_client: bool
 ) -> Iterator[BodyPiece]:
-    """Yield the pieces of a message of the user: each result, and the words between them."""
+    """Yield the pieces of a user message: each result, and the text between results."""
     words: list[tuple[Block, BodyPlace]] = []
     mine = False
 
@@ -171,5 +172,5 @@ def _edited_message(message: Json, index: int, edits: Edits) -> Json:
             block = {**block, "input": replaced_inputs(block["input"], edits.inputs[place])}
         content.append(block)
     while content and content[-1].get("type") in THINKING:
-        content.pop()  # the API takes no message that ends so
+        content.pop()  # the API refuses a message that ends with thinking
     return {**message, "content": content}

@@ -23,15 +23,15 @@ from .base import (
 )
 from .chat import SYSTEM_ROLES
 
-_RESULT = "_output"  # ends the type of an item that has the result of a call
-# Fields with the arguments of a call, by the type of its item. A custom tool gets a text.
+_RESULT = "_output"  # suffix of the type of an item with a call's result
+# Field with the arguments of a call, by type of item. A custom tool has a text argument.
 _CALLS = {
     "function_call": "arguments",
     "custom_tool_call": "input",
     "local_shell_call": "action",
     "shell_call": "action",
 }
-OTHER_ITEM = "other_item"  # the type of a block for an item that the log has no form for
+OTHER_ITEM = "other_item"  # type of a block that wraps an unknown item
 _STATE = ("previous_response_id", "conversation")  # the history is on the server
 
 
@@ -114,7 +114,7 @@ class ResponsesBody:
         return given if isinstance(given, int) else 0
 
     def has_marks(self, body: Json) -> bool:
-        return True  # these servers cache by themselves, if at all
+        return True  # these servers cache automatically, if at all
 
     def draft(self, body: Json) -> Draft:
         return ResponseDraft(str(body.get("model", "")))
@@ -142,7 +142,9 @@ def _words(item: Json, index: int) -> BodyPiece:
 
 
 def _reply_block(item: Json, kind: str) -> Block:
-    """Return an item of a reply as a block of the log; one of another type is kept in a block."""
+    """Return an item of a reply as a block of the log. Wrap an item of an unknown type in
+    a block.
+    """
     if kind == "message":
         return {"type": "text", "text": text_of(item.get("content"))}
     if kind == "reasoning":

@@ -1,4 +1,6 @@
-"""Language servers: what they are told, which errors are new, and servers that fail in any way."""
+"""Language servers: the messages sent to them, the errors that are new, and all kinds of
+failures.
+"""
 
 import asyncio
 import json
@@ -36,7 +38,7 @@ class Project:
         return self.folder / name
 
     async def edit(self, name: str, after: str) -> list[str]:
-        """Change a file, and return the errors that are new then."""
+        """Change a file, and return the errors that are new afterwards."""
         path = self.path(name)
         before = path.read_text() if path.exists() else None
         path.write_text(after)
@@ -58,7 +60,7 @@ class Project:
 
 
 def play(folder: Path, mode: str, scene: Scene, *, command: str = "") -> Project:
-    """Play a scene with a server, and end it."""
+    """Run a scenario with a server, then stop the server."""
 
     async def played() -> Project:
         project = Project(folder, mode, command=command)
@@ -78,7 +80,7 @@ def test_only_errors_that_an_edit_has_made_are_new(tmp_path: Path, mode: str) ->
         assert await project.edit("a.x", "\n\nerror: old\nwarning: new\nerror: made\n") == [
             "a.x:5:1: made"
         ]
-        assert project.new("a.x") == []  # each is told once
+        assert project.new("a.x") == []  # each error is reported once
         assert await project.edit("a.x", "error: old\nerror: made\nerror: made\n") == [
             "a.x:3:1: made"
         ]
@@ -99,7 +101,7 @@ def test_only_errors_that_an_edit_has_made_are_new(tmp_path: Path, mode: str) ->
     assert len(project.heard("exit")) == 1
 
 
-def test_files_that_commands_change_are_told(tmp_path: Path) -> None:
+def test_servers_are_notified_of_files_that_commands_change(tmp_path: Path) -> None:
     async def scene(project: Project) -> None:
         await project.edit("a.x", "fine\n")
         project.path("a.x").write_text("error: by a command\n")
@@ -118,10 +120,10 @@ def test_files_that_commands_change_are_told(tmp_path: Path) -> None:
     assert len(project.heard("textDocument/didClose")) == 1
 
 
-def test_errors_of_files_that_nobody_touched_stay_untold(tmp_path: Path) -> None:
+def test_errors_of_untouched_files_are_not_reported(tmp_path: Path) -> None:
     async def scene(project: Project) -> None:
         await project.edit("a.x", "fine\n")
-        await project.servers.check(project.path("b.x"), None)  # there is no such file
+        await project.servers.check(project.path("b.x"), None)  # the file does not exist
         assert await project.edit("b.x", "error: in b\n") == ["b.x:1:1: in b"]
         assert await project.edit("c.x", "error: in c\n") == ["c.x:1:1: in c"]
         assert project.new("a.x", "b.x", "c.x") == []
@@ -129,7 +131,7 @@ def test_errors_of_files_that_nobody_touched_stay_untold(tmp_path: Path) -> None
     play(tmp_path, "push", scene)
 
 
-def test_late_errors_are_told_later_and_nothing_waits_twice(
+def test_late_errors_are_reported_later_without_a_second_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers_module, "MAX_WAIT_S", 0.3)
@@ -137,7 +139,7 @@ def test_late_errors_are_told_later_and_nothing_waits_twice(
     async def scene(project: Project) -> None:
         assert await project.edit("a.x", "error: late\n") == []
         assert project.server.is_late
-        monkeypatch.setattr(servers_module, "MAX_WAIT_S", 600.0)  # nobody waits for that
+        monkeypatch.setattr(servers_module, "MAX_WAIT_S", 600.0)  # longer than the test
         assert await project.edit("a.x", "error: late\nerror: later\n") == []
         project.path("a.go").write_text("")
         await project.server.idle.wait()
@@ -147,7 +149,7 @@ def test_late_errors_are_told_later_and_nothing_waits_twice(
     assert play(tmp_path, "late", scene).told == []
 
 
-def test_a_silent_server_is_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_reported_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers_module, "MAX_WAIT_S", 0.01)
     monkeypatch.setattr(module, "SILENCE_TIMEOUT_S", 0.2)
 
@@ -171,7 +173,7 @@ def test_a_silent_server_is_named_once(tmp_path: Path, monkeypatch: pytest.Monke
         ("crash", "it has ended (it said: out of herrings)"),
     ],
 )
-def test_a_server_that_fails_is_named_once_and_costs_nothing_else(
+def test_a_failed_server_is_reported_once_and_breaks_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, said: str
 ) -> None:
     if mode == "hang":
@@ -215,7 +217,7 @@ def test_a_server_that_is_not_installed(tmp_path: Path, command: str) -> None:
         b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000,
     ],
 )
-def test_what_is_no_message_ends_the_connection(tmp_path: Path, written: bytes) -> None:
+def test_invalid_data_ends_the_connection(tmp_path: Path, written: bytes) -> None:
     (tmp_path / "written").write_bytes(written)
 
     async def scene(project: Project) -> None:
@@ -229,7 +231,7 @@ def test_what_is_no_message_ends_the_connection(tmp_path: Path, written: bytes) 
     play(tmp_path, "push", scene, command=f'{sys.executable} -c "{script}"')
 
 
-def test_files_without_a_server_and_outside_of_the_project_start_none(tmp_path: Path) -> None:
+def test_files_without_a_server_or_outside_of_the_project_start_no_server(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
 
@@ -262,7 +264,7 @@ def test_one_server_for_each_root_and_few_at_a_time(
     play(tmp_path, "push", scene)
 
 
-def test_the_server_ends_with_all_that_it_started(tmp_path: Path) -> None:
+def test_the_server_and_its_child_processes_end(tmp_path: Path) -> None:
     pids = list[int]()
 
     async def scene(project: Project) -> None:

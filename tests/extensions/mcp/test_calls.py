@@ -1,4 +1,4 @@
-"""Calls in rounds. Calls to real servers are in `e2e/test_mcp_inputs.py`."""
+"""Calls with several rounds. For calls to real servers see `e2e/test_mcp_inputs.py`."""
 
 import asyncio
 from typing import Any, cast
@@ -18,7 +18,7 @@ DONE = types.CallToolResult(content=[types.TextContent(type="text", text="done")
 
 
 class Session:
-    """A session whose server answers so; the last answer is given again and again."""
+    """A session whose server gives these answers, and then repeats the last one."""
 
     def __init__(self, *answers: Any, to_input: Any = None) -> None:
         self.answers, self.sent = list(answers), list[dict[str, Any]]()
@@ -55,7 +55,7 @@ def test_each_round_sends_the_arguments_the_answers_and_the_state() -> None:
     assert third == {**given, "requestState": "two"}
 
 
-def test_a_server_that_asks_without_end() -> None:
+def test_endless_questions_of_a_server_are_refused() -> None:
     session = Session(needs("again", q=ASKED))
     with pytest.raises(ToolError, match="asked for more than 10 times"):
         call(session)

@@ -1,4 +1,4 @@
-"""Files of MCP servers: which count, what they may say, and why a server is left out."""
+"""Files of MCP servers: precedence, valid contents, and reasons for skipped servers."""
 
 import json
 import re
@@ -126,7 +126,7 @@ def test_a_program_and_an_address() -> None:
         ({"command": "${NOWHERE}"}, "the variable NOWHERE is not set"),
     ],
 )
-def test_what_is_no_server_says_why(values: Any, why: str) -> None:
+def test_an_invalid_server_is_refused_with_the_reason(values: Any, why: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
         server(values)
 
@@ -142,13 +142,13 @@ def test_variables_are_replaced_once_in_any_text() -> None:
     assert found.env == {"KEY": "${BIN}${BIN}"}
 
 
-def test_where_a_server_is_is_shown_without_secrets() -> None:
+def test_the_place_of_a_server_is_shown_without_secrets() -> None:
     assert server({"command": "/opt/bin/x", "args": ["--key=1"]}).where == "x"
     assert server({"url": "https://me:word@host/mcp"}).where == "https://…@host/mcp"
     assert len(server({"url": f"https://host/{'x' * 900}"}).where) == 200
 
 
-def test_of_two_with_one_name_the_projects_counts_then_the_users(place: Place) -> None:
+def test_for_equal_names_the_projects_server_wins_then_the_users(place: Place) -> None:
     one, two, three = ({"command": name} for name in ("one", "two", "three"))
     place.plugins({"a": three, "b": three, "c": three})
     place.own(named(a=two, b=two))
@@ -160,13 +160,13 @@ def test_of_two_with_one_name_the_projects_counts_then_the_users(place: Place) -
     assert warnings == []
 
 
-def test_a_server_that_is_switched_off_hides_another_of_its_name(place: Place) -> None:
+def test_a_disabled_server_hides_another_one_of_the_same_name(place: Place) -> None:
     place.own(named(a={"command": "two"}))
     place.ours(named(a={"command": "one", "enabled": False}))
     assert place.load() == ({}, [])
 
 
-def test_a_projects_file_counts_as_it_was_accepted(place: Place) -> None:
+def test_a_projects_file_is_used_only_with_the_accepted_content(place: Place) -> None:
     path = place.ours(named(a={"command": "x"}))
     assert list(place.load()[0]) == ["a"]
     path.write_text(path.read_text() + " ")
@@ -176,7 +176,7 @@ def test_a_projects_file_counts_as_it_was_accepted(place: Place) -> None:
     assert "ctxagent config --trust" in warning
 
 
-def test_a_plugins_servers_know_its_folder(place: Place) -> None:
+def test_servers_of_a_plugin_get_its_folder(place: Place) -> None:
     path = place.plugins({"a": {"command": "${CLAUDE_PLUGIN_ROOT}/x", "env": {"A": "b"}}})
     (found,) = place.load()[0].values()
     assert found.command == (f"{place.plugin.folder}/x",)
@@ -188,7 +188,7 @@ def test_a_plugins_servers_know_its_folder(place: Place) -> None:
     assert servers_of(place.plugin) == {}
 
 
-def test_one_server_that_is_wrong_leaves_the_others(place: Place) -> None:
+def test_an_invalid_server_does_not_affect_the_others(place: Place) -> None:
     path = place.own(named(**{"a b": {"command": "x"}, "a_b": {"command": "y"}, "c": {}}))
     found, (warning,) = place.load()
     assert len(found) == 2
@@ -211,7 +211,7 @@ def test_one_server_that_is_wrong_leaves_the_others(place: Place) -> None:
         (" " * 100_001, "it is larger than 100,000 bytes"),
     ],
 )
-def test_a_file_that_is_wrong_is_named_and_leaves_the_others(
+def test_an_invalid_file_is_reported_and_does_not_affect_the_others(
     place: Place, document: Any, why: str
 ) -> None:
     path = place.own(document)
@@ -229,7 +229,7 @@ def test_the_nearest_file_within_the_project(place: Place) -> None:
     inner = place.project / "inner"
     inner.mkdir()
     assert project_file(inner, place.home) is None
-    (place.home / PROJECT_FILE).write_text("{}")  # beyond the repository
+    (place.home / PROJECT_FILE).write_text("{}")  # outside of the repository
     assert project_file(inner, place.home) is None
     above = place.ours(named())
     assert project_file(inner, place.home) == above
@@ -240,7 +240,7 @@ def test_the_nearest_file_within_the_project(place: Place) -> None:
     assert project_file(inner, place.home) == inner / PROJECT_FILE
 
 
-def test_names_as_tools_and_rules_have_them() -> None:
+def test_names_are_converted_for_tools_and_rules() -> None:
     def plain(name: str, *taken: str) -> str:
         return plain_name(name, taken.__contains__)
 

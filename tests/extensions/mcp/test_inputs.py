@@ -1,4 +1,4 @@
-"""Forms of MCP servers, and the values that answers mean; what servers may ask of the model."""
+"""Forms of MCP servers, the values of answers, and sampling requests."""
 
 import asyncio
 from typing import Any
@@ -61,20 +61,20 @@ def test_the_value_of_an_answer(schema: dict[str, Any], answer: str, value: Valu
     [
         ({"type": "string", "minLength": 3}, "ab", "at least 3 characters"),
         ({"type": "string", "maxLength": 1}, "ab", "at most 1 characters"),
-        ({"type": "string", "format": "email"}, "ab", "it is no email"),
-        ({"type": "string", "format": "uri"}, "a b", "it is no uri"),
-        ({"type": "string", "enum": ["a", "b"]}, "c", "choose of a, b"),
+        ({"type": "string", "format": "email"}, "ab", "it is not a valid email"),
+        ({"type": "string", "format": "uri"}, "a b", "it is not a valid uri"),
+        ({"type": "string", "enum": ["a", "b"]}, "c", "choose one of a, b"),
         ({"type": "integer"}, "1.5", "it is not a whole number"),
         ({"type": "integer"}, "nan", "it is not a whole number"),
         ({"type": "number"}, "1e9", "it is not a number"),
         ({"type": "number", "minimum": 1}, "0", "at least 1"),
         ({"type": "number", "maximum": 1}, "2", "at most 1"),
-        ({"type": "boolean"}, "perhaps", "choose of yes, no"),
-        ({"type": "array", "items": {"enum": ["a"]}}, "a, b", "choose of a"),
+        ({"type": "boolean"}, "perhaps", "choose one of yes, no"),
+        ({"type": "array", "items": {"enum": ["a"]}}, "a, b", "choose one of a"),
         ({"type": "string", "minLength": 30}, "leave it out", "at least 30 characters"),
     ],
 )
-def test_an_answer_that_does_not_do(schema: dict[str, Any], answer: str, problem: str) -> None:
+def test_an_invalid_answer_is_refused(schema: dict[str, Any], answer: str, problem: str) -> None:
     with pytest.raises(ValueError, match=f"^{problem}$"):
         field(schema).value(answer)
 
@@ -109,7 +109,7 @@ def test_a_form_that_cannot_be_shown_is_declined(schema: dict[str, Any]) -> None
 
 
 class Person:
-    """Answers and notes what was asked."""
+    """A respondent that gives fixed answers and records the questions."""
 
     def __init__(self) -> None:
         self.asked: list[AskedForm | AskedVisit | AskedReply] = []
@@ -130,7 +130,7 @@ class Person:
 @pytest.mark.parametrize(
     "url", ["file:///a", "javascript:x", "https://a b", "https://a/\u202e", ""]
 )
-def test_a_page_that_is_none_is_not_shown(url: str) -> None:
+def test_an_invalid_url_is_not_shown(url: str) -> None:
     person = Person()
     params = types.ElicitRequestURLParams(message="?", url=url, elicitation_id="1")
     assert asyncio.run(elicit("s", params, person)).action == "decline"
@@ -149,7 +149,7 @@ def asks(*messages: tuple[str, str], **more: Any) -> types.CreateMessageRequestP
     )
 
 
-def test_what_a_server_asks_of_the_model() -> None:
+def test_a_sampling_request_becomes_a_prompt() -> None:
     person = Person()
     talk = (("user", "a"), ("user", "b"), ("assistant", "c"), ("user", "d"))
     answer = asyncio.run(sample("s", asks(*talk, stopSequences=["."]), person))
@@ -182,7 +182,9 @@ def test_what_a_server_asks_of_the_model() -> None:
         ),
     ],
 )
-def test_what_is_not_taken(params: types.CreateMessageRequestParams) -> None:
+def test_unsupported_sampling_requests_are_refused(
+    params: types.CreateMessageRequestParams,
+) -> None:
     person = Person()
     answer = asyncio.run(sample("s", params, person))
     assert isinstance(answer, types.ErrorData)

@@ -1,4 +1,4 @@
-"""MCP servers of other agents as they are here."""
+"""MCP servers converted from the settings of other agents."""
 
 import pytest
 

@@ -47,9 +47,9 @@ def test_the_tool_that_fits_best_is_first(query: str, first: str) -> None:
 
 
 @pytest.mark.parametrize("query", ["walrus", "?!", "", '"'])
-def test_words_that_fit_nothing_find_nothing(query: str) -> None:
+def test_a_query_without_matches_finds_nothing(query: str) -> None:
     assert best_tools(TOOLS, query, 8) == []
 
 
-def test_at_most_so_many_are_found() -> None:
+def test_the_number_of_results_is_limited() -> None:
     assert len(best_tools([tool(f"s__{n}", "same words") for n in range(20)], "words", 8)) == 8

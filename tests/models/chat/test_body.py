@@ -1,4 +1,4 @@
-"""Requests in the form of Chat Completions."""
+"""Requests in the format of Chat Completions."""
 
 import json
 from dataclasses import replace
@@ -210,7 +210,7 @@ def test_thinking_of_others_is_left_out(kept: Any) -> None:
     assert found[1] == {"role": "assistant", "content": "Yes."}
 
 
-def test_what_gemini_wants_back_with_a_call() -> None:
+def test_the_signature_of_gemini_is_sent_back_with_its_call() -> None:
     extra = {"google": {"thought_signature": "abc"}}
     block = call("a", signature=json.dumps({"extra_content": extra}))
     sent = messages(user(text("Go.")), said(block), user(result("a")))[1]["tool_calls"][0]
@@ -220,7 +220,7 @@ def test_what_gemini_wants_back_with_a_call() -> None:
 def test_the_ids_of_moonshot_go_back() -> None:
     own = json.dumps({"id": "functions.Bash:0"})
     given = [user(text("Go."))]
-    for id in ("a", "b"):  # after a summary the server begins again with 0
+    for id in ("a", "b"):  # after a summary the server's IDs start at 0 again
         given += [said(call(id, signature=own)), user(result(id))]
     found = messages(*given)
     assert [each["tool_calls"][0]["id"] for each in found[1::2]] == ["functions.Bash:0", "b"]
@@ -273,8 +273,8 @@ def test_a_paused_turn_goes_on() -> None:
     assert messages(user(text("Go.")), said(text("One moment.")))[-1]["role"] == "user"
 
 
-def test_what_is_received_is_what_goes_back() -> None:
-    """A server's message, through a reply and the log, is the same in the next request."""
+def test_a_received_message_is_sent_back_unchanged() -> None:
+    """A server's message is unchanged in the next request, after the reply and the log."""
     function = {"name": "Bash", "arguments": '{"command":"ls"}'}
     message = {
         "role": "assistant",

@@ -1,4 +1,4 @@
-"""Replies of Chat Completions, in the forms that servers are known to send."""
+"""Replies of Chat Completions, in all formats known from servers."""
 
 import json
 import random
@@ -183,7 +183,7 @@ def test_a_name_is_bounded() -> None:
     assert reply({"tool_calls": [call]}).content[0]["name"] == "N" * 256
 
 
-def test_the_ids_of_moonshot_are_kept_beside() -> None:
+def test_the_ids_of_moonshot_are_kept_in_the_signature() -> None:
     block = reply(piece("{}", index=0, id="functions.Bash:0", name="Bash")).content[0]
     assert block["id"].startswith("call_")
     assert json.loads(block["signature"]) == {"id": "functions.Bash:0"}
@@ -326,7 +326,7 @@ def test_a_reply_that_the_server_breaks_off(reason: str) -> None:
             Usage(2, 4, 3, 0),
         ),
         ({"prompt_tokens": 9, "prompt_tokens_details": {"cached_tokens": 99}}, Usage(0, 9, 0, 0)),
-        # Gemini and xAI count reasoning in the total only.
+        # Gemini and xAI count reasoning only in the total.
         ({"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 15}, Usage(9, 0, 0, 6)),
         ({"prompt_tokens": -1, "completion_tokens": 10**12}, Usage()),
         ({"prompt_tokens": "many"}, Usage()),
@@ -375,7 +375,7 @@ def test_a_whole_answer_without_a_reason() -> None:
     assert draft.reply().stop_reason == "end_turn"
 
 
-def test_an_answer_that_is_none() -> None:
+def test_an_answer_without_a_reply_is_an_error() -> None:
     with pytest.raises(ValueError, match="without a reply"):
         [*ChatDraft("x").take_whole({"message": "Not here."})]
 
@@ -417,14 +417,14 @@ CALLS = st.lists(st.dictionaries(st.text(max_size=3), TEXTS, max_size=2), max_si
 def test_pieces_make_the_same_reply(
     thought: str, said: str, given_to: list[Chunk], chance: random.Random
 ) -> None:
-    """However a reply is cut, and in whatever order its calls come."""
+    """The result does not depend on chunk borders or on the order of calls."""
     deltas = [{"reasoning": each} for each in cut(thought, chance)]
     deltas += [{"content": each} for each in cut(said, chance)]
     waiting = [
         [piece("", index=n, id=f"c{n}", name="A"), *(piece(p, index=n) for p in cut(raw, chance))]
         for n, raw in enumerate(map(json.dumps, given_to))
     ]
-    for n in range(len(given_to)):  # the first piece of each comes in their order
+    for n in range(len(given_to)):  # the first pieces keep the order of the calls
         deltas.append(waiting[n].pop(0))
     while any(waiting):
         deltas.append(chance.choice([each for each in waiting if each]).pop(0))
@@ -443,8 +443,8 @@ def cut(text: str, chance: random.Random) -> list[str]:
     return [text[a:b] for a, b in pairwise([0, *places, len(text)])]
 
 
-def test_a_choice_that_makes_no_sense() -> None:
-    with pytest.raises(ValueError, match="no sense"):
+def test_an_invalid_choice_is_an_error() -> None:
+    with pytest.raises(ValueError, match="an invalid choice"):
         [*ChatDraft("x").take({"choices": [1]})]
 
 

@@ -1,4 +1,4 @@
-"""What servers of Chat Completions refuse, in their own words, and what is sent instead."""
+"""Refusals of Chat Completions servers with their real messages, and the adapted requests."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ def made(
 
 
 def whole(model: str = "deepseek/x") -> Body:
-    """A body with everything that a server may refuse."""
+    """A body with every feature that a server may refuse."""
     schema = {"type": "object", "properties": {"a": {"type": "string", "minLength": 1}}}
     return made(
         user(text("Go."), PDF),
@@ -116,15 +116,15 @@ def test_an_effort_that_is_refused_is_lowered_first() -> None:
     assert learned(words, known="highest_effort") == "effort"
 
 
-def test_what_a_server_that_names_nothing_lacks_is_tried_in_turn() -> None:
+def test_unnamed_gaps_are_tried_one_after_another() -> None:
     tried = ["stream_options", "effort", "reasoning"]
     for n, name in enumerate(tried):
         assert learned("Bad request", known=" ".join(tried[:n])) == name
     assert learned("Bad request", known=" ".join(tried)) == ""
 
 
-def test_every_gap_changes_something_and_settles() -> None:
-    """A request without a part lacks it for good, and nothing else of it is changed by chance."""
+def test_every_gap_changes_the_body_once() -> None:
+    """Applying a gap twice equals applying it once, and a gap changes nothing but its feature."""
     for name, gap in GAPS.items():
         before = whole(CLAUDE)
         after = gap.fit(dict(before))
@@ -219,7 +219,7 @@ def test_files_become_a_note() -> None:
     assert without("files")["messages"][1]["content"] == [text("Go."), text(NO_FILE)]
 
 
-def test_schemas_lose_what_is_special() -> None:
+def test_special_keywords_are_removed_from_schemas() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     assert without("schemas")["tools"] == [
         {"type": "function", "function": {**FUNCTION, "parameters": schema}}

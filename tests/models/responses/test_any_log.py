@@ -1,4 +1,6 @@
-"""Any log gives a request that the Responses API accepts, and each begins with the one before."""
+"""Requests from arbitrary logs are valid for the Responses API, and each extends the
+previous one.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +22,7 @@ from ...support.server.validator import validate
 
 
 def sent(log: list[Entry]) -> list[Line]:
-    """The items for a log, held against the rules."""
+    """The items for a log, checked against the rules of the API."""
     request = build_request(fold(log), model=MODEL, max_tokens=1_000, effort="high")
     made = body(request, parameters(request))
     validate(read_body(made), allow_paused=True)
@@ -36,7 +38,7 @@ def test_any_log_gives_a_request_the_api_accepts(garbage: list[Line]) -> None:
 
 
 def over_responses(log: list[Entry]) -> list[Entry]:
-    """The log as it is where its replies came from the Responses API."""
+    """The log with replies as they come from the Responses API."""
     made = []
     for number, entry in enumerate(log):
         if isinstance(entry, Assistant):

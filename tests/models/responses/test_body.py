@@ -1,4 +1,4 @@
-"""The bodies of requests to the Responses API, made of requests of every kind."""
+"""Bodies of the Responses API for all kinds of requests."""
 
 import json
 from dataclasses import replace
@@ -97,7 +97,7 @@ def test_the_cache_key_is_that_of_the_beginning_of_the_conversation() -> None:
     assert len({*keys}) == 3
 
 
-def test_instructions_tools_and_words_are_told_without_cache_marks() -> None:
+def test_instructions_tools_and_texts_are_sent_without_cache_marks() -> None:
     marked = {**text("Hello"), "cache_control": {"type": "ephemeral"}}
     found = body(request(("user", [marked, text("World")])), {"model": "m"})
     assert found == {
@@ -162,7 +162,7 @@ def test_ids_of_calls_that_are_too_long_are_shortened_the_same_way_each_time() -
     assert all(len(id) <= MAX_NAME_CHARS for id in ids)
 
 
-def test_what_only_the_messages_api_knows_is_told_as_text() -> None:
+def test_blocks_of_the_messages_api_alone_are_sent_as_text() -> None:
     found = [{"type": "web_search_result", "title": "T", "url": "https://x.test"}]
     told = items(
         ("assistant", [{"type": "compaction", "content": "So far.", "signature": "s"}]),
@@ -199,7 +199,7 @@ def test_tools_of_older_logs_are_added_to_the_others_and_server_tools_left_out()
     assert [tool["name"] for tool in found] == ["Bash", "Late"]
 
 
-def test_a_request_is_built_again_to_the_byte_by_what_the_log_has() -> None:
+def test_a_request_is_rebuilt_from_the_log_byte_by_byte() -> None:
     asked = request(HELLO, ("assistant", [call(command="ä")]), ("user", [result("call_1", "ö")]))
     gaps = ("cache", "summary")
     data = encode(WIRE.fitted_body(asked, gaps))

@@ -1,4 +1,4 @@
-"""Replies of the Responses API, gathered from events of every kind."""
+"""Replies of the Responses API, built from all kinds of events."""
 
 import json
 from typing import Any
@@ -120,7 +120,7 @@ def test_a_reply_of_reasoning_text_and_calls() -> None:
     assert reply.usage == Usage(input=10, cache_read=60, cache_creation=30, output=7)
 
 
-def test_each_reasoning_item_has_what_came_behind_it() -> None:
+def test_each_reasoning_item_keeps_the_items_after_it() -> None:
     second = {**REASONING, "id": "rs_2"}
     made, _ = taken(done(REASONING, second, message("A."), CALL))
     states = [unpack(b["signature"]) for b in made.reply().content if b["type"] == "thinking"]
@@ -130,7 +130,7 @@ def test_each_reasoning_item_has_what_came_behind_it() -> None:
     ]
 
 
-def test_arguments_are_kept_as_they_came_where_they_are_written_otherwise() -> None:
+def test_the_text_of_arguments_is_kept_if_it_is_not_canonical() -> None:
     made, _ = taken(done(REASONING, {**CALL, "arguments": '{ "command": "ls" }'}))
     state = unpack(made.reply().content[0]["signature"])
     assert state is not None
@@ -156,7 +156,7 @@ def test_a_phase_without_reasoning_is_kept() -> None:
           "content": [{"type": "reasoning_text", "text": "Hm."}]}, True),
     ],
 )  # fmt: skip
-def test_reasoning_that_says_nothing_is_not_sent_back(item: Event, is_sent_back: bool) -> None:
+def test_empty_reasoning_is_not_sent_back(item: Event, is_sent_back: bool) -> None:
     made, _ = taken(done(item, message("A.")))
     assert bool(made.reply().content[0]["signature"]) == is_sent_back
 
@@ -202,7 +202,7 @@ def test_the_answer_of_a_server_that_does_not_stream() -> None:
     assert [b.get("text") for b in made.reply().content] == [None, "Ab.", None]
 
 
-def test_items_that_only_the_end_has_are_taken_from_there() -> None:
+def test_items_missing_in_the_stream_are_taken_from_its_end() -> None:
     made, _ = taken(
         [
             event("output_item.added", item=CALL),
@@ -229,7 +229,7 @@ def test_places_may_be_missing() -> None:
     assert [b["id"] for b in made.reply().content] == ["call_b", "call_a"]
 
 
-def test_ids_of_calls_are_told_apart_and_can_be_sent_back() -> None:
+def test_ids_of_calls_are_unique_and_can_be_sent_back() -> None:
     bad = {**CALL, "call_id": "a b"}
     made, _ = taken(done(CALL, bad, {**CALL, "call_id": "old"}), "old")
     ids = [block["id"] for block in made.reply().content]
@@ -276,13 +276,13 @@ def test_a_response_that_failed(ending: Event, kind: str, words: str) -> None:
         {"type": "response.completed"},
     ],
 )
-def test_events_that_make_no_sense(event: Event) -> None:
-    with pytest.raises(ValueError, match="makes no sense"):
+def test_invalid_events_are_errors(event: Event) -> None:
+    with pytest.raises(ValueError, match="an invalid event"):
         taken([event])
 
 
-def test_an_item_without_an_end_is_no_reply() -> None:
-    with pytest.raises(ValueError, match="before one of its items"):
+def test_an_unfinished_item_is_an_error() -> None:
+    with pytest.raises(ValueError, match="ended before all items were finished"):
         taken(
             [
                 event("output_item.added", item=CALL),
@@ -310,7 +310,7 @@ def test_a_reply_is_bounded() -> None:
         {"input_tokens": "5"},
     ],
 )
-def test_counts_that_cannot_be_count_as_none(usage: Any) -> None:
+def test_implausible_counts_are_ignored(usage: Any) -> None:
     made, _ = taken(done(message("A."), usage=usage))
     assert made.reply().usage == Usage()
 

@@ -1,4 +1,4 @@
-"""What servers of the Responses API were seen to refuse, and what is sent instead."""
+"""Refusals of Responses API servers, and the adapted requests."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -62,7 +62,7 @@ WHOLE: Body = {
 
 
 def fitted(gaps: Sequence[str]) -> Body:
-    """The whole request without what a server lacks."""
+    """The complete request without a server's gaps."""
     body = WHOLE
     for name, gap in GAPS.items():
         body = gap.fit(body) if name in gaps else body
@@ -100,8 +100,8 @@ def fitted(gaps: Sequence[str]) -> Body:
         ("Invalid value for 'temperature'", []),
     ],
 )  # fmt: skip
-def test_what_a_refusal_names_is_left_out(refusal: str, learned: list[str]) -> None:
-    """A server that says the same again and again lets one thing after another be left out."""
+def test_features_named_in_a_refusal_are_removed(refusal: str, learned: list[str]) -> None:
+    """If a server repeats the same message, one feature after another is removed."""
     gaps = ServerGaps(None, "http://server.test/v1", "m", GAPS)
     error = RequestRejected(f"the server refused the request (400): {refusal}", status=400)
     found = []
@@ -121,7 +121,7 @@ def test_what_a_refusal_names_is_left_out(refusal: str, learned: list[str]) -> N
         (["effort", "summary"], None),
     ],
 )
-def test_an_effort_becomes_the_highest_that_there_is(gaps: list[str], reasoning: Body) -> None:
+def test_an_effort_becomes_the_highest_supported_one(gaps: list[str], reasoning: Body) -> None:
     assert fitted(gaps).get("reasoning") == reasoning
 
 
@@ -132,7 +132,7 @@ def test_instructions_stay_where_they_are_without_a_breakpoint() -> None:
     assert "prompt_cache_options" not in found
 
 
-def test_without_reasoning_no_id_is_left_that_needs_it() -> None:
+def test_without_reasoning_linked_ids_are_removed_too() -> None:
     told = fitted(["reasoning"])["input"][1:]
     assert told[1] == {
         "type": "message", "role": "assistant", "phase": "commentary", "content": "Look.",

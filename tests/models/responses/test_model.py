@@ -1,4 +1,4 @@
-"""The Responses API over real HTTP: strict requests, gaps that are learned, broken streams."""
+"""The Responses API over real HTTP: strict requests, learned gaps, broken streams."""
 
 import asyncio
 import json
@@ -41,7 +41,7 @@ def ask(*more: Body, effort: str | None = None) -> Request:
 
 
 def follow(request: Request, reply: Reply) -> Request:
-    """The request behind a reply, with the results of its calls."""
+    """The request after a reply, with the results of its calls."""
     calls = [block for block in reply.content if block["type"] == "tool_use"]
     results = [
         {"type": "tool_result", "tool_use_id": block["id"], "content": "ok"} for block in calls
@@ -112,7 +112,7 @@ def test_reasoning_text_and_parallel_calls(tmp_path: Path) -> None:
 
 
 def test_reasoning_goes_back_as_it_came_and_the_cache_reads_what_was_said(tmp_path: Path) -> None:
-    """Bound to all that stands before it, over five replies of each form."""
+    """Reasoning stays bound to all earlier content, over five replies of each format."""
     steps = [
         Say("Look.", thinking="One.", tools=CALLS),
         Say(thinking="Two.", tools=[("Bash", '{ "command": "ls" }')]),
@@ -142,7 +142,7 @@ def test_reasoning_goes_back_as_it_came_and_the_cache_reads_what_was_said(tmp_pa
 
 
 def test_names_of_tools_that_are_too_long(tmp_path: Path) -> None:
-    """They are told shortened, and known again, in the request behind the reply, too."""
+    """Long names are shortened when sent, and restored in the reply and in the next request."""
     long = "mcp__" + "x" * 100
     tool = {"name": long, "description": "Runs.", "input_schema": {"type": "object"}}
     asked = replace(ask(), tools=[tool])
@@ -171,9 +171,7 @@ def test_a_server_that_does_not_stream(tmp_path: Path) -> None:
         ("reasoning.effort", "no effort"),
     ],
 )
-def test_what_a_server_lacks_is_left_out_and_remembered(
-    tmp_path: Path, lacks: str, gap: str
-) -> None:
+def test_missing_features_are_omitted_and_remembered(tmp_path: Path, lacks: str, gap: str) -> None:
     with ResponsesServer([Say("One."), Say("Two.")]) as server:
         server.lacks = (lacks,)
         seen = [play(server, tmp_path, ask(effort="high")) for _ in range(2)]
@@ -196,14 +194,14 @@ def test_a_stream_that_breaks_is_asked_for_again(tmp_path: Path, fault: Any) -> 
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_errors_that_pass(tmp_path: Path, status: int) -> None:
+def test_temporary_errors_are_retried(tmp_path: Path, status: int) -> None:
     seen = served(tmp_path, Fail(status, "later", kind="server_error"), Say("Whole."))
     assert isinstance(seen[0], Retrying)
     assert text_of(seen) == "Whole."
 
 
 def failed(code: str, words: str) -> Say:
-    """A response that ends as failed."""
+    """A response that ends with an error."""
     ending = {"status": "failed", "error": {"code": code, "message": words}, "output": []}
 
     def edit(events: list[Body]) -> list[Body]:
@@ -232,7 +230,9 @@ def test_a_response_that_failed_is_asked_for_again(tmp_path: Path, code: str) ->
         (failed("invalid_prompt", "Against the policy."), RequestRejected),
     ],
 )
-def test_errors_that_do_not_pass(tmp_path: Path, step: Step, error: type[CtxagentError]) -> None:
+def test_permanent_errors_are_not_retried(
+    tmp_path: Path, step: Step, error: type[CtxagentError]
+) -> None:
     with ResponsesServer([step]) as server, pytest.raises(error) as caught:
         play(server, tmp_path, ask())
     assert not isinstance(caught.value, ModelUnavailable)
@@ -240,7 +240,7 @@ def test_errors_that_do_not_pass(tmp_path: Path, step: Step, error: type[Ctxagen
 
 
 def test_encrypted_reasoning_of_another_server_is_left_out_from_then_on(tmp_path: Path) -> None:
-    """As behind a gateway that asks one organization after the other."""
+    """As with a gateway that alternates between organizations."""
     with ResponsesServer([Say("One.", thinking="Hm."), Say("-"), Say("Two.")]) as server:
         first = play(server, tmp_path, ask())[-1]
         state = json.loads(first.content[0]["signature"])

@@ -1,4 +1,4 @@
-"""Reasoning of the Responses API in the signature of thinking, and back in its place."""
+"""Reasoning of the Responses API, stored in the signature of thinking and restored from it."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_reasoning_stands_before_the_items_it_came_with() -> None:
     ],
     ids=["blank message", "unknown item", "nothing known", "nothing there"],
 )
-def test_reasoning_is_left_out_where_its_follower_is(
+def test_reasoning_is_dropped_with_its_following_item(
     behind: list[Block], blocks: list[Block]
 ) -> None:
     told = items(HELLO, ("assistant", [thinking(ReasoningState(REASONING, behind)), *blocks]))
