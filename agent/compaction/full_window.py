@@ -1,4 +1,4 @@
-"""The error for a context that cannot be made to fit into the window."""
+"""The error for a context that does not fit into the window."""
 
 from ..context import tokens
 from ..context.view import View
@@ -24,7 +24,7 @@ HINT_FIXED = (
 
 
 def full_window(view: View, window: Window, policy: Policy, why: str) -> LimitReached:
-    """Return the error for this context. `why` says why there is no summary."""
+    """Return the error for this context. `why` is the reason why no summary was made, or ""."""
     system = view.scaled(tokens.estimate(view.system))
     tools = view.scaled(tokens.estimate_content(view.tools))
     found = [(system, "the system prompt"), (tools, f"the definitions of {len(view.tools)} tools")]

@@ -76,13 +76,13 @@ class Policy:
     rules: PreserveRules = DEFAULT_PRESERVE_RULES  # what is kept and what may go
 
     def demotes_above(self, tool: str) -> int | None:
-        """Return the tokens above which a result of a tool goes to a file; None if none does."""
+        """Return the token limit above which a result of a tool is moved to a file; None if off."""
         if self.demote_above is None or tool not in _READING_TOOLS:
             return self.demote_above
         return max(self.demote_above, self.demote_reads_above)
 
     def demoting_above(self, tokens: int) -> "Policy":
-        """Return the policy with this limit for the results of every tool."""
+        """Return the policy with this limit for the results of all tools."""
         return replace(self, demote_above=tokens, demote_reads_above=tokens)
 
 
@@ -196,25 +196,26 @@ PRESETS: dict[str, Policy] = {
 
 
 def reached(threshold: PolicyThreshold, window: Window) -> bool:
-    """Return whether the context has reached a threshold; False if it is off."""
+    """Return True if the context has reached a threshold; False if the threshold is off."""
     limit = threshold_tokens(threshold, window)
     return limit is not None and window.tokens >= limit
 
 
 def threshold_tokens(threshold: PolicyThreshold, window: Window) -> float | None:
-    """Return the tokens of context at which a threshold is reached; None if it is off."""
+    """Return the threshold in tokens; None if it is off."""
     return threshold * window.size if isinstance(threshold, float) else threshold
 
 
 def summary_due_at(policy: Policy, window: Window) -> int | None:
-    """Return the tokens of context from which on a summary is due; None if none ever is. What a
-    small window keeps free for errors of the estimates and for a reply begins below the level."""
+    """Return the size of the context, in tokens, at which a summary is due; None if off. In a small
+    window, this may be below the threshold, to leave room for a reply and for estimation errors.
+    """
     level = threshold_tokens(policy.summarize_at, window)
     return None if level is None else min(ceil(level), window.full_at)
 
 
 def policy_of(settings: Settings) -> Policy:
-    """Return the policy of the chosen preset, with the numbers that the settings give."""
+    """Return the policy of the chosen preset, with the overrides of the settings."""
     compact, clearing, small = settings.compact, settings.microcompact, settings.model.small
     chosen: dict[str, Any] = {
         "mode": compact.mode,

@@ -1,11 +1,11 @@
-"""Preservation: the sections that must stand in the context after a compaction.
+"""Preservation: the sections that must be in the context after a compaction.
 
-For every category that is always kept, `preserved_sections` says where it is on disk and what of it
-is kept verbatim. `missing_sections` is the check before a compaction, `preserved_text` what is said
-again after one, `sections_not_in_context` the check of the result. The files are the project's, so
-nothing in them is trusted: they are read within bounds, only regular files inside the project, and
-what is odd about one becomes its `problem`. In the context they stand as a quotation, each line
-marked, so that they pass neither for the user's words nor for the program's.
+`preserved_sections` returns the state on disk and the text to keep of each category that is always
+kept. `missing_sections` is the check before a compaction, `preserved_text` the text to add after
+it, and `sections_not_in_context` the check of the result. The files belong to the project and are
+not trusted. They must be regular files inside the project, and reads are limited in size; anything
+else becomes the section's `problem`. In the context, each line is marked as a quotation, so that it
+cannot pass for the user's or the program's text.
 """
 
 import glob
@@ -63,7 +63,7 @@ class PreservedSection:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The state of a run as a file has it; a field is "" where the file says nothing."""
+    """The state of a run in its file. Fields are "" if the file does not have them."""
 
     path: str
     state: str = ""
@@ -87,8 +87,9 @@ class _ProjectFile:
 def preserved_sections(
     cwd: Path, rules: PreserveRules, ledger: Ledger, phase: str, window: int | None = None
 ) -> list[PreservedSection]:
-    """Return the state of each category that the rules always keep, as it is on disk now, with as
-    much text as a window of that size has room for."""
+    """Return the current state of each category that the rules always keep. Section texts are cut
+    to fit the window.
+    """
     room = MAX_SECTION_CHARS if window is None else int(MAX_NOTES_SECTION_SHARE * window)
     notes = _read_project_file(cwd, rules.notes, MAX_NOTES_BYTES)
     text = _LINE_END.sub("\n", _decoded(notes.data)[0])
@@ -107,13 +108,14 @@ def preserved_sections(
 
 
 def missing_sections(sections: Iterable[PreservedSection]) -> list[PreservedSection]:
-    """Return the critical sections that are not there."""
+    """Return the critical sections that are missing."""
     return [section for section in sections if section.critical and not section.found]
 
 
 def preserved_text(sections: Iterable[PreservedSection]) -> str:
-    """Return what stands in the context after a compaction; "" if there is nothing to say. The todo
-    list and pins are left out: they are reinserted, and in the summary."""
+    """Return the text to add to the context after a compaction; "" if there is none. The todo list
+    and the pins are left out: other entries and the summary have them.
+    """
     parts = []
     for section in sections:
         if not section.text or section.name == "active_work":
@@ -135,22 +137,23 @@ def preserved_text(sections: Iterable[PreservedSection]) -> str:
 def sections_not_in_context(
     context: str, sections: Iterable[PreservedSection]
 ) -> list[PreservedSection]:
-    """Return the critical sections that exist but do not stand verbatim in a context."""
+    """Return the critical sections that exist but are not in the context verbatim."""
     there = (section for section in sections if section.critical and section.found)
     return [section for section in there if _quoted(section.text) not in context]
 
 
 def run_states(cwd: Path, rules: PreserveRules) -> list[RunState]:
-    """Return what each file of the rules' glob says of a run."""
+    """Return the run state of each file that matches the rules' pattern."""
     # Path.glob would walk the whole project for a `**`, and refuses some patterns.
     names = sorted(islice(glob.iglob(rules.run_state, root_dir=cwd), MAX_RUN_STATE_FILES))  # noqa: PTH207
     return [_read_run_state(cwd, name) for name in names]
 
 
 def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
-    """Write a section at the end of the notes file, with a line that says what goes there; return
-    the file's path. A section that exists stays as it is. Raises UsageError for a category that is
-    no section, CtxagentError for a file that cannot be written."""
+    """Append a section to the notes file, with a line that explains it, and return the file's path.
+    An existing section is not changed. Raises UsageError for a category without a section, and
+    CtxagentError if the file cannot be written.
+    """
     if name not in KEPT_CATEGORIES or not KEPT_CATEGORIES[name].heading:
         names = ", ".join(n for n, kept in KEPT_CATEGORIES.items() if kept.heading)
         raise UsageError(f"{name} is no section of {rules.notes}", hint=f"One of {names}.")
@@ -208,7 +211,7 @@ def _notes_section(
 
 
 def _find_section(text: str, heading: str) -> tuple[int, int] | None:
-    """Return where the first section of that title begins and ends."""
+    """Return the start and end of the first section with that title, else None."""
     level, start = 0, 0
     for place, depth, title in _headings(text):
         if level and depth <= level:
@@ -219,7 +222,7 @@ def _find_section(text: str, heading: str) -> tuple[int, int] | None:
 
 
 def _headings(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield place, level and title of every heading outside blocks of code."""
+    """Yield (position, level, title) for each heading outside code blocks."""
     fence = ""
     for match in _MARK.finditer(text):
         marks, title, fencing, after = match.groups()
@@ -233,7 +236,9 @@ def _headings(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _title_matches(title: str, heading: str) -> bool:
-    """Return whether a title begins with the heading's words, without numbers and signs."""
+    """Return True if a title begins with the heading's words. Leading numbers and punctuation are
+    ignored.
+    """
     words = [w for w in re.split(r"[\W_]+", title[: 4 * MAX_LINE_CHARS].lower()) if w]
     while words and words[0].isdigit():
         words = words[1:]
@@ -242,7 +247,9 @@ def _title_matches(title: str, heading: str) -> bool:
 
 
 def _shortened_section(whole: str, first: int, path: str, room: int) -> str:
-    """Return about `room` tokens: the section's beginning, and its end, where logs grow."""
+    """Cut a section to about `room` tokens. Keep its beginning, and its end, where logs have their
+    newest lines.
+    """
     max_chars = min(len(whole), MAX_SECTION_CHARS)
     max_chars = min(max_chars, max_chars * room // max(estimate(whole[:max_chars]), 1))
     if len(whole) <= max_chars:
@@ -257,7 +264,7 @@ def _shortened_section(whole: str, first: int, path: str, room: int) -> str:
 
 
 def _new_section(text: str, name: str) -> str:
-    """Return what is appended for a new section; it ends as the text does."""
+    """Return the text to append for a new section. Its end matches the end of the file."""
     kept = KEPT_CATEGORIES[name]
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     end = "\n" if not text or text.endswith("\n") else ""
@@ -289,7 +296,9 @@ def _read_run_state(cwd: Path, name: str) -> RunState:
 
 
 def _current_unit(data: dict[str, Any]) -> str:
-    """Return a run's current unit of work: `.sprints.current`, or `current` near the top."""
+    """Return a run's current unit of work: `.sprints.current`, else `current` at the top or one
+    level below.
+    """
     near = [data.get("sprints"), data, *data.values()]
     for place in near:
         value = place.get("current") if isinstance(place, dict) else None
@@ -301,7 +310,9 @@ def _current_unit(data: dict[str, Any]) -> str:
 
 
 def _units_left(data: dict[str, Any]) -> int:
-    """Return a run's units of work that are not completed: `.sprints.total` less `.completed`."""
+    """Return the number of units of work left in a run: `.sprints.total` minus `.completed`, from 1
+    to MAX_UNITS_LEFT.
+    """
     for place in (data.get("sprints"), data, *data.values()):
         total = place.get("total") if isinstance(place, dict) else None
         if isinstance(total, int) and not isinstance(total, bool):
@@ -346,7 +357,7 @@ def _active_work(ledger: Ledger) -> PreservedSection:
 
 
 def _read_project_file(cwd: Path, name: str, max_bytes: int) -> _ProjectFile:
-    """Read a file of the project of at most `max_bytes`. It need not exist."""
+    """Read at most `max_bytes` of a project file. It may be missing."""
     path = cwd / name
     shown = _line(name)
     try:
@@ -367,13 +378,13 @@ def _read_project_file(cwd: Path, name: str, max_bytes: int) -> _ProjectFile:
 
 
 def _leaves_repository(path: Path, cwd: Path) -> bool:
-    """Return whether a path leads out of the repository, or out of `cwd` where there is none."""
+    """Return True if a path is outside the repository, or outside `cwd` without a repository."""
     root = next((f for f in (cwd, *cwd.parents) if (f / ".git").exists()), cwd)
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """Return the text of a notes file, and the encoding for more of it."""
+    """Return the text of a notes file, and the encoding to append with."""
     mark, encoding = next(((b, e) for b, e in _BOMS if data.startswith(b)), (b"", "utf-8"))
     text = data[len(mark) :].decode(encoding, "replace")
     foreign = len(text) - len(text.encode("ascii", "ignore"))
@@ -383,11 +394,11 @@ def _decoded(data: bytes) -> tuple[str, str]:
 
 
 def _quoted(text: str) -> str:
-    """Return the text with every line marked, whatever ends a line in it."""
+    """Return the text with every line marked, at any kind of line break."""
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 
 def _line(text: str) -> str:
-    """Return what a file says as one short line of plain characters."""
+    """Return a file's text as one short line of printable characters."""
     line = replace_unprintable(" ".join(text[: 4 * MAX_LINE_CHARS].split()))
     return shorten(line, MAX_LINE_CHARS)

@@ -83,12 +83,12 @@ class AgentState:
             await self.features.session_started()
 
     async def finish(self) -> None:
-        """Prepare the end of a session that ends normally. Call it before `close`."""
+        """Prepare the end of a session that ends normally. Call this before `close`."""
         if self.is_open:
             await self.engine.finish()
 
     async def end_subagents(self) -> None:
-        """Interrupt the subagents that are at work, and wait for their ends."""
+        """Stop the running subagents, and wait until they have ended."""
         running = [*self.context.agents.values()]
         for each in running:
             each.stop()
@@ -103,7 +103,7 @@ class AgentState:
             await self.model.roles.close()
 
     async def leave(self) -> None:
-        """Close all but the model, which another conversation uses."""
+        """Close everything except the model, when another conversation uses the model."""
         handle, is_subagent = self.handle, self.folder.parent.name == AGENTS
         try:
             await self.engine.close()

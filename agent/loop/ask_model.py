@@ -10,11 +10,11 @@ from .agent import AgentState
 
 
 async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
-    """Make the context small enough and ask the model for one reply.
+    """Compact if needed and ask the model for one reply.
 
-    If the server refuses images, the engine removes them. If it refuses the prompt as too long, the
-    engine makes it smaller, once. Then the model is asked again. If it stays overloaded, the
-    fallback is asked.
+    If the server refuses images, they are removed. If it refuses the prompt as too long, the
+    context is shrunk, once. Then the request is repeated. If the server stays overloaded, the
+    fallback model is used.
     """
     await take_turn()
     _let_due_model_answer(agent)
@@ -47,7 +47,9 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
 
 
 def _let_due_model_answer(agent: AgentState) -> None:
-    """Change to the model whose turn it is, and record that. Raises RecordError and UsageError."""
+    """Switch to the model that should answer now, and record the change. Raises RecordError and
+    UsageError.
+    """
     due = agent.model.roles.due(agent.approval.mode)
     if agent.model.client is not due:
         agent.model.change(due)
@@ -55,7 +57,7 @@ def _let_due_model_answer(agent: AgentState) -> None:
 
 
 async def _fit_window(agent: AgentState, *, turn_start: bool) -> None:
-    """Make the context small enough for the model that answers."""
+    """Compact the context for the current model if needed."""
     await agent.model.window()
     try:
         await agent.engine.before_call(turn_start=turn_start)
@@ -85,9 +87,9 @@ async def _send_request(agent: AgentState) -> Reply:
 
 
 async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
-    """Make the context smaller than a prompt that the server refused. The size of the window that
-    the server names is used if it is plausible and something fits into it. Raises LimitReached if
-    nothing can be made smaller."""
+    """Shrink the context below a prompt that the server refused. Use the window size in the refusal
+    if it is plausible and a request fits into it. Raises LimitReached if nothing can be removed.
+    """
     before, size_before = agent.model.current_window(), agent.view.size
     size, correction = learn_from_refusal(
         before, refusal.tokens, refusal.maximum, least=agent.model.least_window()
@@ -108,8 +110,9 @@ async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
 
 
 def _too_long_again(agent: AgentState, refusal: PromptTooLong, first_size: int) -> LimitReached:
-    """Return the error for a prompt that is still refused at its smallest. The next turn starts
-    without what was learned about the window."""
+    """Return the error for a prompt that is refused even at its smallest. Forget the learned window
+    size, so that the next turn starts without it.
+    """
     agent.model.learned_window.forget()
     agent.model.token_correction = 1.0
     tokens = agent.model.current_window().tokens

@@ -1,4 +1,4 @@
-"""The agent as the compaction engine sees it: the state that the engine reads, and its actions."""
+"""The interface of the agent for the compaction engine: its state and its actions."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def attach_engine(agent: AgentState) -> AgentState:
 
 
 class CompactionHost:
-    """An agent as `compaction.host.EngineHost`, which documents each member."""
+    """An agent as a `compaction.host.EngineHost`, where each member is documented."""
 
     def __init__(self, agent: AgentState) -> None:
         self._agent, model, features = agent, agent.model, agent.features

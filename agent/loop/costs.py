@@ -43,7 +43,7 @@ class SessionBill:
 def session_bill(
     entries: Iterable[Entry], log: Callable[[SubagentRun], Iterable[Entry]]
 ) -> SessionBill:
-    """Return the bill of a session. `log` returns the entries of a subagent's own log."""
+    """Return the bill of a session. `log` returns the entries of a subagent's log."""
     totals, own = Totals(), {what: Totals() for what in PURPOSES.values()}
     agents: dict[str, SubagentRun] = {}
     cache = _Cache()
@@ -90,7 +90,9 @@ class _Cache:
                 self.saved += full - paid
 
     def include(self, other: "_Cache", counts: Counts) -> None:
-        """Add the savings of a subagent; unknown when its log lacks calls that were counted."""
+        """Add the savings of a subagent. The sum is unknown if the subagent's log lacks counted
+        calls.
+        """
         if self.saved is None or other.saved is None or other.calls < counts.calls:
             self.saved = None
         else:

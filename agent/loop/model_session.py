@@ -1,4 +1,4 @@
-"""The model of one conversation: its limits, the size of its window, and calls of it."""
+"""The model of one conversation: its limits, its window and its calls."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ DEFAULT_REPLY_TOKENS = 32_000  # requested where no setting gives a number
 
 @dataclass
 class ModelSession:
-    """A conversation's use of its model. Replies are recorded and paid from the budget."""
+    """A conversation's use of its model. Replies are recorded and charged to the budget."""
 
     roles: ModelRoles
     session: SessionRecord
@@ -55,37 +55,39 @@ class ModelSession:
         return self.client.id
 
     def change(self, client: Model) -> None:
-        """Use another model from the next call on."""
+        """Use another model, starting with the next call."""
         self.client, self.limits, self.learned_window = client, None, LearnedWindow()
 
     def share(self, other: "ModelSession") -> None:
-        """Use the limits, the window and the effort of another conversation with this model."""
+        """Copy the limits, the learned window and the effort of another conversation with this
+        model.
+        """
         self.limits, self.effort = other.limits, other.effort
         self.learned_window = other.learned_window
 
     async def window(self) -> Window:
-        """Return the size and level of the context. The first call asks the model for its
-        limits."""
+        """Return the size and level of the context. The first call requests the model's limits."""
         if self.limits is None:
             with waiting(self.emit, "asking how much the model takes"):
                 self.limits = await self.client.limits()
         return self.current_window()
 
     def current_window(self) -> Window:
-        """Return the size and level of the context without asking the model."""
+        """Return the size and level of the context without a request."""
         size = (self.limits or self.client.assumed_limits()).window
         window = measure(self.session.view, self.learned_window.limit(size))
         return replace(window, tokens=round(window.tokens * self.token_correction))
 
     def least_window(self) -> int:
-        """Return the least size in tokens that the model's window can have: the largest prompt that
-        it accepted, or the system prompt, the tools and a reply."""
+        """Return a lower bound of the model's window in tokens: the largest accepted prompt, or the
+        system prompt, the tools and a reply.
+        """
         view = self.session.view
         fixed = view.size - sum(item.size for item in view.items)
         return max(self.learned_window.accepted, view.scaled(fixed) + MIN_OUTPUT_TOKENS)
 
     def reply_room(self) -> int:
-        """Return the number of tokens for the next reply; 0 when nothing fits."""
+        """Return the number of tokens for the next reply; 0 if there is no room."""
         limits = self.limits or self.client.assumed_limits()
         wanted = self.max_tokens or DEFAULT_REPLY_TOKENS
         wanted = min(wanted, limits.output or wanted)
@@ -98,12 +100,11 @@ class ModelSession:
         emit: Emit = lambda event: None,
         repeats: Callable[[Delta], str] | None = None,
     ) -> Reply:
-        """Send a request, pass the reply's deltas to `emit` and record the reply.
+        """Send a request, pass the reply's deltas to `emit`, and record the reply.
 
-        The entry of the reply is recorded at once; after a cancellation, an entry of what had
-        arrived. The reply is stopped once `repeats` (by default a `RepeatedReply`) returns a text
-        that it repeats. If an attempt breaks off after the server took the request, an entry with
-        its cost is recorded. Raises ModelError and RecordError.
+        After a cancellation, the partial reply is recorded. The reply is stopped once `repeats`
+        (default: a `RepeatedReply`) returns a repeated text. If an accepted attempt fails, an entry
+        with its cost is recorded. Raises ModelError and RecordError.
         """
         repeats = repeats or RepeatedReply().add
         if purpose == "turn":
@@ -158,15 +159,16 @@ class ModelSession:
             self.emit(Notice("warning", text))
 
     def has_compaction(self) -> bool:
-        """Return True if, as far as is known, the server can summarise this conversation. It cannot
-        if it gets an earlier compaction block as text."""
+        """Return True if the server is known to offer summaries for this conversation. It does not
+        if it gets an earlier compaction block as text.
+        """
         abilities, summary = self.client.abilities, self.session.view.summary
         if summary is None or summary.block is None:
             return abilities.makes_blocks
         return abilities.makes_blocks and abilities.takes_blocks
 
     def takes_images(self) -> bool:
-        """Return True if the model takes images: by the setting, else as far as is known."""
+        """Return True if the model accepts images, by the setting or else as far as is known."""
         if self.images_setting != "auto":
             return self.images_setting == "on"
         return self.client.abilities.images

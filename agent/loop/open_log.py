@@ -1,4 +1,4 @@
-"""Find and open the log of the session that was asked for."""
+"""Find and open the log of the requested session."""
 
 import os
 from pathlib import Path
@@ -26,14 +26,16 @@ def open_log(project: Project, choice: SessionChoice) -> OpenedLog:
 
 
 def fork_origin(log: Log, state: SessionState) -> dict[str, Any] | None:
-    """Return ID and newest entry of the session that this one is a fork of, if it is one."""
+    """Return the ID and the newest entry of the session that this one was forked from; None if it
+    is not a fork.
+    """
     if state.session in ("", log.path.parent.name):
         return None
     return {"id": state.session, "seq": state.newest}
 
 
 def warnings_on_resume(state: SessionState, cwd: Path, own_prompt: str) -> list[str]:
-    """Return warnings about start options that a resumed session does not use."""
+    """Return warnings about start options that a resumed session ignores."""
     warnings = list[str]()
     if state.began is not None and os.path.realpath(state.began) != os.path.realpath(cwd):
         warnings.append(f"this session began in {state.began}; it goes on in {cwd}")

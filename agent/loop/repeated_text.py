@@ -1,4 +1,4 @@
-"""Find text that repeats at the end of a stream, exactly and many times."""
+"""Find text that repeats exactly and many times at the end of a stream."""
 
 from ..events import Accepted, Delta, Retrying, TextDelta, ThinkingDelta
 from ..lazy import regex
@@ -18,14 +18,14 @@ _SENTENCE = regex(
 
 
 class RepeatedText:
-    """The end of a text that streams in."""
+    """The end of a streaming text."""
 
     def __init__(self) -> None:
         self._tail = ""
         self._unchecked = 0
 
     def add(self, text: str) -> str:
-        """Add text. Return what the whole text repeats at its end, "" for nothing."""
+        """Add text. Return the text that is repeated at the end, "" for none."""
         self._tail += text
         self._unchecked += len(text)
         if self._unchecked < CHECKED_CHARS:
@@ -35,13 +35,13 @@ class RepeatedText:
 
 
 class RepeatedReply:
-    """The text and the thinking of a reply that streams in."""
+    """The text and the thinking of a streaming reply."""
 
     def __init__(self) -> None:
         self._text, self._thinking = RepeatedText(), RepeatedText()
 
     def add(self, delta: Delta) -> str:
-        """Add a delta. Return the text that the reply repeats at its end, "" for nothing."""
+        """Add a delta. Return the text that is repeated at the end, "" for none."""
         if isinstance(delta, TextDelta):
             return self._text.add(delta.text)
         if isinstance(delta, ThinkingDelta):
@@ -52,7 +52,7 @@ class RepeatedReply:
 
 
 def repeated_end(text: str) -> str:
-    """Return what a text repeats at its end, "" for nothing."""
+    """Return the text that is repeated at the end of `text`, "" for none."""
     suffix = text[-_SUFFIX_CHARS:]
     place = text.rfind(suffix, 0, len(text) - 1)
     if place < 0:

@@ -1,10 +1,10 @@
-"""A cache of the state of a session at some point of its log. A resumed session reads the log only
-from there on.
+"""A cache of a session's state at some point of its log, so that a resume only reads the rest of
+the log.
 
-`resume.json` may be deleted at any time; it is written again when the log has grown enough. It is
-valid only for the same bytes of the log. The digests of these bytes are compared with the log,
-unless the log is unchanged since its last writer (`resume.stat`). The cache contains the
-conversation, so only the owner can read it, like the log. A failure to write it is ignored.
+`resume.json` may be deleted at any time. It is written again when the log has grown enough. It is
+valid only for the same log content: digests are compared, unless the log is unchanged since its
+last writer closed it (`resume.stat`). The cache contains the conversation, so only the owner can
+read it, like the log. Write failures are ignored.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ from ..version import __version__
 
 @dataclass(slots=True)
 class SessionState:
-    """The state that is computed from the entries of a session."""
+    """The state computed from the entries of a session."""
 
     folding: Folding = field(default_factory=Folding)
     ledger: Ledger = field(default_factory=Ledger)
@@ -76,12 +76,12 @@ class SessionState:
 
     @property
     def ended(self) -> int:
-        """The number of turns after that summary, as far as it matters."""
+        """The number of turns since that summary, at most WATCHED_TURNS."""
         since = self.summary.seq if self.summary else 0
         return sum(end > since for end in self.ends)
 
     def add(self, entry: Entry) -> bytes:
-        """Fold one more entry. Return what it adds to `conversation.md`."""
+        """Add an entry. Return the text that it adds to `conversation.md`."""
         self.behind = self.behind or not self.folding.add(entry)
         for fold_of in (self.ledger.add, self.totals.add, self.numbering.add):
             fold_of(entry)
@@ -102,7 +102,7 @@ class SessionState:
         return text
 
     def catch_up(self, entries: Iterable[Entry]) -> None:
-        """Fold the view again, from all entries."""
+        """Rebuild the view from all entries."""
         self.folding, self.behind = start_folding(entries), False
 
     def _add_known(self, details: dict[str, Any]) -> None:
@@ -147,10 +147,10 @@ class CachedState:
         return shown + more
 
     def follow(self, log: Path, write: Callable[[bytes], None] = lambda text: None) -> None:
-        """Continue to the end of the log, and give its conversation to `write`. The view may be
-        outdated then (`behind`).
+        """Read to the end of the log, and pass its conversation text to `write`. The view may be
+        outdated afterwards (`behind`).
 
-        Raises SessionError when the log cannot be read.
+        Raises SessionError if the log cannot be read.
         """
         try:
             with open_kept(log) as file:
@@ -185,7 +185,7 @@ class CachedState:
 
 
 class ResumeCache:
-    """The cache of one log. Only the holder of the log's lock calls `keep`, `renew` and `leave`."""
+    """The cache of one log. `keep`, `renew` and `leave` require the log's lock."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -196,10 +196,10 @@ class ResumeCache:
         self._thread: threading.Thread | None = None
 
     def read(self, *, writes: bool = False) -> CachedState:
-        """Return the state of the session, from the cache and the log after it. `writes`: write the
-        conversation, if there is neither that nor a cache.
+        """Return the state of the session, from the cache and the rest of the log. With `writes`,
+        write the conversation file if there is no usable cache.
 
-        Raises SessionError when the log cannot be read.
+        Raises SessionError if the log cannot be read.
         """
         told, kept = self._load(), None
         if told is not None:
@@ -221,10 +221,10 @@ class ResumeCache:
         return kept
 
     def renew(self, most: int = MAX_CACHED_LOG_BYTES) -> None:
-        """Write the cache again if enough has been added to the log.
+        """Rewrite the cache if the log has grown enough.
 
-        If more than `most` bytes were added, which takes long, the next process that opens the
-        session writes it.
+        If it has grown by more than `most` bytes, leave the slow rewrite to the next process that
+        opens the session.
         """
         with suppress(OSError, SessionError):
             size = self._log.stat().st_size
@@ -246,7 +246,9 @@ class ResumeCache:
             self._thread.start()
 
     def keep(self, kept: CachedState) -> None:
-        """Write what was read, if it is worth it. Its folds must not have grown since."""
+        """Write the state to the cache if it has grown enough. The state must not have been
+        extended since it was read.
+        """
         if kept.offset - self.reached < self._worth:
             return
         rest = to_json(CachedState, replace(kept, segments=[]))
@@ -258,10 +260,10 @@ class ResumeCache:
             self.reached, self._size = kept.offset, len(data)
 
     def leave(self, log: Log) -> None:
-        """Renew the cache, and note what the log file is like, unless something else has changed
-        it.
+        """Renew the cache and save the state of the log file, unless another program changed the
+        file.
 
-        Blocking. Does nothing where nothing may be appended to the log.
+        Blocking. Does nothing for a read-only log.
         """
         if self._thread is not None:
             self._thread.join()
@@ -285,7 +287,7 @@ class ResumeCache:
         return max(MIN_UNCACHED_LOG_BYTES, self._size)
 
     def _load(self) -> dict[str, Any] | None:
-        """Return the content of the cache file, None if it is incomplete or has another form."""
+        """Return the content of the cache file; None if it is incomplete or has another format."""
         try:
             with open_kept(self._path) as file:
                 digest, _, data = file.read().partition(b"\n")
@@ -300,7 +302,7 @@ class ResumeCache:
         return told
 
     def _holds(self, segments: Sequence[tuple[int, str]]) -> bool:
-        """Return True if the log begins with the bytes from which the cache was made."""
+        """Return True if the log begins with the bytes that the cache was made from."""
         try:
             stat = self._log.stat()
             if segments[-1][0] > stat.st_size:
@@ -314,7 +316,7 @@ class ResumeCache:
 
 
 def _parsed_state(told: dict[str, Any]) -> CachedState | None:
-    """Return the state in a cache file; None for an invalid file."""
+    """Return the state in a cache file; None if it is invalid."""
     try:
         kept: CachedState = from_json(CachedState, told["kept"])
         kept.segments = [(end, digest) for end, digest in told["segments"]]
@@ -324,7 +326,7 @@ def _parsed_state(told: dict[str, Any]) -> CachedState | None:
 
 
 class OpenedLog(NamedTuple):
-    """The log of a session that this process has open."""
+    """The open log of a session."""
 
     log: Log
     state: SessionState
@@ -332,14 +334,14 @@ class OpenedLog(NamedTuple):
 
 
 def create_session(path: Path) -> OpenedLog:
-    """Make a new log; return what `resume_session` returns."""
+    """Create a log and return it with an empty state."""
     log = Log(path)
     log.keep_conversation(0)
     return OpenedLog(log, SessionState(), ResumeCache(path))
 
 
 def copy_cache(log: Path, copy: Path) -> None:
-    """Give a copy of a log the cache of the log itself."""
+    """Copy the cache of a log for a copy of the log."""
     with suppress(OSError):
         with open_kept(log.with_name(CACHE_NAME)) as file:
             data = file.read()
@@ -365,10 +367,11 @@ def resume_session(path: Path, *, read_only: bool = False) -> OpenedLog:
 
 @cache
 def _cache_form() -> str:
-    """Return a digest of everything that must be equal for a process to use the cache.
+    """Return a digest of everything that a process must have in common with the writer of the
+    cache.
 
-    That is this program, the fields that it keeps, and how it counts tokens. Several programs may
-    have one version number, so the sources of the folds are included.
+    This is the program's version, the stored fields, the tokenizer and the source of the folding
+    modules. Several builds may share a version number.
     """
     told = [CACHE_VERSION, __version__, tokens.use_vocabulary(), signature(CachedState)]
     digest = hashlib.sha256(json.dumps(told).encode())
@@ -378,7 +381,7 @@ def _cache_form() -> str:
 
 
 def fold_sources() -> list[Path]:
-    """Return the modules that the folds are made of."""
+    """Return the source files that compute the cached state."""
     agent = Path(__file__).parents[1]
     rooms = ("context", "session", "worktree", "compaction/drift", "compaction/language")
     return sorted(
@@ -387,7 +390,7 @@ def fold_sources() -> list[Path]:
 
 
 def _match_digests(log: Path, segments: Sequence[tuple[int, str]]) -> bool:
-    """Return True if the stretches of a log have these digests."""
+    """Return True if the segments of a log have these digests."""
     starts = [0, *(end for end, _ in segments)]
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         found = pool.map(lambda stretch: _digest(log, *stretch), pairwise(starts))

@@ -1,4 +1,4 @@
-"""Record the messages of the user."""
+"""Record the user's messages."""
 
 from base64 import b64decode
 
@@ -16,9 +16,10 @@ LONG_MESSAGE_CHARS = 4_096  # from this length on, the size of the window matter
 
 
 async def hear(agent: AgentState, message: IncomingMessage) -> None:
-    """Record a message and show it. Its images become attachments. A message that would fill the
-    window is written to a file, and a reference to the file is recorded. Raises RecordError, and
-    Veto when a feature refuses the message."""
+    """Record a user message and show it. Images become attachments. A message that would fill the
+    window is moved to a file, and a reference is recorded. Raises RecordError, and Veto if a
+    feature rejects the message.
+    """
     typed = message.content
     message = await agent.features.message_received(message)
     content, images = split_images(message.content)
@@ -51,7 +52,8 @@ async def hear(agent: AgentState, message: IncomingMessage) -> None:
 
 def split_images(words: Content) -> tuple[Content, list[AttachedData]]:
     """Return a message without its images, and the images as attachments. Attachments are limited
-    and cleared like results."""
+    and cleared like tool results.
+    """
     blocks = words if isinstance(words, list) else []
     found = [b["source"] for b in blocks if b.get("type") == "image"]
     if not found:

@@ -1,18 +1,18 @@
-"""The chance that a text which leaves the context will be needed again, by what it is and its age.
+"""The chance that a cleared text is needed again, by kind and age.
 
-Numbers of 2026-11-24: fitted by `benchmarks/need_chances.py` on 53 recorded sessions of five public
-repositories and rounded to two digits; on 34 sessions of four others nothing was fitted. Together
-they are 87 sessions of six agents: 7,305 results, 5,783 replies. "Needed" is what a recording can
-show: a later call asks for the same and gets the same, or edits a line that stood only there.
-`docs/guide/context.md` says what the curves come to in both groups.
+The curves were fitted on 2026-11-24 by `benchmarks/need_chances.py` on 53 recorded sessions of five
+public repositories and rounded to two digits. 34 sessions of four other repositories were used for
+checking only. All 87 sessions, of six agents, have 7,305 results and 5,783 replies. A text counts
+as needed if a later call makes the same request and gets the same result, or edits a line that only
+this text showed. `docs/guide/context.md` compares the curves with both groups.
 
-Chosen, not fitted: `REPEATED`, since what stands elsewhere again is hardly ever missed, and, with
-the sessions of all nine in view, `MISS_PROMPTS` and for how many results of a session itself the
-curves count (10 to 40 came to the same).
+`REPEATED`, `MISS_PROMPTS` and `PRIOR_RESULTS` were chosen, not fitted. `REPEATED` is low because a
+repeated text is still in the context. The other two were chosen after looking at all sessions;
+`PRIOR_RESULTS` from 10 to 40 gave the same result.
 
-Limits: what a model would merely have liked to see again leaves no trace, so the chances are lower
-bounds. Few sessions searched the web or called MCP servers; those have the chances of a search, and
-few showed files by commands. Sessions of others differ: run the script on your own.
+Limits: a model may miss a text without a trace in the recording, so the chances are lower bounds.
+Few sessions used web searches, MCP servers (both use the chances of a search) or commands that show
+files. Other users' sessions may differ: run the script on yours.
 """
 
 import math
@@ -34,14 +34,14 @@ NeedClass = Literal[
 
 @dataclass(frozen=True, slots=True)
 class NeedCurve:
-    """A chance that falls with the replies since a text came into the context or was worked on."""
+    """A chance that falls with the number of replies since a text was added or last worked on."""
 
     first: float
     half_life: float  # replies in which what is above `rest` halves
     rest: float
 
     def at(self, age: int) -> float:
-        """Return the chance after so many replies."""
+        """Return the chance after `age` replies."""
         return self.rest + (self.first - self.rest) * math.exp2(-age / self.half_life)
 
 
