@@ -24,10 +24,8 @@ _TYPES: dict[str, type] = {"string": str, "array": list, "object": dict}
 
 
 def read_arguments(tool: Tool[Any], given: Mapping[str, Any]) -> tuple[Params, Mapping[str, Any]]:
-    """Return the parameters of a call and the arguments that they were read from. If the tool
-    rejects the given arguments, repaired ones are tried. Raises the ValidationError for the given
-    arguments.
-    """
+    """Return the parameters of a call and the arguments they come from, repaired if the tool
+    rejects the given ones. Raises ValidationError about the given ones."""
     try:
         return tool.Params.model_validate(given), given
     except ValidationError as error:
@@ -70,9 +68,8 @@ def _repaired(
 
 
 def _is_meant(known: str, properties: Mapping[str, Any], name: str, value: Any) -> bool:
-    """Return True if an unknown name means a known parameter: both have the same letters, or one
-    contains the other. Containment does not count for numbers: `timeout_ms` is not `timeout`.
-    """
+    """Return True if an unknown name has the letters of a known one, or one name contains the
+    other. Containing does not count for numbers: `timeout_ms` is not `timeout`."""
     one, other = sorted((_letters(known), _letters(name)), key=len)
     if one == other:
         return True
