@@ -63,22 +63,22 @@ from .summary.user_rules import RULES_SHARE, rule_lines, rules_within
 from .summary.writer import SummaryDraft, SummaryWriter, document_of
 from .verify import Probe, ProbeTally
 
-REINSERTED_SHARE = 0.25  # of the window, for all that is said again after a summary
+REINSERTED_SHARE = 0.25  # of the window, for all reinserted entries
 CUT_NOTE = (
     "[cut here, to leave room: {left:,} more characters; Read what is named above for the rest]"
 )
-ERRORS_SHARE = 0.5  # of a summary's cap, that commands which still fail may take beside it
-WRITTEN_SHARE = 0.75  # of its cap that a model's summary may fill; the rest is for what it misses
+ERRORS_SHARE = 0.5  # of a summary's cap, added to it for open command failures
+WRITTEN_SHARE = 0.75  # of the cap for the model's text; the rest is for missed facts
 TASK_BOUNDARY = "task boundary"  # begins the trigger of a summary that ends a task
-_AUTHORS = {  # of a draft, as people are told
+_AUTHORS = {  # of a draft, for display
     "model": "summary written by the model",
     "api": "summary written by the API, signed",
     "ledger": "summary built from the log, without a model",
     "user": "summary edited by you",
 }
-SHORTEST_DIVISOR = 4  # of the cap of a summary, for the shortest that is tried
-MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' room, tried where a request would not fit
-MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
+SHORTEST_DIVISOR = 4  # of a summary's cap, for the shortest summary that is tried
+MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' budget, if a request would not fit
+MAX_RECALLED_RESULTS = 100  # size of the sample of results read back as a check
 
 _TASK_FILE = regex(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
 
@@ -98,8 +98,8 @@ def _tokens_of_words(document: SummaryDocument, count: int) -> int:
 def not_worth_it(before: Window, after: int) -> str:
     """Return the reason why an automatic summary is rejected as too large."""
     return (
-        f"a summary is not worth it: {after:,} of {before.tokens:,} tokens would stay, and one "
-        f"that nobody asked for must leave less than {MAX_SHARE_OF_BEFORE:.0%}"
+        f"a summary is not worth it: {after:,} of {before.tokens:,} tokens would remain; an "
+        f"automatic summary must leave less than {MAX_SHARE_OF_BEFORE:.0%}"
     )
 
 
@@ -181,12 +181,12 @@ def _cut_entry(entry: Entry, max_tokens: int) -> Entry:
 class FittedSummary:
     """A summary that is ready to be recorded."""
 
-    document: SummaryDocument  # with the facts it had missed
+    document: SummaryDocument  # with missed facts added
     text: str
-    whole_text: str  # with that of the API's block, if there is one
-    reinserted: Sequence[Entry]  # to be recorded right after it
-    tokens_after: int  # of the context, with all that
-    probes: Sequence[Probe]  # that the document was checked with
+    whole_text: str  # including the text of the API's block, if any
+    reinserted: Sequence[Entry]  # entries to record right after it
+    tokens_after: int  # size of the context, including summary and reinserted entries
+    probes: Sequence[Probe]  # used to check the document
 
 
 @dataclass(slots=True)
@@ -194,7 +194,7 @@ class SummaryApplier:
     """Applies the summaries of one conversation."""
 
     host: EngineHost
-    probes: Sequence[Probe] = ()  # of the newest summary that was applied
+    probes: Sequence[Probe] = ()  # of the newest applied summary
 
     async def apply(
         self, cut: Cut, draft: SummaryDraft, trigger: str, before: Window, max_after: int
@@ -249,7 +249,7 @@ class SummaryApplier:
         try:
             for name in (SUMMARY_NAME, task_file):
                 write_archive_file(self.host.folder / name, recorded.whole_text)
-        except RecordError as error:  # the summary is in the log, which is what counts
+        except RecordError as error:  # not fatal: the summary is in the log
             self.host.emit(Notice("warning", error.message))
         return recorded
 
@@ -309,7 +309,7 @@ class SummaryApplier:
         asked, ok = (recovery[key] + replies[key] for key in ("asked", "ok"))
         if ok < asked:
             text = f"{asked - ok} of {count_of(asked, 'entry', 'entries')} cannot be read back"
-            self.host.emit(Notice("error", f"{text}; /uncompact takes the summary back"))
+            self.host.emit(Notice("error", f"{text}; /uncompact undoes the summary"))
 
     def reinserted(self, window: Window, staying: Collection[int]) -> list[Entry]:
         """Return the entries to add after a summary, cut to their share of the window. `staying`

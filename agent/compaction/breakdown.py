@@ -56,7 +56,7 @@ _SOURCES: dict[str, ContentKind] = {
     MEMORY: "memory",
     SUMMARY_SOURCE: "summary",
 }
-_TAILS: dict[ContentKind, tuple[str, ContentKind]] = {  # what may stand at the end of its text
+_TAILS: dict[ContentKind, tuple[str, ContentKind]] = {  # another kind at the end of the text
     "environment": (f"\n{preserve.PRESERVED_HEADING}", "preserved"),
     "summary": (PINNED_HEADING, "pinned"),
 }
@@ -79,8 +79,8 @@ class LargeItem:
 
     item: Item
     tokens: int
-    calls: tuple[Call, ...]  # those of a reply, or the one of a result
-    masked: bool  # a stub stands for the result
+    calls: tuple[Call, ...]  # the calls of a reply, or the call of a result
+    masked: bool  # the result is replaced by a stub
     offloaded: bool  # the text is in a file
 
 
@@ -206,7 +206,7 @@ def _kind(item: Item, block: Block) -> ContentKind:
     if item.role == "assistant" and block.get("text") in item.stubs.values():
         return "stubs"
     if kind == "tool_result":
-        return "other"  # of no call in the view
+        return "other"  # its call is not in the view
     if kind in THINKING:
         return "thinking"
     return "text" if item.role == "assistant" else _SOURCES.get(item.source, "words")

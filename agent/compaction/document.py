@@ -56,8 +56,8 @@ _SYNONYMS = {
     "next step": "next_steps", "next": "next_steps", "pending tasks": "next_steps",
     "next actions": "next_steps", "optional next step": "next_steps",
     "recovery": "recovery",
-    "pinned": "pinned",  # never parsed: what is pinned is added to each summary anew
-    "no longer true": "superseded",  # says what to leave out; no part of a document
+    "pinned": "pinned",  # not parsed: pins are added to each summary again
+    "no longer true": "superseded",  # entries to remove; not part of a document
 }  # fmt: skip
 _LABELS = {
     **{label.lower(): name for name, label in STATE_LABELS.items()},
@@ -77,7 +77,7 @@ _NOTHING = regex(
     re.IGNORECASE,
 )
 _HASHED = regex(r"#{1,6}[ \t]+(?P<title>[^:]+)(?::(?P<rest>.*))?")
-_TITLE = regex(r"[^\W\d](?:.*\w)?")  # without what stands around it
+_TITLE = regex(r"[^\W\d](?:.*\w)?")  # without punctuation and numbers around it
 _BOLD = regex(r"\*\*(?P<title>[^*]+)\*\*:?(?P<rest>.*)")
 _LABEL = regex(
     rf"(?:[-*+] +|#{{1,6}} +)?[*_]*({'|'.join(map(re.escape, _LABELS))})[*_]*(?::[*_]* *(.*)|)",
@@ -103,7 +103,7 @@ class FileRow:
     path: str
     action: FileAction
     change: str = ""
-    status: str = ""  # by records alone: "complete", "partial", or how the disk differs
+    status: str = ""  # from records only: "complete", "partial", or changed on disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ class ReadRow:
 class UserRule:
     """A user's sentence that a summary quotes as a rule."""
 
-    ref: int  # of the message that has it; 0 while that is not known
-    text: str  # verbatim; "" in the rendered text where there is no room: ask Recall
+    ref: int  # of its message; 0 if unknown
+    text: str  # verbatim; "" in a rendered summary without room for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def _from_json(name: str, value: Any) -> Any:
             return tuple(row(**v) for v in value)
         if not row and all(isinstance(v, str) for v in value):
             return tuple(value)
-    raise ValueError(f"summary.{name} has not the shape of its section")
+    raise ValueError(f"summary.{name} has the wrong type for its section")
 
 
 def _is_row(value: Any, row: type[FileRow] | type[ReadRow] | type[UserRule]) -> bool:
@@ -336,7 +336,7 @@ def _rule(item: str) -> UserRule | None:
     the text and the first ref in it.
     """
     found = _RULE_ITEM.fullmatch(item)
-    assert found is not None  # it matches any text
+    assert found is not None  # the pattern matches any text
     ref, text = int(found[1] or 0), found[2]
     if not ref and (named := _ANY_REF.search(text)):
         ref = int(named[1])
@@ -420,9 +420,9 @@ def _items(lines: Sequence[str]) -> list[str]:
             if items:
                 items[-1].append("")
         elif not in_code and re.match(r"#{1,6} ", line):
-            blank = True  # a title of the model's own: what follows is still of this section
+            blank = True  # an unknown title: the section continues
         elif place not in code and fence_mark(line):
-            blank = False  # a fence without another
+            blank = False  # an unpaired fence
         elif not items or (blank and not in_code and not line[0].isspace()):
             width, blank = 2, False
             items.append([line])
@@ -494,6 +494,6 @@ def _cells(line: str) -> list[str]:
 
 def _path_and_rest(text: str) -> tuple[str, str]:
     match = _PATH.fullmatch(text)
-    assert match is not None  # an item has at least one character that is no blank
+    assert match is not None  # an item has at least one non-blank character
     path, rest = match[1] if match[1] is not None else match[2], match[3] or ""
     return _decode(path), _decode(rest)

@@ -57,14 +57,14 @@ from .verify import exam
 from .verify.exam import ExamReport
 
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
-SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number keeps too much
+SMALLER_KEEP_MESSAGES = (2, 1)  # messages to keep if the policy's number keeps too much
 STATUS_OF_REFUSED_IMAGES = (400, 413, 422)
 _NAMES_IMAGE = regex(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
 NOTHING_YET = "there is nothing to summarise yet"
-MIN_WORTHWHILE_SHARE = 0.2  # of the context, that a manual summary should save
+MIN_WORTHWHILE_SHARE = 0.2  # of the context, saved by a manual summary
 
-PreviewRow = tuple[int, str, int]  # seq, what it is, tokens
+PreviewRow = tuple[int, str, int]  # seq, headline, tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +72,10 @@ class SummaryPreview:
     """The estimated effect of a summary made now."""
 
     kept: list[PreviewRow]
-    masked: list[PreviewRow]  # kept, with a stub in the place of the content
+    masked: list[PreviewRow]  # kept as stubs
     dropped: list[PreviewRow]
-    fixed: int  # tokens of the system prompt and the tools, which stay
-    tokens_before: int  # of the context
+    fixed: int  # tokens of the system prompt and the tools
+    tokens_before: int  # size of the context
     tokens_after_estimate: int
     call_tokens: int  # of the request for the summary
     call_cost_usd: float | None
@@ -99,11 +99,11 @@ class CompactionEngine:
     policy: Policy
     _calls_since_summary: int = MIN_CALLS_BETWEEN_SUMMARIES
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
-    _done_once: set[str] = field(default_factory=set)  # what is done once between two summaries
-    _warned_sections: set[str] = field(default_factory=set)  # what was said of missing sections
-    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was one here
-    _done_todos: tuple[str, ...] = ()  # that of the call before, if done and not summarised by then
-    _span_start: tuple[float, int] = (0.0, 0)  # Unix time, newest entry: at the start or a summary
+    _done_once: set[str] = field(default_factory=set)  # actions done since the last summary
+    _warned_sections: set[str] = field(default_factory=set)  # warnings shown
+    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was a boundary
+    _done_todos: tuple[str, ...] = ()  # todo list at the call before, if done and not summarised
+    _span_start: tuple[float, int] = (0.0, 0)  # Unix time and newest seq at start or last summary
     _account: SummaryAccount = field(default_factory=SummaryAccount)
     _unusable: UnusableSummaries = field(init=False)
 
@@ -190,8 +190,8 @@ class CompactionEngine:
         (automatic summaries), the context must at least halve. With `newest_only`, only the newest
         exchange stays. Raises CompactionFailed with the reason; nothing has changed then.
         """
-        self.host.record_model()  # a resumed session may have another one
-        self._layers.bound_images()  # the request for the summary holds them too
+        self.host.record_model()  # a resumed session may have another model
+        self._layers.bound_images()  # the summary request has images too
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
         is_custom = bool(instructions) or draft is not None or newest_only
@@ -212,12 +212,12 @@ class CompactionEngine:
         if self.policy.checkpoint_always:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
         if prepared:
-            with waiting(self.host.emit, "the summary, which is being written"):
+            with waiting(self.host.emit, "the summary is being written"):
                 draft = await asyncio.shield(prepared.task)
         elif draft is None:
             self._background.discard()
             await self._check_can_shrink(cut, before, max_after)
-            # Only what we write ourselves can be kept to a number of words.
+            # The length of an API summary cannot be limited.
             draft = await self._writer().write(
                 cut, instructions, emit=self.host.emit, by_api=max_words is None
             )
@@ -324,7 +324,7 @@ class CompactionEngine:
             return
         if self.host.current_window().level in LEVELS_SUMMARIZED_AT_END:
             with suppress(CompactionFailed):
-                self._find_cut()  # raises where there is nothing to summarise
+                self._find_cut()  # raises if there is nothing to summarise
                 self.host.emit(Notice("info", "writing a summary of the session …"))
                 await self.compact(trigger="end of the session", must_halve=True)
                 return
@@ -354,7 +354,7 @@ class CompactionEngine:
         if self.policy.mode == "remind":
             if due and self._first_time("reminded"):
                 share = f"{window.share:.0%}"
-                self.host.emit(Notice("info", f"the context is {share} full: /compact"))
+                self.host.emit(Notice("info", f"the context is {share} full: run /compact"))
             return
         if self._calls_since_summary <= MIN_CALLS_BETWEEN_SUMMARIES or self._calls_to_wait > 0:
             return
@@ -368,7 +368,7 @@ class CompactionEngine:
         elif reason := self._boundary_reason(turn_start=turn_start):
             try:
                 await self.compact(trigger=reason, must_halve=True)
-            except CompactionFailed as error:  # there is still room without it
+            except CompactionFailed as error:  # not urgent: there is still room
                 self.host.emit(Notice("info", f"not compacted: {error.message}"))
         elif await self._summarize_if_it_pays(window):
             return
@@ -393,7 +393,7 @@ class CompactionEngine:
             await self.compact(trigger="it pays", must_halve=True)
         except CompactionFailed as error:
             self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
-            self._background.discard()  # it may have been written before much was cleared
+            self._background.discard()  # it may be older than the last clearing
             self._account = SummaryAccount()
             self.host.emit(Notice("info", f"not compacted: {error.message}"))
         return True
@@ -567,7 +567,7 @@ class CompactionEngine:
         is_expected = self.policy.rules.expected or self.policy.rules.strict
         if is_expected and changed and behind and self._first_time("decision log"):
             text = f"the Decision Log was not updated, though files were changed: {changed:,}"
-            self.host.emit(Notice("warning", f"{text}. What was decided belongs there"))
+            self.host.emit(Notice("warning", f"{text}. Record your decisions there"))
         for section in missing_sections(sections):
             text = f"{section.problem}; `ctxagent preserve --create` writes it"
             if self.policy.rules.strict:

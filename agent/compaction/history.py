@@ -44,13 +44,13 @@ class Act:
     at: str
     layer: str
     trigger: str
-    before: int  # tokens of the context; for a result that went to a file, of the result
+    before: int  # tokens of the context; of the result, if it was moved to a file
     after: int
     files: tuple[str, ...] = ()
-    # Whether the user's intent stands in the context after it: masks leave every word of theirs,
-    # a summary must name it and no drift may follow within the watched turns.
+    # Whether the context still has the user's intent. Masks never remove user messages. A summary
+    # must name the intent, and no drift may follow within the watched turns.
     verified: bool = True
-    undone: bool = False  # whether it was taken back
+    undone: bool = False  # whether it was reverted
 
     @property
     def saved(self) -> int:
@@ -84,7 +84,7 @@ class Mark:
     seq: int
     at: str
     kind: str  # checkpoint, drift, phase, recovery or revert
-    text: str  # one line; for a phase its name alone
+    text: str  # one line; for a phase, only its name
     files: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -187,14 +187,16 @@ def why_gone(entries: Reversible[Entry], seq: int) -> str:
         if isinstance(entry, Summary) and entry.seq not in undone and not found:
             first, last = entry.covers
             if first <= seq <= last and seq not in entry.keep:
-                found = f"a summary stands for it since #{entry.seq} ({_why(entry)})"
+                found = f"replaced by the summary #{entry.seq} ({_why(entry)})"
         elif isinstance(entry, Mask) and entry.seq not in undone:
             for target in entry.targets:
                 if seq in (target.get("seq"), target.get("reply")):
                     return _why_masked(entry, target)
         elif entry.seq == seq:
             offloaded = getattr(entry, "offloaded", None)
-            return found or (f"it went to a file when it came: {offloaded}" if offloaded else "")
+            return found or (
+                f"moved to a file when it was recorded: {offloaded}" if offloaded else ""
+            )
     return found
 
 
@@ -204,9 +206,8 @@ def _why_masked(mask: Mask, target: dict[str, Any]) -> str:
     if not isinstance(chance, int | float) or not isinstance(spent, int | float):
         return f"#{mask.seq}: {what} ({_why(mask)})"
     return (
-        f"#{mask.seq}: {what} ({_why(mask)}). Reading it while it might have gone had cost "
-        f"{spent:,.0f} tokens at the price of input; that it is needed again had a chance of "
-        f"{chance:.1%}"
+        f"#{mask.seq}: {what} ({_why(mask)}). Keeping it since it was due had cost as much "
+        f"as {spent:,.0f} input tokens; the chance that it is needed again was {chance:.1%}"
     )
 
 
@@ -237,7 +238,7 @@ def int_field(facts: Any, name: str) -> int:
 
 def _drifted(entries: Iterable[Entry]) -> set[int]:
     """Return the seqs of the summaries that were followed by drift within the watched turns."""
-    watched: dict[int, int] = {}  # turns that are left, by the summary's seq
+    watched: dict[int, int] = {}  # remaining turns, by the summary's seq
     drifted: set[int] = set()
     for entry in entries:
         if isinstance(entry, Summary):
@@ -253,7 +254,7 @@ def _act(entry: Entry, undone: bool, steady: bool) -> Act | None:
     if isinstance(entry, ToolResult | User) and entry.offloaded:
         after = tokens.estimate_content(entry.content)
         before = after + int_field(entry.details, "tokens_saved")
-        gate = entry.details.get("gate")  # older logs name none
+        gate = entry.details.get("gate")  # missing in older logs
         trigger = f"{gate}: oversize result" if gate else "oversize result"
         return Act(entry.seq, entry.at, "demote", trigger, before, after, (entry.offloaded,))
     if isinstance(entry, Mask):

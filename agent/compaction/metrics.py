@@ -13,8 +13,8 @@ from ..lazy import dataclass
 from ..session.entries import Assistant, Entry, Summary
 from .history import LAYERS, Act, acts, int_field, savings
 
-MAX_SHARE_LEFT = 0.50  # of the size before, that a summary must stay below
-COMPACTION_PURPOSES = ("summary", "verify")  # purposes of calls that compaction makes
+MAX_SHARE_LEFT = 0.50  # of the context before a summary; the context after must be smaller
+COMPACTION_PURPOSES = ("summary", "verify")  # purposes of compaction's model calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Rate:
     """The result of a check, as counts of items."""
 
     asked: int = 0
-    before: int = 0  # that were there before the missing ones were added
-    after: int = 0
+    before: int = 0  # present before missing items were added
+    after: int = 0  # present in the end
 
     def __add__(self, other: "Rate") -> "Rate":
         return Rate(self.asked + other.asked, self.before + other.before, self.after + other.after)
@@ -44,7 +44,7 @@ class CompactionMetrics:
     sections: Rate
     recovery: Rate
     saved: tuple[tuple[str, int, int], ...]  # layer, acts, tokens
-    cost_usd: float | None  # None if a price was not known
+    cost_usd: float | None  # None if a price is unknown
 
     @property
     def halved(self) -> Rate:

@@ -20,9 +20,9 @@ class PhaseForm:
     """The form of the summary that ends a phase."""
 
     name: str
-    words: tuple[int, int] | None  # fewest and most; None where only the summary's limit counts
-    asks: str  # the form in one line, for people
-    instructions: str  # that go with the question for the summary
+    words: tuple[int, int] | None  # minimum and maximum; None: only the summary's cap applies
+    asks: str  # the form in one line, for display
+    instructions: str  # appended to the question for the summary
 
 
 RESEARCH = PhaseForm(

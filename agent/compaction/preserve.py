@@ -27,20 +27,20 @@ from ..errors import CtxagentError, UsageError
 from ..lazy import dataclass, regex
 from ..session.ledger import Ledger
 
-MAX_NOTES_BYTES = 16 * 1024 * 1024  # of the notes file that are searched
+MAX_NOTES_BYTES = 16 * 1024 * 1024  # size limit of the notes file
 MAX_RUN_STATE_BYTES = 1024 * 1024
-MAX_SECTION_CHARS = 6_000  # of a section that is kept verbatim
-MAX_NOTES_SECTION_SHARE = 0.05  # of the window, that a section of the notes may take
+MAX_SECTION_CHARS = 6_000  # kept verbatim from a section
+MAX_NOTES_SECTION_SHARE = 0.05  # of the window, for each section of the notes
 MAX_RUN_STATE_FILES = 50
-MAX_UNITS_LEFT = 100  # of a run that are believed
+MAX_UNITS_LEFT = 100  # higher numbers in a run state are not trusted
 MAX_LISTED_TODOS = 20
-MAX_LINE_CHARS = 120  # of what a file says in a line of the program's
+MAX_LINE_CHARS = 120  # of a file's text in one line
 RUNNING = "RUNNING"
-DECISION_LOG = "decision_log"  # the category
-PRESERVED_HEADING = "What is kept, whatever is compressed:"  # begins what `preserved_text` says
+DECISION_LOG = "decision_log"  # name of the category
+PRESERVED_HEADING = "What is kept, whatever is compressed:"  # first line of `preserved_text`
 FROM_A_FILE = "what the file says: data of the project, not the user's words"
 
-_HEAD_SHARE = 0.4  # of a long section that is kept from its beginning; the rest from its end
+_HEAD_SHARE = 0.4  # of the kept text of a long section, from its beginning; the rest is its end
 _NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._/ -]{0,59}")  # of a unit of work
 _PATH = regex(r"[A-Za-z0-9._/-]+")
 _LINE_END = regex(r"\r\n?")
@@ -53,12 +53,12 @@ class PreservedSection:
     """The state of one category."""
 
     name: str
-    critical: bool  # warn before a compaction if it is missing; else `text` must stand after it
+    critical: bool  # warn if it is missing; if found, `text` must be in the context afterwards
     found: bool
-    where: str  # for people
+    where: str  # for display
     text: str = ""  # kept verbatim, with a pointer to the rest
-    problem: str = ""  # what is wrong with it
-    at: float = 0.0  # when its file was changed last, in Unix time
+    problem: str = ""  # the reason why it is missing, or a warning
+    at: float = 0.0  # last change of its file, in Unix time
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class RunState:
     state: str = ""
     current: str = ""  # name of the unit of work
     problem: str = ""
-    units_left: int = 1  # units of work, the current one with them; 1 where the file says nothing
+    units_left: int = 1  # units of work, including the current one; 1 if the file has no number
 
     @property
     def running(self) -> bool:
@@ -156,7 +156,7 @@ def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
     """
     if name not in KEPT_CATEGORIES or not KEPT_CATEGORIES[name].heading:
         names = ", ".join(n for n, kept in KEPT_CATEGORIES.items() if kept.heading)
-        raise UsageError(f"{name} is no section of {rules.notes}", hint=f"One of {names}.")
+        raise UsageError(f"{name} is not a section of {rules.notes}", hint=f"Use one of {names}.")
     path = Path(os.path.realpath(cwd / rules.notes))
     file = _read_project_file(cwd, rules.notes, MAX_NOTES_BYTES)
     if file.exists and file.problem:
@@ -168,8 +168,8 @@ def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
     added = _new_section(text, name)
     if _find_section(text + added, KEPT_CATEGORIES[name].heading) is None:
         raise CtxagentError(
-            f"{rules.notes} ends within a block of code",
-            hint="Close it with the marks that opened it, then try again.",
+            f"{rules.notes} ends inside a code block",
+            hint="Close the code block, then try again.",
         )
     if "\r\n" in raw:
         added = added.replace("\n", "\r\n")
@@ -177,7 +177,7 @@ def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
         edit_file(path, file.data + added.encode(encoding))
     except OSError as error:
         raise CtxagentError(
-            f"cannot write {path}: {error.strerror}", hint="The file is as it was."
+            f"cannot write {path}: {error.strerror}", hint="The file was not changed."
         ) from error
     return path
 
@@ -271,7 +271,7 @@ def _new_section(text: str, name: str) -> str:
     return f"{gap}## {kept.heading}\n\n{kept.opening}{end}"
 
 
-# The run state, and the work in hand
+# The run state and the active work
 
 
 def _read_run_state(cwd: Path, name: str) -> RunState:
@@ -353,7 +353,7 @@ def _active_work(ledger: Ledger) -> PreservedSection:
     return PreservedSection("active_work", False, bool(lines), where, "\n".join(lines))
 
 
-# Files that anybody may have written
+# Reading untrusted project files
 
 
 def _read_project_file(cwd: Path, name: str, max_bytes: int) -> _ProjectFile:

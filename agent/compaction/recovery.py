@@ -24,30 +24,30 @@ from .summary.writer import document_of
 
 RECOVERY_TOPIC = "recovery"  # of the note of a recovery that failed
 LOSS_FLAG = "possible loss of data, to be reviewed"
-MAX_NAMED_REFS = 20  # entries that cannot be read back, named to the model
-LEVEL_TOKENS = {1: 100, 2: 500, 3: 2_000}  # most estimated tokens, by level
-_MAX_ITEM_CHARS = (400, 240, 160, 110, 80, 60, 40, 25)  # characters a text may keep, tried in turn
-_MAX_PATH_CHARS = 1_000  # a longer word is no path
-_UNCUT = 1_000  # times longer: nothing is cut
-_FILES_PER_STEP = 6  # files listed for each item of another section
+MAX_NAMED_REFS = 20  # lost entries named to the model
+LEVEL_TOKENS = {1: 100, 2: 500, 3: 2_000}  # limit in estimated tokens, by level
+_MAX_ITEM_CHARS = (400, 240, 160, 110, 80, 60, 40, 25)  # limits of an item, tried in turn
+_MAX_PATH_CHARS = 1_000  # a longer word is not a path
+_UNCUT = 1_000  # factor of the item limit: nothing is cut
+_FILES_PER_STEP = 6  # files added for each item of another section
 
 
 @dataclass(frozen=True, slots=True)
 class _Section:
     title: str
     items: Sequence[str]
-    level: int  # from which on it is shown
-    longer: int = 1  # times the length that items of other sections may have
-    step: int = 1  # items for one item of another section
+    level: int  # lowest level that shows it
+    longer: int = 1  # factor of the item limit
+    step: int = 1  # items added per round
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredSession:
     """The state of a session as text."""
 
-    level: int  # that the text was made at
+    level: int  # the level of the text
     text: str
-    failure: str = ""  # why that is not the level asked for
+    failure: str = ""  # why it is not the requested level
 
 
 def recover_session(
@@ -63,7 +63,7 @@ def recover_session(
     text = recovery_text(ledger, summary, 3, list_stale_files(ledger) if disk else ())
     if not text:
         raise SessionError(
-            "nothing can be recovered: the log has no words, calls or summary that can be read",
+            "nothing can be recovered: the log has no readable messages, calls or summary",
             hint="`ctxagent doctor ID` checks a log.",
         )
     failure = f"level {number} cannot be made, level 3 can: the log does not say what was wanted"
@@ -157,7 +157,7 @@ def _sections(
     stands = [*document.in_progress, *filter(None, [document.phase])]
     yield _Section("Intent", [document.intent] if document.intent else [], 1, longer=2)
     yield _Section("Stands", stands, 1)
-    yield _Section("Next", document.next_steps, 1)  # the list of things to do, if there is one
+    yield _Section("Next", document.next_steps, 1)  # the todo list, if there is one
     yield _Section("Rules", [*rule_lines(document.rules)], 1)
     yield _Section("Constraints", document.facts, 1)
     yield _Section("Newest words", newest, 1)

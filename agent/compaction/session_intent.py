@@ -12,9 +12,9 @@ from .recovery import ledger_of, newest_readable_summary
 from .summary.user_messages import message_lines
 from .summary.writer import document_of
 
-MESSAGE_TOKENS = 5_000  # about, for all messages of the user
-MAX_INTENT_CHARS = 2_000  # of what a summary says
-MAX_LISTED_FILES = 50  # those that were changed last
+MESSAGE_TOKENS = 5_000  # approximate limit for all user messages
+MAX_INTENT_CHARS = 2_000  # of the intent in a summary
+MAX_LISTED_FILES = 50  # the last changed files
 MAX_PATH_CHARS = 200
 
 

@@ -199,7 +199,7 @@ def test_what_models_write(text: str, document: SummaryDocument) -> None:
     ],
 )  # fmt: skip
 def test_a_garbled_section_is_named(data: dict[str, Any], section: str) -> None:
-    with pytest.raises(ValueError, match=rf"summary\.{section} has not the shape"):
+    with pytest.raises(ValueError, match=rf"summary\.{section} has the wrong type for its section"):
         SummaryDocument.from_json(data)
 
 

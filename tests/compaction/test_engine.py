@@ -791,7 +791,7 @@ def test_a_decision_log_that_is_behind_the_work_is_named(
     talk.agent.record(ToolResult(tool_use_id="c", content="", details={"changes": changes}))
     asyncio.run(talk.agent.engine.compact())
     text = (
-        "the Decision Log was not updated, though files were changed: 2. What was decided belongs "
-        "there"
+        "the Decision Log was not updated, though files were changed: 2. Record your "
+        "decisions there"
     )
     assert (text in warnings(talk)) == is_named

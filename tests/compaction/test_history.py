@@ -306,13 +306,13 @@ def test_why_an_entry_is_gone() -> None:
     moved = replace(result, offloaded="offloaded/a")
     log: list[Entry] = [User(seq=2, at=AT, content="go"), result]
     assert why_gone(log, 3) == ""
-    assert why_gone([log[0], moved], 3) == "it went to a file when it came: offloaded/a"
+    assert why_gone([log[0], moved], 3) == "moved to a file when it was recorded: offloaded/a"
     told = why_gone([*log, cleared], 3)
-    assert told.startswith("#5: 1 old result cleared (it pays). Reading it")
-    assert "1,204 tokens" in told
-    assert "a chance of 1.3%" in told
+    assert told.startswith("#5: 1 old result cleared (it pays). Keeping it since it was due")
+    assert "1,204 input tokens" in told
+    assert "the chance that it is needed again was 1.3%" in told
     assert why_gone([*log, cleared], 2) == ""
     assert why_gone([*log, cleared, Revert(seq=6, target=5)], 3) == ""
     stands = replace(summary(7), covers=[2, 4], trigger="HOOK-CTX-003: 94% of the window")
-    assert why_gone([*log, stands], 2) == "a summary stands for it since #7 (94% of the window)"
+    assert why_gone([*log, stands], 2) == "replaced by the summary #7 (94% of the window)"
     assert why_gone([*log, mask(5, "truncate", 9, 8), stands], 9) == ""

@@ -9,8 +9,8 @@ from ...session.entries import Block
 from ..language.words import MAX_LINE_CHARS, fit_line
 
 CHANGING = ("Edit", "Write")
-MAX_ARGUMENT_CHARS = 300  # read of one argument
-MAX_WRITTEN_CHARS = 20_000  # read of a command, or of a text that a call writes
+MAX_ARGUMENT_CHARS = 300  # read from one argument
+MAX_WRITTEN_CHARS = 20_000  # read from a command or a written text
 
 _BODIES = ("content", "old_string", "new_string", "todos")
 _QUOTED = regex(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")

@@ -15,19 +15,19 @@ from ...session.ledger import DENIAL_REASON
 from ..language.words import MAX_TEXT_CHARS, UNSPACED
 from .calls import CHANGING, command_of, path_argument, simple_commands, written_paths
 
-DENIED = "not authorised: "  # how the ledger's text of a denied call begins
+DENIED = "not authorised: "  # prefix of a denied call in the ledger
 
-_COMMAND = regex(r"`[^`\n]*\s[^`\n]*`")  # in a rule, its paths are arguments
+_COMMAND = regex(r"`[^`\n]*\s[^`\n]*`")  # a command in a rule: its paths are only arguments
 _SEPARATED = regex(r"[\w.@~*/-]+")
 _PATH = regex(r".*/.*|.*\*.*|.*\.[a-z]\w{0,4}|\.env")
-_PROSE = regex(r"[^\W\d_]+/[^\W\d_]+|\w\.\w|[\w*-]+")  # "read/write" and "z.B" are no paths
+_PROSE = regex(r"[^\W\d_]+/[^\W\d_]+|\w\.\w|[\w*-]+")  # "read/write" and "z.B" are not paths
 
 
 @dataclass(frozen=True, slots=True)
 class PathRule:
     """A rule of the user that names paths."""
 
-    ref: int  # of the message with it
+    ref: int  # of its message
     text: str
     paths: tuple[str, ...]  # files, folders and patterns
 

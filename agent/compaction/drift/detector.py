@@ -45,8 +45,8 @@ RECOMMENDATIONS: dict[Indicator, str] = {
     "contradiction": "Look up why it was decided; keep to it, or ask before it is changed.",
     "constraint": "Do without it, or ask for permission first.",
 }
-MAX_EARLY_CALLS = 3  # a question after more of them does not come right after the compaction
-MAX_READ_MESSAGES = 60  # of the user, the newest
+MAX_EARLY_CALLS = 3  # a question after more calls is not "right after the compaction"
+MAX_READ_MESSAGES = 60  # the user's newest messages
 MAX_SEARCH_TERMS = 8  # to search the archive for
 
 _READING = ("Read", "Grep", "Glob", "Recall", "Todo", "Job", "Plan")
@@ -87,7 +87,7 @@ class DriftDetector:
         self._since = newest_ref(ledger) if since is None else since
         self._first = turns >= WATCHED_TURNS  # fewer: a resumed session
         self._reported: set[Indicator] = set()
-        self._was_sent_on = False  # by a drift at the end of this turn: not a second time
+        self._was_sent_on = False  # drift has continued this turn: do so only once
         self._messages = [text for _, text in ledger.words][-MAX_READ_MESSAGES:]
         self._new_messages: list[str] = []
         self._earlier = earlier.copy() if earlier else CallMemory()

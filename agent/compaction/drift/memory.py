@@ -9,7 +9,7 @@ from ...session.entries import Block
 from .calls import CHANGING, arguments_of, path_argument
 
 MAX_CALLS = 2_000  # remembered, the newest
-MIN_LINE_CHARS = 8  # of a line that is telling: many edits write the same brace
+MIN_LINE_CHARS = 8  # shorter lines, such as a brace, occur in many edits
 
 _NOTED = (*CHANGING, "Bash")
 
@@ -28,7 +28,7 @@ class CallMemory:
     """The earlier calls that change files or run commands, as hashes."""
 
     _calls: list[_Call] = field(default_factory=list)
-    was_answered: bool = False  # by the user: the newest calls put questions to them
+    was_answered: bool = False  # the newest calls asked the user questions
 
     def note(self, calls: Sequence[Block], ref: int) -> None:
         """Remember the calls of a reply. `ref` is the ref of the newest fact before them."""

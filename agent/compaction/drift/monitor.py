@@ -20,7 +20,7 @@ from .detector import WATCHED_TURNS, Drift, DriftDetector, newest_ref
 from .memory import CallMemory
 from .notices import realignment, warning
 
-MAX_ARCHIVE_LINES = 5  # that are shown to the model
+MAX_ARCHIVE_LINES = 5  # shown to the model
 
 
 @dataclass
@@ -30,7 +30,7 @@ class DriftMonitor:
     record: Callable[[Entry], Entry]
     emit: Callable[[], Emit]
     ledger: Ledger
-    search: Callable[[str], Sequence[str]]  # gives lines of the archive, each with its ref
+    search: Callable[[str], Sequence[str]]  # returns lines of the archive, each with its ref
     _memory: CallMemory = field(default_factory=CallMemory)
     _detector: DriftDetector | None = None
     _document: SummaryDocument = field(default_factory=SummaryDocument)

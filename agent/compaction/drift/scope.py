@@ -8,14 +8,14 @@ from ..document import SummaryDocument
 from ..language.words import MIN_NAME_CHARS, STEM_CHARS, folder_of, is_brief, paths_in, terms
 from .calls import CHANGING, call_line, call_subject, path_argument, written_text
 
-UNRELATED_POINTS = 8  # of calls in a row; a change of a file has 2, any other call 1
-MIN_TASK_TERMS = 3  # for anything to be unrelated to the task
-MIN_KNOWN_TERMS = 12  # for one new file to be unrelated to all of them
-MIN_TEXT_TERMS = 3  # in the text before one new file, for it to tell
-MAX_CLARITY_CHARS = 2_000  # read of the request to see whether calls can share words with it
-MAX_COMMANDS = 100  # read, the newest
+UNRELATED_POINTS = 8  # limit for consecutive calls; a file change has 2 points, other calls 1
+MIN_TASK_TERMS = 3  # of the request; with fewer, no call counts as unrelated
+MIN_KNOWN_TERMS = 12  # of the task, needed to judge a single new file
+MIN_TEXT_TERMS = 3  # of the text before it, needed to judge a single new file
+MAX_CLARITY_CHARS = 2_000  # read from each text of the request
+MAX_COMMANDS = 100  # the newest commands
 
-_TASKS = ("Todo", "Plan")  # calls that say what the task is
+_TASKS = ("Todo", "Plan")  # calls that define the task
 _NEUTRAL = ("Recall", "Job", "AskUser")
 
 

@@ -10,14 +10,14 @@ from functools import lru_cache
 
 from ...lazy import regex
 
-MAX_TEXT_CHARS = 16_000  # read of one text
+MAX_TEXT_CHARS = 16_000  # read from one text
 MAX_LINE_CHARS = 160  # of a quotation in one line
-MAX_CACHED_TEXTS = 256  # with their terms
-STEM_CHARS = 5  # by which a word is known
+MAX_CACHED_TEXTS = 256
+STEM_CHARS = 5  # the first letters of a word, its term
 MIN_NAME_CHARS = 3  # of a part of a name
 MAX_BRIEF_WORDS = 3
-MAX_QUESTION_CHARS = 240  # of a text that does little but ask: a longer one explains
-MAX_REST_SHARE = 3  # of a text to its questions, for it to do little but ask
+MAX_QUESTION_CHARS = 240  # of a text that only asks; longer texts also explain
+MAX_REST_SHARE = 3  # length of a text that only asks, as a multiple of its questions
 # Scripts that write without spaces: Thai, Lao, Burmese, Khmer, kana, Chinese.
 UNSPACED = regex(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 
@@ -26,7 +26,7 @@ _RUN = regex(r"[^\W\d_]+")
 _CAMEL = regex(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _EXTENSION = regex(r"(?<=\w)\.[a-z]\w{0,4}$")
 _IS_NAME = regex(r"[\w)][./_:@-]\w|[\d/_]|[a-z][A-Z]|^[A-Z]{2}")
-# Bounded, so that a long run of letters without a fitting end is not read again from each letter.
+# Bounded and possessive, so that a long run of letters without a match takes linear time.
 _FILE = regex(r"(?<![\w.@~-])[\w.@~-]*+/[\w./@~-]+|[\w-]{1,255}+\.[a-z]\w{0,4}\b")
 _SEARCHED = regex(r"\w[\w.-]+\w")
 _LIST_LINE = regex(r"[-*+•] |\w{1,3}[.)] |\|")

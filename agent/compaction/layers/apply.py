@@ -26,8 +26,8 @@ from .later_calls import input_ages, input_curve
 
 LayerName = Literal["demote", "microcompact", "truncate", "outline"]
 
-MIN_TRUNCATION_SHARE = 0.01  # of the window: less saved is not worth an edit of history
-MESSAGE_LIMIT_FACTOR = 3  # times the limit of one result: what one message's results may have
+MIN_TRUNCATION_SHARE = 0.01  # of the window: smaller savings are not worth an edit of history
+MESSAGE_LIMIT_FACTOR = 3  # limit for all results of a message, as a multiple of one result's limit
 GATES: dict[str, str] = {"demote": "HOOK-CTX-001: ", "truncate": "HOOK-CTX-002: "}
 
 
@@ -37,18 +37,18 @@ class LayerRunner:
 
     host: EngineHost
     policy: Policy
-    break_even: BreakEven = field(default_factory=BreakEven)  # says when clearing pays
-    next_edit_seq: int | None = None  # where the next edit would begin, as it looks now
-    due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
+    break_even: BreakEven = field(default_factory=BreakEven)  # decides when clearing pays
+    next_edit_seq: int | None = None  # start of the next edit, as currently planned
+    due: list[DueMask] = field(default_factory=list)  # due but not masked at this call
     _stubs: microcompact.StubCache = field(default_factory=dict)
     _finished: outline.FinishedCache = field(default_factory=outline.FinishedCache)
-    _found_at: int = -1  # the newest entry when `due` was all that may be masked
+    _found_at: int = -1  # newest seq when `due` was computed
 
     def demote_together(self) -> None:
         """Move the largest unanswered results to files until the remaining ones are small enough in
         total. For a result that is already in a file, drop the preview.
         """
-        limit, view = self.policy.demotes_above("Read"), self.host.view  # the largest
+        limit, view = self.policy.demotes_above("Read"), self.host.view  # the highest limit
         if limit is None:
             return
         room = min(MESSAGE_LIMIT_FACTOR * limit, self.host.current_window().size // 4)
@@ -264,7 +264,7 @@ class LayerRunner:
                 content, tool=result.call.name, seq=seq, folder=self.host.folder, policy=every
             )
         except OSError:
-            return None  # it stays in the context, as it would without a file
+            return None  # the result stays in the context
         return _target(result, demoted[0].reference) if demoted else None
 
     def _record(self, layer: str, targets: list[dict[str, Any]], trigger: str) -> None:
@@ -281,7 +281,7 @@ class LayerRunner:
             trigger=trigger,
         )
         saved = view.scaled(view.size) - view.scaled(view.size_with(mask))
-        if layer == "outline" and saved <= 0:  # of few calls that stand apart
+        if layer == "outline" and saved <= 0:  # possible for a few separate calls
             return
         after = max(0, before - max(0, saved))
         self.host.record(replace(mask, tokens_after=after))

@@ -17,16 +17,16 @@ from ...session.archive import offload
 from ...session.user_messages import PREVIEW_MARK
 from ..policy import Policy
 
-MAX_WORDS_SHARE = 0.25  # of the window: what a person's words may fill
-OVERSIZE_GATE = "HOOK-CTX-001"  # S1's name for the check of one result, as it is recorded
-PREVIEW_CHARS_SHARE = 0.05  # of the window's tokens: as many characters of longer words are shown
+MAX_WORDS_SHARE = 0.25  # of the window, for one user message
+OVERSIZE_GATE = "HOOK-CTX-001"  # recorded name of the size check of a result
+PREVIEW_CHARS_SHARE = 0.05  # characters of a user message's preview per token of the window
 
 
 @dataclass(frozen=True, slots=True)
 class Demotion:
     """The substitute for a demoted text."""
 
-    reference: str  # that the model gets instead
+    reference: str  # the text for the model
     saved: int  # estimated tokens
 
 

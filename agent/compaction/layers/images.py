@@ -15,10 +15,10 @@ from ...context.view import View
 from ...lazy import dataclass, regex
 from .microcompact import MAX_ARGUMENT_CHARS
 
-MAX_IMAGES = 20  # in one request; with more, none may have a side above 2,000 pixels
-MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64, of the 32 MB that a request may have
-MAX_CAPTION_LINES = 2  # of an image alone; images among more text leave the text
-KEPT_SHARE = 0.5  # of both, after a bound was passed: not each further image edits history
+MAX_IMAGES = 20  # in a request; with more images, servers limit the side to 2,000 pixels
+MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64 in a request, which may have 32 MB
+MAX_CAPTION_LINES = 2  # with more text next to the image, the stub keeps the text
+KEPT_SHARE = 0.5  # of both limits, so that not every further image edits history
 
 OVER_BOUND = (
     f"at most {MAX_IMAGES} images, {MAX_IMAGE_BYTES >> 20} MB in all, go into one request; Recall "
@@ -91,7 +91,7 @@ def named_in(refusal: str, view: View) -> list[ViewResult]:
     return [
         result
         for result in results_with_images(view)
-        if result.call.id == call or block in result.images  # the latter in an attachment
+        if result.call.id == call or block in result.images  # `images`: for attachments
     ]
 
 

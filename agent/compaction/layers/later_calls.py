@@ -25,7 +25,7 @@ from .truncate import CHANGING_TOOLS
 
 _SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch", "Recall")
 IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
-_OFTEN = 2  # changes of a file
+_OFTEN = 2  # minimum changes of a file for "changed often"
 _SHOWS_FILE = regex(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|less|awk)\b")
 
 
@@ -33,11 +33,11 @@ _SHOWS_FILE = regex(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|
 class Fate:
     """The effect of later calls on a result."""
 
-    age: int  # replies of the model since it came, or since the file that it shows was changed
-    changes: int = 0  # of that file since
-    repeated_by: int | None = None  # the entry that has the same again, or more of the file
-    changed_by: int | None = None  # the newest entry that changed the file
-    fixed: bool = False  # it is of a command that failed, and that succeeded later
+    age: int  # replies since the result, or since a change of the file that it shows
+    changes: int = 0  # number of later changes of this file
+    repeated_by: int | None = None  # entry with the same result, or with more of the file
+    changed_by: int | None = None  # newest entry that changed the file
+    fixed: bool = False  # the result is of a failed command that succeeded later
 
     @property
     def superseded_by(self) -> int | None:
@@ -140,9 +140,9 @@ class _LaterCalls:
     replies: int = 0
     calls: dict[object, int] = field(default_factory=dict)  # by signature
     passed: set[object] = field(default_factory=set)  # signatures of the calls that succeeded
-    read_to: dict[str, tuple[int, int]] = field(default_factory=dict)  # last line read from line 1
-    # By path of a file that was changed: the newest entry, how many there are, and the replies
-    # after the newest.
+    read_to: dict[str, tuple[int, int]] = field(default_factory=dict)  # last line, if read from 1
+    # By path of a changed file: the newest change's seq, the number of changes, and the replies
+    # since the newest change.
     changed: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def fate(self, result: ViewResult, signature: object) -> Fate:

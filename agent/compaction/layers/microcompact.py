@@ -21,14 +21,14 @@ from .break_even import DueMask
 from .later_calls import Fate, ended_in_error, failed, fates_of, lines_of, seen_needs
 
 MAX_ARGUMENT_CHARS = 80  # characters of a call's main argument in a stub
-MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a search of the web
-MAX_ERROR_LINES = 3  # of what a failed call said, in the stub of its result
+MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a web search
+MAX_ERROR_LINES = 3  # in the stub of a failed call's result
 MAX_ERROR_LINE_CHARS = 120
-# Of the details of a result: the file in the session's folder that has its text, for a model
-# without the Recall tool.
+# Key in a result's details: the session file with the result's text, for models without the
+# Recall tool.
 KEPT_IN = "kept_in"
 
-_TOOL_CATEGORIES = {  # categories that results of a tool can be of, besides "tool_results"
+_TOOL_CATEGORIES = {  # possible categories of a tool's results, in addition to "tool_results"
     "Bash": {"debug_output", "intermediate_outputs"},
     "Grep": {"intermediate_outputs"},
     "Glob": {"intermediate_outputs"},
@@ -43,8 +43,8 @@ class Stub:
     """
 
     head: str
-    tail: str | None  # behind the number, None for a stub without one
-    _sizes: dict[int, int] = field(default_factory=dict)  # estimated tokens, by length of number
+    tail: str | None  # text after the number; None for a stub without a number
+    _sizes: dict[int, int] = field(default_factory=dict)  # estimated tokens, by number of digits
 
     def text(self, tokens: int) -> str:
         return self.head if self.tail is None else f"{self.head}{tokens:,}{self.tail}"
@@ -57,7 +57,7 @@ class Stub:
         return self._sizes[length]
 
 
-# By seq and call of a result, and the entry that superseded it.
+# By seq and call ID of a result, and the entry that superseded it.
 StubCache = dict[tuple[int, str, int | None], Stub]
 
 
@@ -142,7 +142,7 @@ def stub(
     superseded file page has only the path, the lines and the newer entry.
     """
     where = f"#{result.item.seq}"
-    if KEPT_IN in result.details:  # such a model may ask a server of several sessions
+    if KEPT_IN in result.details:  # the ref must name the session: a server may have several
         where = f"{folder.rpartition('/')[2]}{where}"
     if kept := result.offloaded or result.details.get(KEPT_IN):
         where += f", or {folder}/{kept}" if folder else f", or {kept}"
@@ -192,7 +192,7 @@ def _target_with_saving(
 
 
 def _clearable(result: ViewResult, view: View, policy: Policy) -> bool:
-    if result.masked or result.size <= policy.clear_above:  # most are, of all that are asked about
+    if result.masked or result.size <= policy.clear_above:  # true for most results
         return False
     categories = {"tool_results", *_TOOL_CATEGORIES.get(result.call.name, ())}
     return (
@@ -212,7 +212,7 @@ def _permitted(result: ViewResult, fate: Fate, policy: Policy) -> bool:
     """Return True if the preserve rules allow clearing a due result."""
     categories = {"tool_results"}
     if "intermediate_outputs" in _TOOL_CATEGORIES.get(result.call.name, ()):
-        categories.add("intermediate_outputs")  # a result that is due is not among the newest
+        categories.add("intermediate_outputs")  # a due result is never among the newest
     if fate.superseded_by is not None and result.call.name == "Read":
         categories.add("redundant_reads")
     if fate.fixed:

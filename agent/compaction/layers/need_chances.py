@@ -37,7 +37,7 @@ class NeedCurve:
     """A chance that falls with the number of replies since a text was added or last worked on."""
 
     first: float
-    half_life: float  # replies in which what is above `rest` halves
+    half_life: float  # replies in which the part above `rest` halves
     rest: float
 
     def at(self, age: int) -> float:
@@ -46,23 +46,23 @@ class NeedCurve:
 
 
 CURVES: dict[NeedClass, NeedCurve] = {
-    "read": NeedCurve(0.34, 5, 0.085),  # a file that nobody changed since
-    "changed once": NeedCurve(0.039, 5, 0.0094),  # by this session, since it was read
+    "read": NeedCurve(0.34, 5, 0.085),  # a file that was not changed since
+    "changed once": NeedCurve(0.039, 5, 0.0094),  # a file that this session changed since
     "changed often": NeedCurve(0.0057, 10, 0.0),
     "shown": NeedCurve(0.041, 5, 0.0),  # a file, by a command such as cat or sed
     "command": NeedCurve(0.052, 8, 0.0026),
     "search": NeedCurve(0.041, 5, 0.013),
-    "input": NeedCurve(0.16, 8, 0.015),  # what a Write or an Edit wrote
-    "argument": NeedCurve(0.052, 8, 0.0026),  # what any other call was given
+    "input": NeedCurve(0.16, 8, 0.015),  # the text of a Write or an Edit
+    "argument": NeedCurve(0.052, 8, 0.0026),  # the arguments of any other call
 }
-REPEATED = 0.0005  # of a result that a later call repeated or showed as part of more
-# A session shows by itself what it needs again of each kind. The curves count like so many results
-# that went, with the chance of this age, and what the session shows changes them by these factors.
+REPEATED = 0.0005  # for a result that a later call repeated or included
+# The chances are adjusted to how often the session needs each kind again. The curve counts as this
+# many cleared results, with the chance at this age. The adjustment is limited to these factors.
 PRIOR_RESULTS = 20
 PRIOR_AGE = 5  # replies
 MIN_SEEN_FACTOR, MAX_SEEN_FACTOR = 0.1, 3.0
-# What a miss costs besides reading the context once more and writing what was missed: the output of
-# one more call and the time that somebody waits, in prompts at the price of input. Not measured:
-# chosen so that about one result in a hundred is missed. It grows with the prompt, since what is
-# kept in a small window brings the next summary nearer.
+# Extra cost of a miss: the output of one more call and the user's waiting time, in prompts at the
+# price of input. Reading the context again and restoring the text are counted separately. Not
+# measured: chosen so that about one result in a hundred is missed. The cost grows with the prompt,
+# since in a small window, keeping a result brings the next summary nearer.
 MISS_PROMPTS = 1.0

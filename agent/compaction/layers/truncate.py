@@ -23,18 +23,18 @@ from ...lazy import dataclass
 from ..policy import Policy
 
 MIN_INPUT_TOKENS = 200  # a smaller input is not worth an edit of history
-MAX_KEPT_STRING_TOKENS = 50  # a string up to this size stays as it is
-KEPT_CHARS = 80  # of the beginning of a string that no file has
-MAX_FILE_BYTES = 16 * 1024 * 1024  # the tools write no larger file
-SETTLED_NS = 2_000_000_000  # after this time a change of a file shows in its times
+MAX_KEPT_STRING_TOKENS = 50  # longer strings are shortened
+KEPT_CHARS = 80  # of the beginning of a string that is not in a file
+MAX_FILE_BYTES = 16 * 1024 * 1024  # the tools write no larger files
+SETTLED_NS = 2_000_000_000  # after this time, any later change has another time stamp
 MAX_CACHED_DIGESTS = 4_096
 
 _digests: dict[tuple[int, int, int, int], str] = {}  # by device, inode, size and time of change
 CHANGING_TOOLS = ("Write", "Edit")
-KEPT_TOOLS = ("Plan",)  # what the user has agreed to
+KEPT_TOOLS = ("Plan",)  # approved by the user
 _WRITTEN = ("content", "old_string", "new_string")
 _REST = "[compacted]"
-_estimate = lru_cache(maxsize=4_096)(tokens.estimate)  # asked for again at every call
+_estimate = lru_cache(maxsize=4_096)(tokens.estimate)  # needed again at every call
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _OldInput:
 
     call: Call
     long: tuple[str, ...]  # its long strings
-    path: str = ""  # the file that Write or Edit wrote it to
+    path: str = ""  # the file written by Write or Edit
 
     @property
     def size(self) -> int:
@@ -106,7 +106,7 @@ def file_sha256(path: str) -> str | None:
             if known in _digests:
                 return _digests[known]
             found = hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):  # ValueError: what was recorded cannot be a path
+    except (OSError, ValueError):  # ValueError: the recorded text is not a valid path
         return None
     if time.time_ns() - status.st_ctime_ns > SETTLED_NS:
         if len(_digests) >= MAX_CACHED_DIGESTS:
@@ -140,7 +140,7 @@ def _on_disk(view: View, disk: Mapping[str, str | None]) -> dict[str, str]:
     """Return the status for the note, by call ID, of each call whose file is as the call or a later
     call left it. `disk` has the current sha256 by path.
     """
-    unchanged: set[str] = set()  # paths where nobody else has written since
+    unchanged: set[str] = set()  # paths without later changes by others
     found = {}
     for result in reversed([*view.results()]):
         if result.call.name not in CHANGING_TOOLS or _failed(result):
