@@ -30,7 +30,7 @@ class AgentState:
     features: Features
     runner: ToolRunner
     engine: CompactionEngine = field(init=False)
-    is_open: bool = False  # whether the opening is recorded
+    is_open: bool = False  # the opening is recorded
 
     def __post_init__(self) -> None:
         handle, session = self.handle, self.handle.session
@@ -78,7 +78,7 @@ class AgentState:
     async def record_startup(self) -> None:
         """Record the first entries of the features, once. Raises RecordError."""
         if not self._startup.is_over:
-            with waiting(self.emit, "reading what the project says"):
+            with waiting(self.emit, "reading the project's instructions"):
                 await self._startup.complete()
             await self.features.session_started()
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from ...tools.base import Params, Tool, input_schema
 from ..models.sse import parse_arguments
 
-MIN_SIMILAR_CHARS = 4  # of a name that is part of another
+MIN_SIMILAR_CHARS = 4  # of a name that is contained in another
 _FENCE = re.compile(r"\s*```\w*\s*(.*?)\s*```\s*", re.DOTALL)
 _TYPES: dict[str, type] = {"string": str, "array": list, "object": dict}
 

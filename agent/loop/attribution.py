@@ -24,7 +24,7 @@ class SortedChanges:
 
     own: list[TreeChange] = field(default_factory=list)
     uncertain: list[TreeChange] = field(default_factory=list)  # made while the command ran
-    shared: list[TreeChange] = field(default_factory=list)  # and one of another session
+    shared: list[TreeChange] = field(default_factory=list)  # another session's command ran too
 
 
 def sort_changes(

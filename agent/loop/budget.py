@@ -19,10 +19,10 @@ class BudgetMeter:
     budget: Budget = field(default_factory=Budget)
     calls: int = 0
     dollars: float = 0.0
-    in_flight: float = 0.0  # estimated dollars of requests that have no reply yet
-    records_requests: bool = False  # whether the log says that a request begins
+    in_flight: float = 0.0  # estimated dollars of requests without a reply yet
+    records_requests: bool = False  # record the start of each request in the log
     within: Optional["BudgetMeter"] = None
-    hint: str = ""  # how to continue after the limit; "" for a higher option
+    hint: str = ""  # how to continue after the limit; "": raise the option
 
     def check(self) -> None:
         """Raise LimitReached if the budget allows no further call."""

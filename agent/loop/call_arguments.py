@@ -45,7 +45,7 @@ class CheckedCall:
     tool: Tool[Any]
     params: Params
     arguments: Mapping[str, Any]
-    is_repaired: bool  # the arguments are not those that the model sent
+    is_repaired: bool  # the arguments differ from those that the model sent
 
 
 def checked_call(

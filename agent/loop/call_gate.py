@@ -28,11 +28,11 @@ from .session_handle import SessionHandle
 
 T = TypeVar("T")
 
-LONG_SUBJECT_CHARS = 500  # a longer command takes more than a moment to judge
-MAX_JUDGING_S = 5.0  # for one call, before the user is asked
+LONG_SUBJECT_CHARS = 500  # a longer command may be slow to judge
+MAX_JUDGING_S = 5.0  # for one call; then the user is asked
 TOO_MANY_GUARDED = (
-    "rules guard more files of this project than the sandbox can hide. Commands that you or a rule "
-    "allow are held to these rules by their text alone"
+    "permission rules guard more files of this project than the sandbox can hide. For commands "
+    "that you or a rule allow, only the text of the command is checked against these rules"
 )
 
 
@@ -51,14 +51,14 @@ class CallGate:
         CallRefused.
         """
         verdict = await self._ruled(tool, params, call.title)
-        waited = list[bool]()  # filled once anything else has had its turn
+        waited = list[bool]()  # not empty once another task has run
         mark = asyncio.get_running_loop().call_soon(waited.append, True)
         with self._vetoes(tool, call, verdict):
             changed, ruling = await self.features.before_tool(call)
         mark.cancel()
         if changed is not call:
             params, call, verdict = await self._ruled_again(tool, changed)
-        elif waited:  # files and rules may be others by now
+        elif waited:  # files and rules may have changed
             verdict = await self._ruled(tool, params, call.title)
         if ruling.action == "allow" and verdict.action == "ask":
             verdict = self._allowed(tool, params, call, verdict, ruling.reason)
@@ -219,7 +219,7 @@ class CallGate:
                     "Not done: files that rules guard cannot be found any more. Try again."
                 )
             self.handle.warn_once(TOO_MANY_GUARDED)
-            guarded = self.handle.guarded  # a command may have made that many
+            guarded = self.handle.guarded  # the last known: a command may have created too many
         self.handle.guarded = hide, keep = guarded
         if verdict.confined and self.planted:
             keep = [*keep, *self.planted.closed()]

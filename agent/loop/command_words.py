@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _HEAD = "[/{call}, a command from {path}:]\n\n{text}"
 _IS_HEAD = regex(r"\[/[^\n]+, a command from [^\n]+:\]\n")
 _NOT_TRUSTED = (
-    "/{name}: {path} is not trusted, so {what} in it does not count. Read the file, then accept it "
-    "with `ctxagent config --trust`"
+    "/{name}: {path} is not trusted; ignored: {what}. Review the file, then trust it with "
+    "`ctxagent config --trust`"
 )
 
 

@@ -67,7 +67,7 @@ class CompactionHost:
         return self._agent.model.client.abilities.slots == 1
 
     def cache_is_cold(self) -> bool:
-        agent, model = self._agent, self.model_id  # each model has a cache of its own
+        agent, model = self._agent, self.model_id  # each model has its own cache
         asked_at = agent.model.last_calls.get(model) or agent.totals.replied_at(model)
         return asked_at is None or time.time() - asked_at > self.cache_terms().life
 

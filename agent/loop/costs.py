@@ -35,9 +35,9 @@ class BillLine:
 class SessionBill:
     """The bill of one session."""
 
-    lines: tuple[BillLine, ...]  # with calls: the session's own lines, then its subagents
+    lines: tuple[BillLine, ...]  # lines with calls: the session's own, then its subagents
     totals: Totals
-    saved: float | None  # dollars that the cache saved (negative: cost); None when not known
+    saved: float | None  # dollars that the cache saved (negative: cost); None if unknown
 
 
 def session_bill(
@@ -71,7 +71,7 @@ class _Cache:
 
     saved: float | None = 0.0
     calls: int = 0
-    asked: str = ""  # the model of the newest call: a server may answer under another name
+    asked: str = ""  # requested model of the newest call; servers may answer under another name
 
     def add(self, entry: Entry) -> None:
         if isinstance(entry, Session):

@@ -14,7 +14,7 @@ class Denial:
     title: str
     rule: str
     reason: str
-    asked: bool  # False where the user could not be asked
+    asked: bool  # False if the user could not be asked
 
 
 @dataclass(slots=True)

@@ -30,10 +30,10 @@ def open_directories(
     for name, real in recorded.items():
         try:
             if os.path.realpath(checked_directory(name, "/", approval.own)) != real:
-                raise UsageError(f"{name} led to {real} when it was added")
+                raise UsageError(f"{name} pointed to {real} when it was added")
         except UsageError as error:
             warnings.append(
-                f"the session goes on without {name}: {error.message}. /add-dir adds it"
+                f"the session continues without {name}: {error.message}. Use /add-dir to add it"
             )
         else:
             add_folder(approval, name)

@@ -37,7 +37,7 @@ class IncomingMessage:
 
     content: Content
     attached: Sequence[Any] = ()  # see `features.attachments`
-    verbatim: bool = False  # names no files, skills or resources
+    verbatim: bool = False  # not searched for names of files, skills or resources
     mid_turn: bool = False
 
 
@@ -54,7 +54,7 @@ class ToolCall:
 
     id: str
     tool: str
-    title: str  # one line for people
+    title: str  # one line, for display
     arguments: Mapping[str, Any]
     cwd: Path
 
@@ -63,11 +63,11 @@ class ToolCall:
 class Ruling:
     """A feature's decision about a call that is about to run."""
 
-    # "allow" counts like an allow rule for the tool, or, to a question, like the user's yes. "ask"
-    # asks the user although the rules allow the call.
+    # "allow" counts as an allow rule for the tool or, in `before_question`, as the user's yes.
+    # "ask" asks the user even if the rules allow the call.
     action: Literal["", "allow", "ask"] = ""
     reason: str = ""
-    arguments: Mapping[str, Any] | None = None  # to run the call with; None keeps them
+    arguments: Mapping[str, Any] | None = None  # new arguments; None keeps the old ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,8 @@ class FeatureCommand:
     name: str  # without the slash
     help: str
     run: Callable[[str], Awaitable[str | Prompt | None]]  # takes the text after the name
-    argument: str = ""  # what help shows after the name: [FILE]
-    group: CommandGroup = OWN  # in which help lists it
+    argument: str = ""  # shown after the name in help, such as [FILE]
+    group: CommandGroup = OWN  # section in help
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from .feature import Clear, FeatureCommand, Layer, Ruling
 
 T = TypeVar("T")
 
-# The types of single values, and of the items of sequences, that methods may return.
+# Allowed return types: of single values, then of the items of sequences.
 _VALUES: Mapping[str, tuple[type, ...]] = {
     "status": (str,),
     "message_received": (str, list, NoneType),
@@ -31,7 +31,7 @@ _ITEMS: Mapping[str, type] = {
     "first_entries": Entry,
     "reinserted": Entry,
 }
-_TOOL_NAME = regex(r"[A-Za-z0-9_-]{1,64}")  # as the Messages API takes it
+_TOOL_NAME = regex(r"[A-Za-z0-9_-]{1,64}")  # accepted by the Messages API
 
 
 def check_result(event: str, found: Any) -> Any:

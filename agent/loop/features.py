@@ -40,7 +40,7 @@ VETO_EVENTS = (
     "message_received", "before_call", "before_tool", "before_question", "before_summary",
 )  # fmt: skip
 ENDING_EVENTS = ("close", "session_ended")
-MAX_ENDING_SECONDS = 10.0  # of an extension, in each of these
+MAX_ENDING_SECONDS = 10.0  # for an extension, in each of these events
 
 
 class Features:
@@ -48,7 +48,7 @@ class Features:
 
     def __init__(self, emit: Emit) -> None:
         self._features: list[Feature] = []
-        self._guarded: dict[int, Feature] = {}  # by `id`: an extension may define what is equal
+        self._guarded: dict[int, Feature] = {}  # by `id`: an extension may override equality
         self._by_event: dict[str, list[Feature]] = {}
         self._emit = emit
         self.extension_tools: list[Tool[Any]] = []  # also of extensions that are switched off

@@ -34,7 +34,7 @@ from ..worktree import (
 from .attribution import SortedChanges, sort_changes
 from .saving import FileSaver
 
-MAX_CHANGES_IN_RESULT = 2_000  # changes of one call that are recorded; the rest is counted
+MAX_CHANGES_IN_RESULT = 2_000  # recorded changes of one call; the others are only counted
 HURRIED_LOOK_S = 1.0  # seconds for the last scan after an interrupt
 INTERRUPTED = "interrupted"
 
@@ -45,9 +45,9 @@ class WatchedCall:
 
     before: TreeState | None = None  # the scan before a command
     named: tuple[str, ...] = ()
-    edits: "FileEdit | None" = None  # the file that an edit changes
-    since: int = 0  # index of the first edit that another conversation may make during this call
-    began: int = 0  # the moment before the scan, in nanoseconds since the epoch
+    edits: "FileEdit | None" = None  # set for an edit
+    since: int = 0  # index of the first edit that may be by another conversation during this call
+    began: int = 0  # start of the scan, in nanoseconds since the epoch
     writes: frozenset[str] = frozenset()  # paths that a command visibly writes to
     id: str = ""  # in the touch record
 
@@ -69,18 +69,18 @@ class ChangeTracker:
     tree: WorkTree
     context: Context
     name: str = ""  # of the conversation
-    # The rest is shared by all conversations of a session, which run side by side.
+    # Shared by all conversations of a session, which run in parallel: `edits`, `record`, `saver`.
     edits: list[FileEdit] = field(default_factory=list)
     record: TouchRecord | None = None
     saver: FileSaver | None = None
-    _base: TreeState | None = None  # the scan up to which the author of every change is known
+    _base: TreeState | None = None  # the last scan; authors of all earlier changes are known
     _base_began: int = 0
-    _by: str = ""  # the authors of changes since
-    _own: set[str] = field(default_factory=set)  # paths edited since
+    _by: str = ""  # authors of changes since the base
+    _own: set[str] = field(default_factory=set)  # paths edited since the base
     _since: int = 0  # index of the first edit after the base
-    _found: list[dict[str, Any]] = field(default_factory=list)  # rows that no result has yet
+    _found: list[dict[str, Any]] = field(default_factory=list)  # rows not yet in a result
     _shared: list[TreeChange] = field(default_factory=list)  # the same, of an uncertain session
-    _open: dict[str, frozenset[str]] = field(default_factory=dict)  # writes of calls, by their ids
+    _open: dict[str, frozenset[str]] = field(default_factory=dict)  # written paths, by call ID
     _busy: bool = False
     moment: float = HURRIED_LOOK_S
 
@@ -95,7 +95,7 @@ class ChangeTracker:
             self.edits.append(edit)
             return WatchedCall(edits=edit, id=self._begin(frozenset((edit.path,))))
         if tool.effect == "none":
-            # The call reports the changes of jobs, also of those that ended since the last scan.
+            # A Job call reports the changes of jobs, including jobs that ended since the last scan.
             return WatchedCall() if self._by and tool.name == "Job" else None
         if tool.effect != "run":
             return None
@@ -162,7 +162,7 @@ class ChangeTracker:
             token.edits.ended = True
             await asyncio.to_thread(self._tell_edit, token.id, token.edits)
             return {}
-        if self._busy:  # calls of Job may run at the same time: one of them scans
+        if self._busy:  # Job calls may run in parallel: only one of them scans
             return {}
         self._busy = True
         try:

@@ -14,7 +14,7 @@ from ..models.base import Reply, text_of
 from ..models.catalog import cost
 from ..session.entries import HOOK, MEMORY, PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
 
-BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its price counts
+BROKEN_ATTEMPT = "attempt"  # purpose of a failed call: only its cost counts
 
 
 @dataclass(slots=True)
@@ -23,13 +23,13 @@ class PartialReply:
 
     model: str
     ratio: float  # real tokens per estimated token
-    usage: Usage = field(default_factory=Usage)  # as the server gave it with the first event
+    usage: Usage = field(default_factory=Usage)  # from the server's first event
     sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
     text: str = ""
     thinking: str = ""
     arguments: int = 0  # characters of the calls' arguments
-    searches: int = 0  # of the web, that have ended
-    _draft: int = 0  # of those, in the newest call
+    searches: int = 0  # finished web searches
+    _draft: int = 0  # characters of arguments in the newest call
 
     def add(self, delta: Delta) -> None:
         if isinstance(delta, Accepted):
@@ -99,7 +99,7 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
     )
 
 
-_NOT_WORDS = ("notice", PLAN, SKILL, SKILL_LIST, MEMORY, HOOK)  # of the user
+_NOT_WORDS = ("notice", PLAN, SKILL, SKILL_LIST, MEMORY, HOOK)  # sources that are not the user
 
 
 def last_text(items: Sequence[Item]) -> str:

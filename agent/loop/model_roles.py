@@ -17,20 +17,20 @@ from ..models.overview import facts_of
 from ..models.providers import served
 
 FALLBACK_AFTER_S = 20.0  # of an overload or a rate limit
-FALLBACK_S = 120.0  # after which the first model is asked again
+FALLBACK_S = 120.0  # then the first model is tried again
 
 
 @dataclass
 class ModelRoles:
     """The models of a conversation by role. `make` returns the client for a model ID."""
 
-    own: Model  # of the session, as chosen
+    own: Model  # the session's model
     make: Callable[[str], Model] | None = None
-    plan: str = ""  # IDs, "" for none
-    fallback: str = ""
+    plan: str = ""  # model ID for plan mode, "" for none
+    fallback: str = ""  # model ID for overloads, "" for none
     clock: Callable[[], float] = time.monotonic
     _clients: dict[str, Model] = field(default_factory=dict)
-    _overloaded: str = ""  # the ID of the model that the fallback stands in for
+    _overloaded: str = ""  # ID of the model that the fallback replaces
     _since: float = 0.0
     _has_told: bool = False
 
@@ -72,7 +72,7 @@ class ModelRoles:
         has_told, self._has_told = self._has_told, True
         row = known_model(self.fallback)
         prices, _ = facts_of(None, row.price if row else None)
-        told = f"{prices} per million tokens in/out/cached" if prices else "at no known price"
+        told = f"{prices} per million tokens in/out/cached" if prices else "price unknown"
         text = f"{first}: {error.reason}. {self.fallback} answers meanwhile ({told})"
         return True, "" if has_told else text
 

@@ -21,8 +21,8 @@ from .repeated_text import RepeatedReply
 from .request_in_flight import RequestInFlight
 from .session_record import SessionRecord
 
-MAX_REASON_CHARS = 200  # of a refusal, in the notice about what was learned from it
-DEFAULT_REPLY_TOKENS = 32_000  # requested where no setting gives a number
+MAX_REASON_CHARS = 200  # of a refusal's reason, in a notice
+DEFAULT_REPLY_TOKENS = 32_000  # requested without a setting
 
 
 @dataclass
@@ -36,11 +36,11 @@ class ModelSession:
     max_tokens: int | None = None  # of a reply
     effort: str | None = None
     overload_wait: float | None = None  # seconds for which a turn retries an overloaded server
-    images_setting: ImagesMode = "auto"  # whether the model takes images
-    # removes secrets from a reply
+    images_setting: ImagesMode = "auto"  # whether the model accepts images
+    # Removes secrets from a reply.
     clean_reply: Callable[[ReplyStream], ReplyStream] = lambda stream: stream
-    client: Model = field(init=False)  # that answers now
-    limits: Limits | None = None  # None until the model was asked
+    client: Model = field(init=False)  # the model that answers now
+    limits: Limits | None = None  # None until they are requested
     learned_window: LearnedWindow = field(default_factory=LearnedWindow)
     token_correction: float = 1.0  # the server's token count divided by our estimate
     # When this process last called each model for this conversation, in Unix time.
@@ -68,7 +68,7 @@ class ModelSession:
     async def window(self) -> Window:
         """Return the size and level of the context. The first call requests the model's limits."""
         if self.limits is None:
-            with waiting(self.emit, "asking how much the model takes"):
+            with waiting(self.emit, "checking the model's context window"):
                 self.limits = await self.client.limits()
         return self.current_window()
 
@@ -111,7 +111,7 @@ class ModelSession:
             self.last_calls[self.id] = time.time()
             after = self.roles.fallback_after(self.id)
             request = replace(request, overload_wait=self.overload_wait, fallback_after=after)
-        # Both may change meanwhile.
+        # Both may change during the request.
         client, ratio = self.roles.client(request.model, self.client), self.session.view.ratio
         took_images, partial = client.abilities.images, PartialReply(client.id, ratio)
         in_flight = RequestInFlight(self.session, self.budget_meter, purpose, client.id)
@@ -155,7 +155,7 @@ class ModelSession:
     def _tell_no_images(self, client: Model, error: ModelError) -> None:
         if isinstance(error, RequestRejected) and self.images_setting == "auto":
             reason = error.message[:MAX_REASON_CHARS]
-            text = f"{client.id} takes no images: requests go without from now on ({reason})"
+            text = f"{client.id} takes no images: they are left out from now on ({reason})"
             self.emit(Notice("warning", text))
 
     def has_compaction(self) -> bool:

@@ -7,8 +7,8 @@ from ..errors import CtxagentError, LimitReached
 from ..lazy import dataclass
 from ..models.base import Reply, text_of
 
-MAX_ODD_REPLIES = 3  # in a row
-MAX_REPEATED_CHARS = 300  # of what a reply repeated, in the notice
+MAX_ODD_REPLIES = 3  # consecutive
+MAX_REPEATED_CHARS = 300  # of a repeated text, in the notice
 
 CONTINUE_CUT_REPLY = (
     "Your reply was cut off at the output limit of {limit:,} tokens. Go on exactly where it \
@@ -48,7 +48,7 @@ class OddReplies:
             return LimitReached(
                 f"{MAX_ODD_REPLIES} replies in a row repeated the same text and were stopped",
                 limit="loop",
-                hint="Say what to do next, or take another model.",
+                hint="Say what to do next, or choose another model.",
             )
         what = "paused" if reply.stop_reason == PAUSED_STOP_REASON else "were empty"
         return CtxagentError(
@@ -74,11 +74,11 @@ def raise_if_turn_ends(reply: Reply) -> None:
     if reply.stop_reason == "refusal":
         raise CtxagentError(
             "the model declined to answer (stop reason: refusal)",
-            hint="Its reply is in the log but not in the context. Say it in other words.",
+            hint="Its reply is in the log but not in the context. Rephrase your message.",
         )
     if reply.stop_reason == "model_context_window_exceeded":
         raise LimitReached(
             "the model's context window is full",
             limit="context",
-            hint="/compact makes room; everything said stays in the log.",
+            hint="Run /compact to make room. The log keeps the whole conversation.",
         )

@@ -38,11 +38,11 @@ def warnings_on_resume(state: SessionState, cwd: Path, own_prompt: str) -> list[
     """Return warnings about start options that a resumed session ignores."""
     warnings = list[str]()
     if state.began is not None and os.path.realpath(state.began) != os.path.realpath(cwd):
-        warnings.append(f"this session began in {state.began}; it goes on in {cwd}")
+        warnings.append(f"this session began in {state.began} and continues in {cwd}")
     if state.entries and own_prompt and own_prompt != state.own_prompt:
         before = "another system prompt" if state.own_prompt else "the usual system prompt"
         warnings.append(
-            f"this session began with {before} and keeps it: --system-prompt counts for a new "
-            "session"
+            f"this session began with {before} and keeps it: --system-prompt only applies to new "
+            "sessions"
         )
     return warnings

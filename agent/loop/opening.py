@@ -22,7 +22,7 @@ class SessionOpening:
     cwd: Path
     system: str  # the system prompt
     own_prompt: str = ""  # the part that replaces the built-in prompt
-    parent: Mapping[str, Any] | None = None  # ID and entry of the session that this one forks
+    parent: Mapping[str, Any] | None = None  # ID and newest entry of the session it was forked from
 
     def model_entry(self, model: Model) -> Session:
         """Return the entry for a change of the model."""

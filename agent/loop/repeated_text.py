@@ -3,15 +3,15 @@
 from ..events import Accepted, Delta, Retrying, TextDelta, ThinkingDelta
 from ..lazy import regex
 
-CHECKED_CHARS = 256  # new ones, until the text is checked again
-MIN_TIMES = 6  # that the text is repeated
-MIN_CHARS = 3_000  # that sentences and their repetitions have
-# The same of text without sentences: tables, drawings and lists of numbers may repeat their lines.
+CHECKED_CHARS = 256  # new characters between two checks
+MIN_TIMES = 6  # repetitions
+MIN_CHARS = 3_000  # of all repetitions together, for sentences
+# The same for text without sentences: tables, drawings and lists of numbers may repeat their lines.
 MIN_PLAIN_CHARS = 8_000
-MAX_TAIL_CHARS = 16_000  # that are kept, so a sixth of them is the longest text that is found
+MAX_TAIL_CHARS = 16_000  # kept of the stream; a repeated text has at most a sixth of this length
 
-_SUFFIX_CHARS = 128  # whose last occurrence is looked for
-# Four words in a row, or as many letters of a script that may have no spaces.
+_SUFFIX_CHARS = 128  # of the end, searched for its previous occurrence
+# Four words in a row, or eight letters of a script that may have no spaces.
 _SENTENCE = regex(
     r"\b[^\W\d_]{2,}(?:[ \n,;:'’-]+[^\W\d_]+){3}|[^\W\d_\x00-\x7f]{8}",
 )

@@ -16,8 +16,8 @@ from .budget import BudgetMeter
 from .session_record import SessionRecord
 
 RUN_ID = secrets.token_hex(4)  # of this process
-MAX_ERROR = 0.02  # of an estimate, as a share; a worse one is recorded again
-WARM_FOLDER = "warm"  # in the state folder: files whose age is that of a prefix in the cache
+MAX_ERROR = 0.02  # relative error of an estimate; with a larger error it is recorded again
+WARM_FOLDER = "warm"  # in the state folder: a file's age is the age of a prompt prefix in the cache
 
 
 @dataclass(slots=True)

@@ -69,7 +69,7 @@ class ResultFiles:
         except OSError as error:
             details["gate"] = OVERSIZE_GATE
             details["not_offloaded"] = str(error.strerror)
-            told = f"the output of {tool} stays in the context, it cannot be kept in {folder}"
+            told = f"the output of {tool} stays in the context: it cannot be saved in {folder}"
             self.emit(Notice("warning", f"{told}: {error.strerror}"))
             return output.text, None
         if found is None:
@@ -89,7 +89,7 @@ class ResultFiles:
         try:
             path = offload_image(folder, data, images.format_of(data).lower() or "bin")
         except OSError as error:
-            told = f"the image stays in the log alone, it cannot be kept in {folder}"
+            told = f"only the log has the original image: it cannot be saved in {folder}"
             self.emit(Notice("warning", f"{told}: {error.strerror}"))
             return {}
         digest = hashlib.sha256(data).hexdigest()
@@ -119,7 +119,7 @@ class ResultFiles:
         seq, file = self.next_seq(), filed.file
         try:
             file.move(file.path.with_name(file_name(tool, seq, datetime.now())))
-        except OSError as error:  # the file stays where it is
+        except OSError as error:  # the file keeps its name
             self.emit(Notice("warning", f"{file.path} cannot be renamed: {error.strerror}"))
         name = f"{OFFLOADED}/{file.path.name}"
         plan = demote.plan(text, path=str(file.path), policy=self.policy, tool=tool, filed=filed)

@@ -47,22 +47,22 @@ class SessionState:
     ledger: Ledger = field(default_factory=Ledger)
     totals: Totals = field(default_factory=Totals)
     numbering: PointCounter = field(default_factory=PointCounter)
-    entries: int = 0  # how many there are
+    entries: int = 0  # number of entries
     newest: int = 0  # seq of the last entry
     highest: int = 0  # the largest seq
-    own_prompt: str = ""  # the user's system prompt, in place of the built-in one
-    began: str | None = None  # the directory in which the session was opened first
-    session: str = ""  # the id under which it was opened last
-    origins: set[str] = field(default_factory=set)  # all ids under which it was opened
-    # path to sha256, as the tools knew the files
+    own_prompt: str = ""  # the user's system prompt, replacing the built-in one
+    began: str | None = None  # the directory in which the session was first opened
+    session: str = ""  # the ID under which it was last opened
+    origins: set[str] = field(default_factory=set)  # all IDs under which it was opened
+    # sha256 by path, of the files that the tools have seen
     seen: dict[str, str] = field(default_factory=dict)
     todos: list[Any] = field(default_factory=list)
-    directories: dict[str, str] = field(default_factory=dict)  # added: as named, links followed
-    # ids of subagents whose end the model has not heard of
+    directories: dict[str, str] = field(default_factory=dict)  # added: real path by name
+    # IDs of subagents whose end was not yet reported to the model
     untold: set[str] = field(default_factory=set)
-    ends: list[int] = field(default_factory=list)  # seq of the newest ends of turns
+    ends: list[int] = field(default_factory=list)  # seqs of the newest ends of turns
     conversation_bytes: int = 0  # of `conversation.md`
-    # An entry changed what was folded before it: only `catch_up` puts the view right.
+    # The view is outdated until `catch_up`: an entry changed entries before it.
     behind: bool = False
 
     @property
@@ -119,11 +119,11 @@ class SessionState:
 CACHE_NAME = "resume.json"
 LOG_STATE_NAME = "resume.stat"
 CACHE_VERSION = 1
-MIN_UNCACHED_LOG_BYTES = 1 << 20  # fewer are read faster than a cache is written
+MIN_UNCACHED_LOG_BYTES = 1 << 20  # reading less is faster than writing a cache
 MAX_CACHED_LOG_BYTES = 32 << 20  # read for the cache while a session is open
 MAX_LOG_BYTES_AT_EXIT = 8 << 20  # read for the cache during the exit of the program
-SEGMENT_BYTES = 32 << 20  # of log under one digest: several are checked side by side
-MAX_SKIPPED_LINES_SHOWN = 100  # lines that are no entries; the others are counted
+SEGMENT_BYTES = 32 << 20  # of log per digest; several digests are checked in parallel
+MAX_SKIPPED_LINES_SHOWN = 100  # invalid lines; further ones are only counted
 FILE_TIME_GRAIN_NS = 20_000_000  # two changes within this time may have the same time stamp
 
 _READ_BLOCK_BYTES = 1 << 18
@@ -136,7 +136,7 @@ class CachedState:
     standing: SessionState = field(default_factory=SessionState)
     offset: int = 0
     lines: int = 0  # in the first `offset` bytes
-    # end and digest of each stretch of the log
+    # end and digest of each segment of the log
     segments: list[tuple[int, str]] = field(default_factory=list)
     errors: list[tuple[int, str]] = field(default_factory=list)
     more_errors: int = 0
@@ -191,8 +191,8 @@ class ResumeCache:
         self._log = log
         self._path, self._left = log.with_name(CACHE_NAME), log.with_name(LOG_STATE_NAME)
         self.reached = 0
-        self._size = 0  # bytes that are kept
-        self._behind = False  # whether an entry since needs all of the log to be read
+        self._size = 0  # bytes of the cache
+        self._behind = False  # a newer entry requires reading the whole log
         self._thread: threading.Thread | None = None
 
     def read(self, *, writes: bool = False) -> CachedState:
@@ -203,7 +203,7 @@ class ResumeCache:
         """
         told, kept = self._load(), None
         if told is not None:
-            with ThreadPoolExecutor(1) as aside:  # both take their time
+            with ThreadPoolExecutor(1) as aside:  # both are slow
                 holds = aside.submit(self._holds, told["segments"])
                 kept = _parsed_state(told)
                 kept = kept if holds.result() else None
@@ -217,7 +217,7 @@ class ResumeCache:
             kept.follow(self._log)
         if kept.standing.behind:
             kept.standing.catch_up(Entries(self._log))
-            self.reached = 0  # so that it is kept: to read all of it once is enough
+            self.reached = 0  # so that the cache is written, and the log not read in full again
         return kept
 
     def renew(self, most: int = MAX_CACHED_LOG_BYTES) -> None:
@@ -276,7 +276,7 @@ class ResumeCache:
             log.sync()
             left = log.unchanged_state
             while left and 0 <= time.time_ns() - left.changed < FILE_TIME_GRAIN_NS:
-                time.sleep(FILE_TIME_GRAIN_NS / 4e9)  # or a later change might not show
+                time.sleep(FILE_TIME_GRAIN_NS / 4e9)  # else a later change might go unnoticed
             if left:
                 replace_file(
                     self._left, json.dumps(left).encode(), single_writer=True, durable=False

@@ -20,7 +20,7 @@ class FileSaver:
     files: SavedFiles
     record: Callable[[Entry], Entry]
     point: Callable[[], int]
-    _since: int = -1  # the point that these were saved after
+    _since: int = -1  # the point after which `_saved` were saved
     _saved: set[tuple[str, str]] = field(default_factory=set)
 
     async def save(

@@ -31,20 +31,20 @@ class SessionHandle:
     context: Context  # for the tools
     opening: SessionOpening
     emit: Emit
-    ask: Ask | None  # None where the user cannot be asked
+    ask: Ask | None  # None if the user cannot be asked
     policy: Policy
     budget_meter: BudgetMeter
     extension_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     denials: Denials = field(default_factory=Denials)
-    # Messages of the user that came in answer to a call; recorded after the results of the reply.
+    # User messages given as an answer to a call; recorded after the results of the reply.
     queued_messages: list[str] = field(default_factory=list)
-    # Commands that the user has allowed to write the project's repository.
+    # Commands that the user has allowed to write to the project's repository.
     repository_commands: set[str] = field(default_factory=set)
-    # Added directories that the log has: as named, and with links followed.
+    # Added directories in the log: real path by name.
     directories: dict[str, str] = field(default_factory=dict)
-    # Files that rules guard, to be hidden and to be kept, when they could last be found.
+    # Files guarded by rules, to hide and to make read-only, from the last successful search.
     guarded: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    _notices: set[str] = field(default_factory=set)  # that are shown once
+    _notices: set[str] = field(default_factory=set)  # shown by `warn_once`
 
     def __post_init__(self) -> None:
         session = self.session

@@ -35,12 +35,12 @@ async def find_answer(agent: AgentState, task: str, *, needs_end: bool) -> TurnF
         return None
     if known != digest:
         id = agent.log.path.parent.name
-        hint = f"Take another id, or say more in this session: --resume {id}"
+        hint = f"Use another ID, or continue this session: --resume {id}"
         raise UsageError(f"the session {id} was begun with another task", hint=hint)
     plan = agent.ledger.plan.text if agent.ledger.plan else ""
     answer = _answer(reversed(agent.log.entries()), plan, needs_end=needs_end)
     if agent.totals.turns:
-        told = "goes on with the task" if answer is None else "has done the task: its result stands"
+        told = "continues the task" if answer is None else "has already done the task"
         agent.emit(Notice("info", f"the session {told}"))
     return answer
 

@@ -47,7 +47,7 @@ class StartupEntries:
             self._collecting = thread.submit(self._collect)
             thread.shutdown(wait=False)
         done = asyncio.wrap_future(self._collecting)
-        done.add_done_callback(lambda d: d.cancelled() or d.exception())  # raised below
+        done.add_done_callback(lambda d: d.cancelled() or d.exception())  # errors are raised below
         await asyncio.wait([done])
         finished, self._collecting = self._collecting, None
         return finished.result()

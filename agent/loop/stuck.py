@@ -5,7 +5,7 @@ from ..events import FormQuestion, Question
 from ..session.entries import Note, User
 from .session_handle import SessionHandle
 
-LOOP_TOPIC = "loop"  # of the note about a user who lets the model go on
+LOOP_TOPIC = "loop"  # of the note that the user let the model continue
 STOP, GO_ON = "Stop", "Go on"
 _CHOICES = (
     (STOP, "end the turn"),

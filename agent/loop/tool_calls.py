@@ -35,7 +35,7 @@ from .session_handle import SessionHandle
 
 UNJUDGED = Verdict("allow", "nobody was asked: it is a call of the user", writes_repository=True)
 
-MAX_PARALLEL_CALLS = 16  # each may hold a process and its pipes
+MAX_PARALLEL_CALLS = 16  # each may have a process with pipes
 INTERRUPTED = "[interrupted by the user]"
 NOT_RUN = "[not run: the user interrupted before this call started]"
 
@@ -47,7 +47,7 @@ class ToolRunner:
     handle: SessionHandle
     features: Features
     change_tracker: ChangeTracker | None = None  # finds what calls change
-    planted: PlantedWatch | None = None  # finds what commands leave for other programs to run
+    planted: PlantedWatch | None = None  # finds files that commands leave for others to run
 
     @property
     def tools(self) -> dict[str, Tool[Any]]:
@@ -117,7 +117,7 @@ class ToolRunner:
             stopped = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
             self.handle.emit(ToolStarted(call.id, tool.name, title, dict(call.arguments)))
             output = await self.watched(tool, params, call.id, verdict)
-        except CallRefused as refused:  # the time that the user took to answer is not the call's
+        except CallRefused as refused:  # 0 seconds: waiting for the user does not count
             self._finish(block, title, refused.output, 0.0, name)
             return
         except Interrupted as interrupted:

@@ -30,7 +30,7 @@ from .odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
 from .stuck import end_unless_allowed
 from .user_messages import hear
 
-NextMessage = Callable[[], Content | None]  # takes the next message of the user, if there is one
+NextMessage = Callable[[], Content | None]  # takes the user's next message, if any
 
 
 async def run_turn(
@@ -57,8 +57,8 @@ async def run_turn(
         while (said := next_message()) is not None:
             try:
                 await hear(agent, message(said, mid_turn=True))
-            except Veto as veto:  # the turn goes on without it
-                agent.emit(Notice("warning", f"your message is not sent: {veto.message}"))
+            except Veto as veto:  # the turn continues without the message
+                agent.emit(Notice("warning", f"your message was not sent: {veto.message}"))
 
     try:
         try:
@@ -81,7 +81,7 @@ async def run_turn(
         finished = TurnFinished("interrupted", last_text(agent.view.items))
     except RecordError:
         raise
-    except Exception as error:  # a defect must leave the session usable too
+    except Exception as error:  # the session must stay usable after a bug
         finished = _failed(agent, error)
     agent.handle.denials.end_turn()
     agent.handle.turn_rules.end()

@@ -19,7 +19,7 @@ from ..session.titles import keep_title, title_note
 from .agent import AgentState
 from .directories import add_folder, untold_directories
 
-SHELL = "Shell"  # the name of manual commands among tool calls
+SHELL = "Shell"  # the tool name of manual commands
 MAX_CHANGES_NAMED = 10  # changed files in the message for the model
 
 _RAN = "[The user ran a command in a shell of their own, in {cwd}:]\n{command}"
@@ -28,7 +28,7 @@ _TAKEN_BACK = "[The user takes back what they pinned in #{ref}: it need not be k
 
 
 class _ByHand(BashParams):
-    timeout: float = math.inf  # the user ends it
+    timeout: float = math.inf  # only the user ends the command
 
 
 async def run_shell_command(agent: AgentState, command: str) -> None:
@@ -90,7 +90,9 @@ async def add_directory(agent: AgentState, text: str) -> str:
     name = checked_directory(text, approval.folders.cwd, approval.own)
     await agent.begin()
     if not add_folder(approval, name):
-        raise UsageError(f"the session works in {name} already", hint="/add-dir lists them.")
+        raise UsageError(
+            f"{name} is already a directory of this session", hint="/add-dir lists them."
+        )
     for entry in untold_directories(agent.handle):
         agent.record(entry)
     return name

@@ -12,7 +12,7 @@ from ..session.store import content_text
 from .agent import AgentState
 from .feature import IncomingMessage
 
-LONG_MESSAGE_CHARS = 4_096  # from this length on, the size of the window matters
+LONG_MESSAGE_CHARS = 4_096  # shorter messages are never moved to a file
 
 
 async def hear(agent: AgentState, message: IncomingMessage) -> None:
@@ -32,7 +32,7 @@ async def hear(agent: AgentState, message: IncomingMessage) -> None:
                 content, size=size, seq=seq, folder=folder, policy=agent.handle.policy
             )
         except OSError as error:
-            text = f"cannot keep the message in {folder}: {error.strerror}"
+            text = f"cannot save the message in {folder}: {error.strerror}"
             raise RecordError(text) from error
     details = {}
     if message.content != typed:  # by a feature
@@ -46,7 +46,7 @@ async def hear(agent: AgentState, message: IncomingMessage) -> None:
         IncomingMessage(content, attached, message.verbatim, message.mid_turn)
     )
     if attached and agent.log.last_seq == before:
-        text = "what came with the message is not attached: no feature that is on takes it"
+        text = "the message was sent without its attachments: no active feature handles them"
         agent.emit(Notice("warning", text))
 
 

@@ -96,7 +96,7 @@ def test_after_two_unusable_summaries_the_ledger_writes_them(project: Path) -> N
     assert model.asked == 4  # two attempts for each of two summaries
     assert first.endswith("; made from the ledger")
     assert second.endswith(
-        "scripted is not asked for summaries any more; /model takes another model"
+        "scripted is not asked for summaries any more; /model selects another model"
     )
     assert len(talk.of(Summary)) == 4
 

@@ -73,7 +73,10 @@ def test_a_session_begins_once(project: Path) -> None:
     assert talk.kinds() == ["session", "note"]
     assert listener.heard == ["prepare", "session_started"]
     assert listener.entries == talk.entries()
-    assert [event.what for event in talk.seen(Waiting)] == ["reading what the project says", ""]
+    assert [event.what for event in talk.seen(Waiting)] == [
+        "reading the project's instructions",
+        "",
+    ]
 
 
 def test_a_session_ends_after_its_log_is_closed(project: Path) -> None:

@@ -114,8 +114,8 @@ def test_a_command_that_is_not_trusted_is_text_alone(
     assert talk.seen(Notice) == [
         Notice(
             "warning",
-            f"/count: commands/count.md is not trusted, so {ignored} in it does not count. Read "
-            "the file, then accept it with `ctxagent config --trust`",
+            f"/count: commands/count.md is not trusted; ignored: {ignored}. Review the file, then "
+            "trust it with `ctxagent config --trust`",
         )
     ]
     assert list(project.iterdir()) == []

@@ -126,7 +126,7 @@ def test_the_model_is_asked_for_its_limits_once(handle: SessionHandle, events: l
         assert asyncio.run(model.window()).size == 50_000
     assert client.asked == 1
     assert [event.what for event in events if isinstance(event, Waiting)] == [
-        "asking how much the model takes", "",
+        "checking the model's context window", "",
     ]  # fmt: skip
     assert model.reply_room() == 9_000
     model.max_tokens = 500
@@ -276,5 +276,5 @@ def test_a_refusal_of_images_is_told_where_it_changes_something(
     for _ in range(2):
         with pytest.raises(RequestRejected):
             ask(handle)
-    text = "scripted takes no images: requests go without from now on (no images " + "x" * 190 + ")"
+    text = "scripted takes no images: they are left out from now on (no images " + "x" * 190 + ")"
     assert events == [Notice("warning", text)] * (setting == "auto")

@@ -88,6 +88,6 @@ def test_what_a_resumed_session_warns_of(tmp_path: Path) -> None:
     assert warnings_on_resume(began, link, "") == []
     elsewhere = SessionState(began="/elsewhere", entries=2)
     moved, prompt = warnings_on_resume(elsewhere, tmp_path, "Mine.")
-    assert moved == f"this session began in /elsewhere; it goes on in {tmp_path}"
+    assert moved == f"this session began in /elsewhere and continues in {tmp_path}"
     assert prompt.startswith("this session began with the usual system prompt and keeps it")
     assert "another system prompt" in warnings_on_resume(began, tmp_path, "Other.")[0]

@@ -141,11 +141,11 @@ def test_a_text_that_cannot_be_kept_stays_in_the_context(tmp_path: Path) -> None
         assert told.files.settle("Bash", Output(whole), details) == (whole, None)
         assert details["gate"] == "HOOK-CTX-001"
         assert details["not_offloaded"] == "No space left on device"
-        assert "stays in the context, it cannot be kept in" in told.warnings[0]
+        assert "stays in the context: it cannot be saved in" in told.warnings[0]
         text, path = told.files.settle("Bash", Output("part", whole=whole), {})
         assert (text, path) == ("part\n[The rest cannot be kept: No space left on device]", None)
         assert told.files.kept_original(Output("", original=PNG * 1_000)) == {}
-        assert "the image stays in the log alone" in told.warnings[-1]
+        assert "only the log has the original image" in told.warnings[-1]
 
 
 def test_an_image_is_kept_as_it_was(folder: Path) -> None:

@@ -82,7 +82,7 @@ def test_waits_of_headless_runs_are_told_to_those_who_ask(place: Place) -> None:
         quiet = place.run("-p", "hi", "--model", "own-model", env=env)
         told = place.run("-p", "hi", "--model", "own-model", "--verbose", env=env)
     assert "waiting" not in quiet.stderr
-    assert "waiting: asking how much the model takes\n" in told.stderr
+    assert "waiting: checking the model's context window\n" in told.stderr
     assert told.stdout == "Hello.\n"
 
 

@@ -10,16 +10,16 @@ misses.
 
 from ...lazy import dataclass
 
-OUTPUT_PRICE = 5.0  # times that of input, of models whose price is not known
-REPLY_SHARE = 0.35  # of the cap on a summary: what one has on the average
+OUTPUT_PRICE = 5.0  # price of output as a multiple of input, for models without a known price
+REPLY_SHARE = 0.35  # average length of a summary, as a share of its cap
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryCost:
     """The costs for one decision about a summary, in input tokens."""
 
-    reading: float  # of reading once what the summary would take the place of
-    price: float  # of the summary itself
+    reading: float  # reading the part that the summary would replace, once
+    price: float  # making the summary
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from ..host import EngineHost
 from .request import Cut
 from .writer import SummaryDraft
 
-MIN_GROWTH_SHARE = 0.10  # of the window: what the context grows by before another is asked for
+MIN_GROWTH_SHARE = 0.10  # of the window: growth of the context before another summary
 MAX_PREPARED_BETWEEN_SUMMARIES = 2
 
 
@@ -25,9 +25,9 @@ class PreparedSummary:
     """A summary of the span of `cut` that is being written or is finished."""
 
     cut: Cut
-    context_tokens: int  # when it was begun
+    context_tokens: int  # at its start
     task: "asyncio.Task[SummaryDraft]"
-    previous: Summary | None  # the summary that stood in the view then
+    previous: Summary | None  # the view's summary at its start
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class BackgroundSummary:
     """The prepared summary of one conversation, if any."""
 
     host: EngineHost
-    leaves_room: Callable[[Cut], bool]  # whether a summary at a cut would leave enough room
+    leaves_room: Callable[[Cut], bool]  # True if a summary at a cut leaves enough room
     _prepared: PreparedSummary | None = None
     _attempts: int = 0  # since the newest summary
 

@@ -45,9 +45,9 @@ _LISTS = ("rules", "decisions", "done", "in_progress", "blocked", "facts", "erro
 class BlockSummary:
     """A compaction block and the span that it covers."""
 
-    block: Block  # exactly as the API gave it
-    cut: Cut  # with nothing kept before the place where it cuts
-    edits: int  # of the view when it was asked for; after one more, thinking behind it is void
+    block: Block  # exactly as received
+    cut: Cut  # keeps no items before it
+    edits: int  # `View.edits` at the request; any later edit invalidates thinking after the block
 
 
 def block_request(
@@ -59,7 +59,7 @@ def block_request(
     found = _before_reply(view, cut)
     if found is None or len(instructions) > MAX_INSTRUCTIONS_CHARS:
         return None
-    behind_cut = view.items[len(found.evicted) :]  # which it does not hold
+    behind_cut = view.items[len(found.evicted) :]  # not part of the request
     room = room_for_summary(window, instructions) + view.scaled(sum(i.size for i in behind_cut))
     waits = [item for item in unanswered(view.items, window.size) if item in found.evicted]
     if room < max_summary_tokens(window) // 2 or any(map(_has_images, waits)):
@@ -105,10 +105,10 @@ def _has_images(item: Item) -> bool:
 class TextBeside:
     """The parts of the text next to a block, except the document."""
 
-    written: SummaryDocument  # what the block itself says
-    resolved: Sequence[str]  # errors in it that are none any more, by the records
+    written: SummaryDocument  # the block's document
+    resolved: Sequence[str]  # its errors that are resolved, according to the ledger
     messages: str  # the section of the user's messages
-    waiting: Sequence[LoggedMessage]  # the unanswered ones, oldest first
+    waiting: Sequence[LoggedMessage]  # unanswered messages, oldest first
     folder: Path
     pins: Mapping[int, str]
 

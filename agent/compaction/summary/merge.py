@@ -23,10 +23,10 @@ from .shorten import (
 )
 from .user_rules import merged_rules
 
-LAST_COMMAND_PREFIX = "the last command was"  # how a summary without a model says the phase
-MAX_CHANGE_PIECES = 4  # of what is said of one file: the first and the newest
+LAST_COMMAND_PREFIX = "the last command was"  # begins the phase in a summary without a model
+MAX_CHANGE_PIECES = 4  # parts of a change's description: the first and the newest
 MAX_INTENT_CHARS = 600  # of the first message, as the intent of a summary without a model
-MAX_WORDS_CHARS = 400  # of a command or a denial
+MAX_WORDS_CHARS = 400  # of a command, a request or a reason
 MAX_LISTED_ITEMS = 20  # denials, offloaded files
 
 _UNCHANGED = regex(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
@@ -83,7 +83,7 @@ def with_ledger_facts(
     reasons = {
         ledger.display_path(row.path): row.why
         for row in document.read
-        if not _READ_REF.fullmatch(row.why)  # the ref may be an older one
+        if not _READ_REF.fullmatch(row.why)  # the ref may be outdated
     }
     files = ledger.files
     rows = changed_file_rows(files, room)

@@ -17,8 +17,8 @@ from .resolved_errors import names_failure, says_what_passed
 from .shorten import shorten_at_gap
 
 MAX_COMMAND_CHARS = 400
-MAX_LINE_CHARS = 160  # of an error that stands alone
-MAX_EARLIER_TOKENS = 400  # of the failures that are over
+MAX_LINE_CHARS = 160  # of a single error line
+MAX_EARLIER_TOKENS = 400  # for past failures
 
 _MORE = "More commands that still fail, found by Recall: "
 _EARLIER = "Failed earlier: "

@@ -26,26 +26,26 @@ from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
 
 COMPRESSED_MARK = "[Conversation compressed]"
-ORDER_OF_TRUTH = (  # S3's
+ORDER_OF_TRUTH = (
     "Where they differ, believe the files on disk first, then the todo list and what this program "
     "recorded of files and commands, then the project's notes, then the log, and this record last."
 )
 _ARCHIVE = "All of this session is in "
-PINNED_HEADING = "\n\n## Pinned"  # begins what the user pinned, at the end of a summary's text
+PINNED_HEADING = "\n\n## Pinned"  # begins the last section of a summary
 QUESTION_START = "The context of this session is about to be compressed."  # see prompts/summary.md
-MAX_SHARE_AFTER = 0.50  # of the window: what the context may fill after a summary
-MAX_SHARE_OF_BEFORE = 0.50  # S3: of the context before, that a summary nobody asked for may leave
+MAX_SHARE_AFTER = 0.50  # of the window, for the context after a summary
+MAX_SHARE_OF_BEFORE = 0.50  # of the context before an automatic summary, for the context after it
 _AGAIN = (
     "\n\nYour last answer to this could not be used: {problem}. Answer anew, with every section, "
     "in {cap:,} tokens at most."
 )
-SUMMARY_SHARE = 0.05  # of the window: what a summary may have, within the next two limits
+SUMMARY_SHARE = 0.05  # of the window, for a summary, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
 MAX_SUMMARY_CAP_TOKENS = 8_000
-MIN_INSTRUCTION_CHARS = 60  # of a line of the question that no record has by chance
+MIN_INSTRUCTION_CHARS = 60  # of a line of the question that cannot occur by chance
 MAX_PIN_TOKENS = 1_000  # of one pinned item
-MAX_CHARS_PER_TOKEN = 16  # characters looked at for each token that may be kept
-# Parts of the prompt, by whether the record is merged with the one before it, or stands alone.
+MAX_CHARS_PER_TOKEN = 16  # characters examined for each token that may be kept
+# Parts of the prompt: for a record that is merged with the previous one, and for a separate record.
 _SCOPE = {
     "{only_new}": (" Only what is new since the previous record.", ""),
     "{unchanged}": (
@@ -59,17 +59,17 @@ _SCOPE = {
         "where it matters.",
     ),
 }
-KEPT_WORDS_SHARE = 0.25  # of the window: what the unanswered words that are kept may fill
-_PIECES_PER_CHUNK = 64  # at most, of whose lines the tokens are estimated together
-HEADLINE_SCAN_CHARS = 500  # of an item that are looked at for its headline
+KEPT_WORDS_SHARE = 0.25  # of the window, for unanswered user messages that are kept
+_PIECES_PER_CHUNK = 64  # maximum; the tokens of a piece are estimated together
+HEADLINE_SCAN_CHARS = 500  # of an item, examined for its headline
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """The place in the view where a summary ends."""
 
-    evicted: tuple[Item, ...]  # what the summary stands for
-    keep_from: int  # the seq from which all stays
+    evicted: tuple[Item, ...]  # items that the summary replaces
+    keep_from: int  # seq of the first item of the tail, which stays
     keep: tuple[int, ...]  # seqs of earlier items that stay
     tokens: int  # of the evicted items, scaled
 
@@ -118,7 +118,7 @@ def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | 
     and more while they fit into `max_size`. It never begins between a call and its result.
     """
     size, count, start, kept, role = 0, 0, len(items), 0, ""
-    begin = 1  # no part of a summary stays
+    begin = 1  # a summary never stays
     for index, item in enumerate(items):
         begin = index + 1 if item.source == SUMMARY_SOURCE else begin
     for index in range(len(items) - 1, begin - 1, -1):

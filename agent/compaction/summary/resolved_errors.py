@@ -14,9 +14,9 @@ from typing import Any
 from ...lazy import regex
 from ...session.ledger import CommandFact, Ledger
 
-MIN_SHARED_ERROR_CHARS = 10  # that an error shares with the text that says it is resolved
-MAX_LISTED_FAILURES = 20  # that the model is asked about
-MAX_LISTED_CHARS = 200  # of each
+MIN_SHARED_ERROR_CHARS = 10  # common to an error and the claim that it is resolved
+MAX_LISTED_FAILURES = 20  # in the summary request
+MAX_LISTED_CHARS = 200  # of each failure
 
 _RESOLVED = regex(r"\W*resolved\b\s*(\([^)\n]*\))?\W*?[:—–\]*][\s*_~:—–-]*(.*)", re.I | re.DOTALL)
 _REF = regex(r"#(\d{1,9})\b")
@@ -88,7 +88,7 @@ def resolution_rows(
         if named is None:
             refs = sorted(_refs(line) & ledger.settled_refs)
             rows += [{"by": by, "why": line, "reopened": refs}] if refs else []
-        elif comparable(line) not in said_before:  # said again, it says nothing of what came since
+        elif comparable(line) not in said_before:  # a repeated claim is not about newer failures
             solved = {fact.ref for fact in _failures_named(named, ledger, failures)}
             rows.append({"by": by, "why": line, "refs": sorted(solved - named_open)})
     return tuple(rows)

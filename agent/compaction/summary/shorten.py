@@ -20,23 +20,23 @@ from ...session.ledger import FileFact
 from ..document import FileRow, SummaryDocument, render, row_line
 from .resolved_errors import resolved_error
 
-DENIED = "Not authorised: "  # begins a fact about a call that was not allowed
-FILE_TABLE_FACTOR = 2  # times a summary's cap: what the paths of changed files may take beside it
+DENIED = "Not authorised: "  # begins a fact about a denied call
+FILE_TABLE_FACTOR = 2  # limit for the paths of changed files, as a multiple of the summary's cap
 FOLDER_ROWS_SHARE = 0.25  # of the room for changed files, for the rows of folders
 MIN_ROW_TOKENS = 8  # of the shortest row
 TOOL_RANKS = {"Edit": 2, "Write": 2, "Task": 1}  # change files on purpose; others rank 0
-TEXT_LIMITS = (1_000, 400, 160, 60)  # characters a text may keep, tried in turn
-INTENT_LIMITS = (240, 120, 60, 30, 10, 3, 1)  # the same for the intent, where nothing else is left
-FACT_SHARE_CHARS = 160  # of a fact, that count when the share of all facts is reckoned
-FACTS_SHARE = 0.5  # of a summary, that facts may take before anything else goes for them
-FILE_ROW_SHARES = (0.5, 0.25, 0.125, 0.0)  # of a summary, for changed files; tried in turn
+TEXT_LIMITS = (1_000, 400, 160, 60)  # characters kept of a text, tried in turn
+INTENT_LIMITS = (240, 120, 60, 30, 10, 3, 1)  # the same for the intent, as the last resort
+FACT_SHARE_CHARS = 160  # of each fact, counted towards FACTS_SHARE
+FACTS_SHARE = 0.5  # of a summary, for facts; more facts are dropped before other content
+FILE_ROW_SHARES = (0.5, 0.25, 0.125, 0.0)  # of a summary, for changed files, tried in turn
 
 _ROOTS = ("./", "/")
 _FILE_COUNT = regex(r"(\d+) (?:files? )?(created|modified|deleted)")
 _LINE_COUNT = regex(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
 _OLDER_FACTS = regex(r"(\d+) older facts: Recall finds them")
 
-Fits = Callable[[SummaryDocument], bool]  # whether a document is short enough
+Fits = Callable[[SummaryDocument], bool]  # True if a document is short enough
 
 
 def shortened_to(
@@ -53,11 +53,11 @@ def shortened_to(
     by folder.
     """
 
-    line_tokens = cache(lambda line: estimate(f"\n{line}"))  # most lines stay from try to try
+    line_tokens = cache(lambda line: estimate(f"\n{line}"))  # most lines repeat between tries
 
     def fits(candidate: SummaryDocument) -> bool:
         lines = render(candidate).split("\n")
-        return sum(map(line_tokens, lines)) - 1 <= cap_tokens  # before the first is no newline
+        return sum(map(line_tokens, lines)) - 1 <= cap_tokens  # 1 less: no newline before the first
 
     def must_stay(fact: str) -> bool:
         return fact.startswith(DENIED) or is_probed(fact)
@@ -244,7 +244,7 @@ def row_tokens(rows: Iterable[FileRow]) -> int:
     return sum(map(_row_tokens, rows))
 
 
-@lru_cache(maxsize=4096)  # the same rows are tried in many shares of a summary
+@lru_cache(maxsize=4096)  # the same rows are measured many times
 def _row_tokens(row: FileRow) -> int:
     return estimate(row_line(row if stands_for_many(row) else replace(row, change=""))) + 1
 

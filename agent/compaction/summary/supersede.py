@@ -17,7 +17,7 @@ from .user_rules import TextOf, lifting_words, quotations, quoted_sentence
 
 Section = Literal["decisions", "facts", "blocked", "rules"]
 
-CLAIM_WORDS = 6  # of an entry, that a claim may quote; half of them must be there
+CLAIM_WORDS = 6  # first words of an entry; a claim must contain half of them
 
 _CLAIM = regex(
     r"\W*(?:(?:key|critical|user) )?(?P<kind>decision|fact|constraint|rule|block)\w*"
@@ -36,7 +36,7 @@ class Superseded:
     section: Section
     text: str
     why: str
-    ref: int = 0  # of the message, for a rule
+    ref: int = 0  # of a rule's message
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

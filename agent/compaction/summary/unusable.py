@@ -12,7 +12,7 @@ from ...lazy import dataclass
 from ...session.entries import Summary
 
 MAX_UNUSABLE = 2  # in a row
-KEY = "unusable"  # among the checks of a summary
+KEY = "unusable"  # in the checks of a summary
 
 
 @dataclass(slots=True)

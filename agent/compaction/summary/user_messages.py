@@ -17,18 +17,18 @@ from ...context.window import Window
 from ...lazy import dataclass, regex
 from ...session.user_messages import LoggedMessage
 
-BUDGET_SHARE = 0.10  # of the window, for all messages of the user in a summary
+BUDGET_SHARE = 0.10  # of the window, for all user messages in a summary
 MIN_BUDGET_TOKENS = 1_500
-PASTED_LIMITS = (4_000, 1_000, 300)  # characters that a pasted part may keep, tried in turn
-TEXT_LIMITS = (16_000, 4_000, 1_000, 300, 80)  # characters that a message may keep, tried in turn
-MIN_SHARED_CHARS = 200  # of a text that is given once although several messages have it
-MAX_HEADING_CHARS = 200  # of an attached file, whose first line names it
-REFS_SHARE = 0.2  # of the budget, for the refs of messages without any text; of more, the range
+PASTED_LIMITS = (4_000, 1_000, 300)  # characters kept of a pasted part, tried in turn
+TEXT_LIMITS = (16_000, 4_000, 1_000, 300, 80)  # characters kept of a message, tried in turn
+MIN_SHARED_CHARS = 200  # of a repeated text that is only shown once
+MAX_HEADING_CHARS = 200  # of an attached file's first line, which names it
+REFS_SHARE = 0.2  # of the budget, for refs of messages without text; older refs become a range
 REF_TOKENS = 4  # of one ref in the list
-MIN_LISTED_REFS = 40  # however small the budget is
+MIN_LISTED_REFS = 40  # even with a small budget
 
 HEADING = "## User Messages"
-TAG = "message"  # around each message; with a number where a message has it in its text
+TAG = "message"  # around each message; numbered if a message contains it
 _ABOUT = (
     "What the user wrote before, verbatim and in order, as history, with its state at this "
     "summary: the newest open message is the task unless it was answered since, an answered one "
@@ -43,7 +43,7 @@ class _Shown:
     """A message as shown in the section."""
 
     message: LoggedMessage
-    text: str | None  # None where only its ref has room
+    text: str | None  # None if only the ref fits
 
     def render(self, tag: str = TAG) -> str:
         message, text = self.message, self.text or ""

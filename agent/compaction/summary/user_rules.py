@@ -13,9 +13,9 @@ from ...lazy import regex
 from ...session.user_messages import LoggedMessage
 from ..document import UserRule
 
-RULES_SHARE = 0.10  # of the window, that the texts of rules may take; of older rules the ref stays
-MIN_QUOTE_WIDTH = 4  # columns of a quotation: less would stand nearly everywhere
-MAX_RULE_CHARS = 1_000  # of a sentence that is kept as a rule
+RULES_SHARE = 0.10  # of the window, for the texts of rules; older rules keep only their ref
+MIN_QUOTE_WIDTH = 4  # columns of a quotation; shorter ones match nearly everywhere
+MAX_RULE_CHARS = 1_000  # of a rule
 
 _SENTENCE_END = regex(r"(?<=[.!?])\s+|(?<=[。！？।])|\n+")
 _QUOTED = regex(
@@ -23,9 +23,9 @@ _QUOTED = regex(
 )
 _CUT_SHORT = regex(r"\s*(?:…|\.\.\.)\s*$")
 _SAME = str.maketrans(dict.fromkeys("‘’‚‛", "'") | dict.fromkeys("“”„‟«»", '"'))
-_MARKUP = "`*"  # that a model adds to a quotation, or leaves out
+_MARKUP = "`*"  # models may add it to a quotation, or omit it
 
-TextOf = Callable[[LoggedMessage], str]  # the whole text of a message
+TextOf = Callable[[LoggedMessage], str]  # returns the whole text of a message
 
 
 def quotations(text: str) -> list[str]:

@@ -41,7 +41,7 @@ from .unusable import UnusableSummaries
 from .user_rules import quoted_rules
 
 MAX_ATTEMPTS = 2
-MAX_SEARCHED_CHARS = 4_000_000  # of a message in a file, in which a quotation is looked for
+MAX_SEARCHED_CHARS = 4_000_000  # of a message in a file, searched for quotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +49,15 @@ class SummaryDraft:
     """A summary document that is not applied yet."""
 
     document: SummaryDocument
-    cost_usd: float | None  # of asking for it; None when the price is not known
+    cost_usd: float | None  # of the requests for it; None if a price is unknown
     author: str  # "model", "api", "ledger" or "user"
-    raw_text: str  # the document as it was written, before anything was added from records
-    seconds: float | None = None  # that writing it in the background took
-    max_words: int | None = None  # that it may have beside lists of files; None: only its cap
-    resolved: tuple[dict[str, Any], ...] = ()  # what it says of earlier failures, to be recorded
-    superseded: tuple[Superseded, ...] = ()  # entries of the summary before that no longer hold
-    by_api: BlockSummary | None = None  # the API wrote it
-    unusable: Mapping[str, Any] = field(default_factory=dict)  # the model's so far, to be recorded
+    raw_text: str  # the document as written, before facts were added
+    seconds: float | None = None  # time to write it in the background
+    max_words: int | None = None  # limit without file lists; None: only its cap applies
+    resolved: tuple[dict[str, Any], ...] = ()  # claims about earlier failures, to record
+    superseded: tuple[Superseded, ...] = ()  # dropped entries of the previous summary
+    by_api: BlockSummary | None = None  # set if the API wrote it
+    unusable: Mapping[str, Any] = field(default_factory=dict)  # count of unusable ones, to record
 
 
 def _ignore(event: Event) -> None:
@@ -91,7 +91,7 @@ class SummaryWriter:
             if self.unusable.is_over(model):
                 return replace(self._from_ledger_after(previous), cost_usd=spent)
             for _ in range(MAX_ATTEMPTS):
-                window = self.host.current_window()  # again: the agent has worked on meanwhile
+                window = self.host.current_window()  # may have changed since the last attempt
                 ledger = self.host.ledger
                 failures = ledger.unresolved()
                 try:
@@ -121,7 +121,7 @@ class SummaryWriter:
         if is_answered:
             self.unusable.add(model)
         if self.unusable.is_over(model):
-            text += f". {model} is not asked for summaries any more; /model takes another model"
+            text += f". {model} is not asked for summaries any more; /model selects another model"
         self.host.emit(Notice("warning", text))
         return replace(self._from_ledger_after(previous), cost_usd=spent)
 
@@ -150,7 +150,7 @@ class SummaryWriter:
         edits = host.view.edits
         try:
             reply = await host.ask_model(request, "summary")
-        except ModelError:  # what it means is told when the model is asked for a summary
+        except ModelError:  # reported by the request for the model's summary that follows
             return None, 0.0
         spent, block = _with_costs(0.0, [reply]), compaction_in(reply.content)
         problem = f"there is none, the server stopped with {reply.stop_reason}"
@@ -162,8 +162,8 @@ class SummaryWriter:
             return None, spent
         previous = document_of(host.view.summary)
         new, gone = await asyncio.to_thread(self._read, [block["content"]], previous)
-        # The block holds all that the model still wants of the summary before, except rules: only
-        # a claim that quotes the user takes one of them out.
+        # The block replaces the previous summary, except its rules: a rule is only lifted by a
+        # claim that quotes the user.
         held = without_superseded(previous or SummaryDocument(), gone).rules
         draft = SummaryDraft(
             merge(SummaryDocument(rules=held), new),
@@ -215,7 +215,7 @@ class SummaryWriter:
         asked = host.redact(instructions)
         question = summary_question(window, asked, failures, problem=problem)
         view, model, effort = host.view, host.model_id, host.effort
-        # Another model cannot take this one's thinking, so it is asked in chunks.
+        # Another model cannot read this model's thinking, so it gets chunks of text.
         is_own_model = self.policy.model in (None, model)
         if is_own_model and room_for_summary(window, question) >= max_summary_tokens(window) // 2:
             request = summary_request(view, window, question, model=model, effort=effort)

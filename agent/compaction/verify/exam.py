@@ -25,7 +25,7 @@ TARGET_POINTS = {
     "continuity": 4.0,
     "instruction following": 4.0,
 }
-STATE_SECTIONS = ("errors", "in_progress", "next_steps")  # sections that say how things stand
+STATE_SECTIONS = ("errors", "in_progress", "next_steps")  # sections about the current state
 
 _LINE = regex(r"(\d{1,4}): *(.*)")
 _UNKNOWN = regex(r"\W*unknown\W*", re.IGNORECASE)
@@ -36,7 +36,7 @@ class ExamScore:
     """The points of one dimension."""
 
     dimension: str
-    points: float | None  # None when no probe tells of it
+    points: float | None  # None without probes for it
     target: float
 
     @property

@@ -23,14 +23,14 @@ from ..summary.shorten import DENIED, FILE_TABLE_FACTOR, changed_file_rows, shor
 
 ProbeKind = Literal["recall", "artifact", "continuation", "decision"]
 
-PROBED_SHARE = 0.6  # of the cap: the rest is for the summary's own words
+PROBED_SHARE = 0.6  # of the cap; the rest is for the summary's own text
 EMPTY_DOCUMENT_TOKENS = 120  # of a document without content
-ITEM_FRAME_TOKENS = 4  # of what stands around an item
+ITEM_FRAME_TOKENS = 4  # of the markup of an item
 MIN_FACT_CHARS = 2
 MAX_FACT_CHARS = 160
-FREE_SECTIONS = ("rules", "errors")  # have room of their own
+FREE_SECTIONS = ("rules", "errors")  # have separate limits
 IGNORED_FACT_ENDS = " .,;:"
-MAX_ASKED_RULES = 8  # of the user, the newest
+MAX_ASKED_RULES = 8  # the user's newest rules
 MAX_ASKED_DENIALS = 2
 MAX_ASKED_DECISIONS = 4
 
@@ -49,8 +49,8 @@ class Probe:
     question: str
     fact: str
     section: str  # the field of the document that `entry` is added to if the fact is missing
-    ref: int | None  # the seq of the entry that the fact is from
-    entry: str  # words with the fact in them, or, for a path, what is said of it beside
+    ref: int | None  # seq of the entry with the fact
+    entry: str  # text that contains the fact; for a path, its description
 
     @property
     def is_constraint(self) -> bool:

@@ -28,8 +28,8 @@ class ProbeTally:
     """Counts of probes by kind."""
 
     asked: Mapping[ProbeKind, int]
-    before: Mapping[ProbeKind, int]  # answered by the summary as it was written
-    after: Mapping[ProbeKind, int]  # answered once what it had missed was added
+    before: Mapping[ProbeKind, int]  # answered by the summary as written
+    after: Mapping[ProbeKind, int]  # answered after missing facts were added
 
     def line(self) -> str:
         """Return a line for the report: how many facts were missing, added back and are still
