@@ -352,7 +352,9 @@ class SummaryApplier:
         max_after: int,
         reinserted: Sequence[Entry],
     ) -> FittedSummary:
-        """Try smaller and smaller shares of the summary's cap until the context is small enough."""
+        """Shrink the summary's cap until the context is small enough, then the section of user
+        messages until a request fits.
+        """
         ledger = self.host.ledger.with_resolutions(draft.resolved)
         beside = self._text_beside(draft, ledger, before)
         view, evicted = self.host.view, [item.seq for item in cut.evicted]
@@ -413,7 +415,7 @@ class SummaryApplier:
     def _with_facts(
         self, cut: Cut, draft: SummaryDraft, ledger: Ledger, before: Window, cap: int
     ) -> tuple[SummaryDocument, Sequence[Probe]]:
-        """Return a draft's document with the facts that it missed, and the probes that found them.
+        """Return a draft's document with missed facts added, and the probes that found them.
 
         The document has about `cap` tokens plus its file table, the user's rules and the open
         command failures. A document that the user wrote is not changed.

@@ -135,7 +135,7 @@ def apportion(whole: int, weights: Sequence[int]) -> list[int]:
 
 
 def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
-    """Yield (kind, tool, size, tokens kept out) for each piece of the view."""
+    """Yield (kind, tool or MCP server, size, tokens kept out) for each piece of the view."""
     if view.system:
         yield "system", "", tokens.estimate(view.system), 0
     for tool in view.tools:

@@ -308,7 +308,7 @@ class CompactionEngine:
         await self._background.wait()
 
     def tokens_freed_instead_of_summary(self) -> int | None:
-        """Return the tokens that clearing would free before a summary; None if too few."""
+        """Return the tokens that clearing would free instead of a summary; None if too few."""
         is_automatic = self.policy.mode == "auto" and self.policy.summarize_at is not None
         return self._layers.tokens_freed_if_enough() if is_automatic else None
 
@@ -435,7 +435,7 @@ class CompactionEngine:
         return self.host.cache_terms().read * written / read
 
     def calls_until_summary_pays(self) -> int | None:
-        """Return after how many more calls at the current cost a summary pays; None if never."""
+        """Return the number of further calls until a summary pays; None if never."""
         cost = self._summary_cost(self.host.current_window())
         return None if cost is None else self._account.calls_left(cost)
 
@@ -554,7 +554,7 @@ class CompactionEngine:
 
     @property
     def _writes_in_background(self) -> bool:
-        """True if summaries are prepared in the background. A server with one slot would block."""
+        """True if summaries are prepared in the background, which needs a second server slot."""
         return self._asks_model and not self.host.has_one_slot()
 
     def _check_preserved(self) -> None:

@@ -79,7 +79,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something in the log next to the acts."""
+    """Another log entry that the compression log shows."""
 
     seq: int
     at: str

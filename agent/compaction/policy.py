@@ -2,7 +2,7 @@
 
 | | default | v5 | ctx-001 | anchored | ledger |
 | --- | --- | --- | --- | --- | --- |
-| demote above, tokens | 3,000 (what was read: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
+| demote above, tokens | 3,000 (reads: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
 | clear old results | when it pays | every call | from 50 % | 85 % | default |
 | outline old calls | when it pays | off | off | off | off |
 | truncate persisted inputs | from 50 % | off | from 50 % | from 85 % | from 50 % |
@@ -10,7 +10,7 @@
 | summarise | at 93 % | 93 % | 75 % | 85 % | 95 % (190k of 200k) |
 | keep verbatim | tail | 5 messages | tail | tail | tail |
 | checkpoint | at 85 % | off | at 75 %, 85 % | with a summary | before a summary, at the end |
-| summarise besides | | | | todo list done, 20 turns | at the end |
+| also summarise | | | | todo list done, 20 turns | at the end |
 """
 
 from dataclasses import asdict, replace

@@ -45,7 +45,7 @@ class AgentState:
 
     @property
     def view(self) -> View:
-        """The messages that the model gets."""
+        """The messages for the model."""
         return self.handle.session.view
 
     @property
@@ -103,7 +103,7 @@ class AgentState:
             await self.model.roles.close()
 
     async def leave(self) -> None:
-        """Close everything except the model, when another conversation uses the model."""
+        """Close everything except the model, which another conversation uses."""
         handle, is_subagent = self.handle, self.folder.parent.name == AGENTS
         try:
             await self.engine.close()

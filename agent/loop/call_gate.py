@@ -202,9 +202,9 @@ class CallGate:
         return replace(context, sandbox=sandbox.for_command(limits))
 
     def context_to_run(self, tool: Tool[Any], verdict: Verdict) -> Context:
-        """Return the context to run a permitted call in. Files guarded by deny rules are hidden
-        from commands, and files guarded by ask rules too if the user was not asked. Raises
-        CallRefused.
+        """Return the context to run a permitted call in. Files that deny rules name are hidden from
+        commands or read-only. If the user was not asked, this includes files that ask rules name.
+        Raises CallRefused.
         """
         sandbox = self._sandbox_of(verdict)
         if tool.effect != "run" or sandbox is None or sandbox.absent:

@@ -40,7 +40,7 @@ class Denials:
         return [denial for denial in self.of_turn() if not denial.asked]
 
     def end_turn(self) -> None:
-        """Begin the list of the next turn."""
+        """Start the list of the next turn."""
         self._reported = len(self._all)
 
 

@@ -1,7 +1,7 @@
-"""The interface of features: the parts of the agent that are not the loop.
+"""The interface of features: the parts of the agent outside the loop.
 
 A feature is a subclass of `Feature` that overrides the methods for the events it needs. The loop
-calls the features in a fixed order and knows none of them by name. Extensions use the same
+calls the features in a fixed order and does not depend on any of them. Extensions use the same
 interface.
 """
 
@@ -33,7 +33,7 @@ class Veto(CtxagentError):
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A message of the user."""
+    """A user message."""
 
     content: Content
     attached: Sequence[Any] = ()  # see `features.attachments`
@@ -152,9 +152,9 @@ def command(help: str, *, argument: str = "", name: str = "", group: str = OWN) 
 
 
 class Feature:
-    """A part of the agent. Every method does nothing unless a subclass overrides it.
+    """A part of the agent. Methods do nothing unless a subclass overrides them.
 
-    Methods may record entries (`self.handle.record`) and raise RecordError when that fails.
+    Methods may record entries (`self.handle.record`), which raises RecordError on failure.
     """
 
     name: ClassVar[str] = ""  # for settings and messages

@@ -1,5 +1,4 @@
-"""Choose the model that answers: the session's own, the one for plan mode, or the fallback during
-an overload.
+"""Choose the model: the session's own, the one for plan mode, or the fallback during an overload.
 
 A change is recorded before the next request, like a change by `/model`. So a replay can rebuild
 each request, and no model gets another model's thinking.

@@ -1,5 +1,4 @@
-"""A cache of a session's state at some point of its log, so that a resume only reads the rest of
-the log.
+"""Cache a session's state at a point of its log, so that a resume only reads the rest of the log.
 
 `resume.json` may be deleted at any time. It is written again when the log has grown enough. It is
 valid only for the same log content: digests are compared, unless the log is unchanged since its
@@ -349,7 +348,7 @@ def copy_cache(log: Path, copy: Path) -> None:
 
 
 def resume_session(path: Path, *, read_only: bool = False) -> OpenedLog:
-    """Open an existing log and return it with the session's state. Raises as `Log.open` does."""
+    """Open an existing log and return it with its state. Raises the errors of `Log.open`."""
     resumption, kept = ResumeCache(path), CachedState()
 
     def read(log: Log) -> tuple[int, list[str]]:

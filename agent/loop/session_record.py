@@ -48,5 +48,5 @@ class SessionRecord:
         return recorded
 
     def rebuild_view(self) -> None:
-        """Compute the view again from the whole log, for example after a revert."""
+        """Rebuild the view from the whole log, for example after a revert."""
         self.view = start_folding(self.log.entries()).view

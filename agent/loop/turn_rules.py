@@ -11,7 +11,7 @@ from ..permissions.rules import parse_rule
 
 @dataclass(slots=True)
 class TurnRules:
-    """The rules that the current turn has added."""
+    """The rules added by the current turn."""
 
     approval: Approval
     _added: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Read from a tool call's arguments its subject, its commands and the files that it writes."""
+"""Read a tool call's subject, commands and written files from its arguments."""
 
 import re
 from collections.abc import Mapping, Sequence

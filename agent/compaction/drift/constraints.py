@@ -78,8 +78,9 @@ def is_denied_again(
 ) -> bool:
     """Return True if a call does what the user denied.
 
-    A call matches if it runs all parts of a denied command, also with more arguments or next to
-    other commands. An edit, or a command of several lines, must have been `made` before.
+    A command matches if it runs all parts of the denied command, even with more arguments or other
+    commands. An edit, or a command of several lines, only matches if the same call was `made`
+    before.
     """
     tool, _, title = denial.removeprefix(DENIED).partition(DENIAL_REASON)[0].partition(" ")
     if call.get("name") != tool or not title:

@@ -176,9 +176,9 @@ class DriftDetector:
         return any(at > ref for at, _ in self._denials())
 
     def _false_completion(self, text: str) -> Drift | None:
-        """Detect that a turn ends without a question although open work is left which neither a
-        call nor the reply mentions. Never applies after a question of the user: the reply is the
-        answer.
+        """Detect a turn that ends without a question, although open work is left that neither a
+        call nor the reply mentions. Does not apply after a question of the user, since the reply is
+        the answer.
         """
         asked = any(map(ends_with_question, self._messages[-1:])) or self._new_requests()
         if asked or ends_with_question(text) or self._document.blocked:

@@ -243,7 +243,7 @@ class LayerRunner:
             self._record(layer, targets, trigger)
 
     def _truncate_if_due(self, window: Window) -> None:
-        """Shorten old inputs from the policy's level on, several at a time."""
+        """Shorten old inputs, if the policy's threshold is reached and it saves enough."""
         if reached(self.policy.truncate_at, window):
             targets = truncate.plan(self.host.view, self.policy, self.host.file_sha256)
             saved = sum(_saved_tokens(self.host.view, target) for target in targets)

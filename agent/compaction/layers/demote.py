@@ -24,7 +24,7 @@ PREVIEW_CHARS_SHARE = 0.05  # characters of a user message's preview per token o
 
 @dataclass(frozen=True, slots=True)
 class Demotion:
-    """The substitute for a demoted text."""
+    """The replacement for a demoted text."""
 
     reference: str  # the text for the model
     saved: int  # estimated tokens

@@ -137,8 +137,8 @@ def _is_long(text: str) -> bool:
 
 
 def _on_disk(view: View, disk: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the status for the note, by call ID, of each call whose file is as the call or a later
-    call left it. `disk` has the current sha256 by path.
+    """Return the disk status for the note, by call ID. Only files that are as this call or a later
+    one left them have a status. `disk` has the current sha256 by path.
     """
     unchanged: set[str] = set()  # paths without later changes by others
     found = {}

@@ -1,10 +1,10 @@
 """A summary written by the API: its cut, its request and the text next to it.
 
-The API returns a signed block (`context.compaction_block`) that must not be changed. So facts that
-the block lacks go into a separate text behind the remaining messages: open errors, rules, changed
+The API returns a signed block (`context.compaction_block`) that must not be changed. So a separate
+text, after the remaining messages, has the facts that the block lacks: open errors, rules, changed
 files, missed facts, the user's messages and pins. Unanswered messages are there in full. The block
 must cover everything before a reply, without a gap, since otherwise later replies lose their
-thinking. If that is not possible, a summary by the model is used instead.
+thinking. If that is not possible, the model writes the summary.
 """
 
 from collections.abc import Mapping, Sequence

@@ -81,7 +81,7 @@ def earlier_failures(
 
 
 def still_open(errors: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
-    """Return the errors without those that quote a past failure."""
+    """Return the errors that are still open, without the lines about more or earlier failures."""
     failing = {fact.ref for fact in ledger.unresolved()}
 
     def is_open(error: str) -> bool:

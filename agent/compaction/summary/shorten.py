@@ -46,11 +46,11 @@ def shortened_to(
 ) -> SummaryDocument:
     """Shorten the document until it renders in at most `cap_tokens` estimated tokens (200 or more).
 
-    The oldest items of each section go first, in this order: files read, finished work, line
+    First, the oldest facts are dropped until all facts fit in their share; probed facts and denials
+    stay. Then the oldest items of each section go, in this order: files read, finished work, line
     counts, resolved errors, other errors, references, decisions. Then long texts are cut, the
-    intent least. Facts have a fixed share before that; probed facts and denials do not count as
-    droppable there. Only if the rest is not enough are more facts dropped and changed files grouped
-    by folder.
+    intent least. If that is not enough, more facts are dropped and changed files are grouped by
+    folder.
     """
 
     line_tokens = cache(lambda line: estimate(f"\n{line}"))  # most lines repeat between tries

@@ -107,7 +107,7 @@ def grade(answers_text: str, probes: Sequence[Probe]) -> ExamReport:
     - Completeness: right answers among all probes.
     - Continuity: right answers about next steps and decisions.
     - Instruction following: the mean of two shares. One is the right answers about the user's
-      constraints, the other the answers in the required form: one numbered line for each question.
+      constraints, the other the lines in the required form (one numbered line for each question).
     """
     answers, form = _read(answers_text, len(_questions(probes)))
     outcomes = _outcomes(probes, answers)
@@ -141,8 +141,8 @@ def _questions(probes: Sequence[Probe]) -> list[str]:
 
 
 def _read(text: str, count: int) -> tuple[dict[int, str], float | None]:
-    """Return the answers by number, and the share of lines in the required form (None without
-    questions).
+    """Return the answers by number, and the share of lines in the required form; None if there are
+    no questions.
     """
     answers: dict[int, str] = {}
     stray = 0
