@@ -184,7 +184,7 @@ class CompactionEngine:
         max_words: int | None = None,
         newest_only: bool = False,
     ) -> Summary:
-        """Summarize now, and return the recorded summary.
+        """Summarise now, and return the recorded summary.
 
         Use `draft` if given. `max_words` limits the text without its file lists. With `must_halve`
         (automatic summaries), the context must at least halve. With `newest_only`, only the newest
@@ -400,7 +400,7 @@ class CompactionEngine:
 
     def _summary_cost(self, window: Window) -> SummaryCost | None:
         """Return the price of reading the part that a summary would replace, and the price of a
-        summary. Return None if the part is empty or the policy does not summarize by cost.
+        summary. Return None if the part is empty or the policy does not summarise by cost.
         """
         policy, view = self.policy, self.host.view
         if policy.summarize_when != "pays" or policy.mode != "auto":
@@ -510,7 +510,7 @@ class CompactionEngine:
     def _find_cut(self, max_after: int | None = None, *, newest_only: bool = False) -> Cut:
         """Find a cut that leaves at most `max_after` tokens (default: half the window). If none
         does, return the last cut that was tried. With `newest_only`, only the newest exchange
-        stays. Raises CompactionFailed if there is nothing to summarize.
+        stays. Raises CompactionFailed if there is nothing to summarise.
         """
         view, window = self.host.view, self.host.current_window()
         if newest_only:

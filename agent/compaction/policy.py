@@ -69,8 +69,8 @@ class Policy:
     checkpoint_at: PolicyThreshold = 0.85
     checkpoint_always: bool = False  # before every summary
     fresh_at: PolicyThreshold = None  # take a checkpoint and recommend a fresh session
-    boundaries: bool = False  # summarize when the todo list is done
-    turns: int | None = None  # summarize after more turns than this
+    boundaries: bool = False  # summarise when the todo list is done
+    turns: int | None = None  # summarise after more turns than this
     at_end: bool = False  # a summary or checkpoint at the end of the session
     brief: bool = False  # fewer tools and shorter texts, for small models
     brief_reads: bool = False  # the stub of a superseded Read names only path and lines

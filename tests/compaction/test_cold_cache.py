@@ -16,7 +16,7 @@ from ..support.sessions.conversation import Conversation
 
 
 @pytest.mark.slow
-def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None:
+def test_due_results_are_cleared_when_a_session_continues(tmp_path: Path) -> None:
     """Six results of about 3,600 tokens: too little to pay for a rewrite while the cache lives."""
     command = "seq -f 'item %g of {}' 700"
     calls = [Step(tools=[("Bash", {"command": command.format(n)})]) for n in range(6)]
@@ -47,7 +47,7 @@ def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_what_the_model_was_interrupted_over_stays(tmp_path: Path) -> None:
+def test_results_that_an_interrupt_left_unanswered_stay(tmp_path: Path) -> None:
     """Six results, an interrupt before the first word about them, and words after the cache has
     ended: they are in the next request. Once they are answered, what is due goes."""
     command = "seq -f 'item %g of {}' 700"

@@ -378,7 +378,7 @@ INNOCENT: dict[str, list[list[Block]]] = {
 
 
 @pytest.mark.parametrize("name", INNOCENT)
-def test_what_is_no_drift(name: str) -> None:
+def test_no_drift(name: str) -> None:
     assert told(watch(), *INNOCENT[name]) == []
 
 
@@ -391,7 +391,7 @@ def test_files_beside_the_known_ones_are_related() -> None:
     assert told(watch(DOCUMENT, history), *others) == []
 
 
-def test_a_todo_without_telling_words_may_have_been_done() -> None:
+def test_a_todo_with_vague_words_may_be_done() -> None:
     history = session()
     plan(history, Run_it_all="pending")
     assert told(watch(DOCUMENT, history), bash("pytest -q tests/auth"), say("All done.")) == []
@@ -428,7 +428,7 @@ def test_a_question_of_a_later_turn_is_no_drift() -> None:
     assert told(armed, say("You're welcome! What would you like me to do next?")) == []
 
 
-def test_what_follows_a_new_request_is_compared_with_no_old_step() -> None:
+def test_after_a_new_request_old_steps_do_not_count() -> None:
     for said in ("Could you please provide the error message?", "All done."):
         armed = watch()
         armed.hear("There is another error in production.")
@@ -436,7 +436,7 @@ def test_what_follows_a_new_request_is_compared_with_no_old_step() -> None:
 
 
 @pytest.mark.parametrize("words", ["ok, please continue", "weiter", "继续"])
-def test_to_be_told_to_go_on_is_nothing_new(words: str) -> None:
+def test_a_message_to_continue_is_not_a_new_request(words: str) -> None:
     armed = watch(DOCUMENT, session())
     armed.hear(words)
     assert indicators(told(armed, say("What should I do?"))) == ["clarification"]
@@ -477,7 +477,7 @@ def test_an_edit_may_be_taken_back_for_a_reason(reason: str) -> None:
 
 
 @pytest.mark.parametrize("intent", ["", "9", "修复登录超时问题", "Исправь вход в систему"])
-def test_a_task_that_does_not_tell_is_never_left(intent: str) -> None:
+def test_a_vague_task_never_drifts(intent: str) -> None:
     armed = watch(SummaryDocument(intent=intent), session(intent or "go"))
     assert (
         told(armed, *[write(f"blog/{n}.css") for n in ("a1", "theme", "head", "foot", "gal")]) == []
@@ -487,7 +487,7 @@ def test_a_task_that_does_not_tell_is_never_left(intent: str) -> None:
 # How long, how often, and what it says
 
 
-def test_each_indicator_is_told_once() -> None:
+def test_each_indicator_is_reported_once() -> None:
     armed = watch()
     assert indicators(armed.check_reply(write("migrations/a.py"), final=False)) == ["constraint"]
     assert armed.check_reply(write("migrations/b.py"), final=False) == []

@@ -150,7 +150,7 @@ def test_a_summary_without_an_intent_needs_to_be_verified(document: Any) -> None
     assert intent_preserved(acts([summary(6, document=document)])[0]) == "VERIFICATION_NEEDED"
 
 
-def test_marks_are_what_else_a_reader_needs() -> None:
+def test_the_marks_of_a_log() -> None:
     found = marks(
         [
             Checkpoint(seq=1, number=1, path="checkpoints/1.json", trigger="85 %"),
@@ -223,7 +223,7 @@ def test_the_metrics_of_a_session() -> None:
     assert found.cost_usd == 0.75
 
 
-def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+def test_unmeasured_metrics_are_neither_met_nor_missed() -> None:
     found = session_metrics([summary(6)])
     assert (found.sections.met, found.recovery.met, found.probes) == (None, None, ())
     assert session_metrics([]).halved.met is None
@@ -288,7 +288,7 @@ def test_the_masks_of_one_pass_are_the_last_acts_together(
     assert [act.seq for act in last_acts([*begun, *log])] == last
 
 
-def test_what_came_with_a_summary_goes_with_it() -> None:
+def test_masks_are_undone_with_their_summary() -> None:
     said = [User(seq=6, at=AT, content="rules", source="environment")]
     behind = replace(mask(7, "microcompact", 50, 40), trigger=WITH_SUMMARY)
     log: list[Entry] = [mask(4, "microcompact", 90, 60), summary(5), *said, behind]

@@ -70,7 +70,7 @@ def test_what_is_repeated_or_part_of_a_later_page_is_superseded() -> None:
     assert chance(history.view(), page) == REPEATED
 
 
-def test_a_file_that_was_read_is_needed_more_than_what_other_calls_gave() -> None:
+def test_files_are_needed_again_more_often_than_other_results() -> None:
     history = History()
     seqs = {
         "read": read(history, "/a.py"),
@@ -117,7 +117,7 @@ def _run(history: History, number: int) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("asked_again", [False, True])
-def test_a_session_shows_by_itself_what_it_needs_again(*, asked_again: bool) -> None:
+def test_chances_adapt_to_the_session(*, asked_again: bool) -> None:
     """Of 30 outputs that went none, or every third, is asked for again."""
     history = History()
     old = [_run(history, number) for number in range(30)]
@@ -136,7 +136,7 @@ def test_a_session_shows_by_itself_what_it_needs_again(*, asked_again: bool) -> 
     assert (here > usual) if asked_again else (here < 0.5 * usual)
 
 
-def test_what_was_repeated_before_it_went_shows_nothing() -> None:
+def test_results_repeated_before_clearing_do_not_count() -> None:
     history = History()
     first, id = _run(history, 1)
     bash(history, "make part-1")

@@ -262,7 +262,7 @@ def test_the_third_level_names_what_changed_on_disk_since(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_of_the_disk_no_more_is_read_than_is_bearable(tmp_path: Path) -> None:
+def test_reads_from_disk_are_limited(tmp_path: Path) -> None:
     history = History()
     for n in range(MAX_FILES_CHECKED + 3):
         seen = {"path": str(tmp_path / f"{n}.py"), "sha256": "0"}
@@ -282,7 +282,7 @@ def test_of_the_disk_no_more_is_read_than_is_bearable(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_line_is_told_and_does_not_stop_it(place: Place) -> None:
+def test_a_broken_line_is_reported_and_skipped(place: Place) -> None:
     path = recorded(place, worked().entries)
     lines = path.read_text().splitlines(keepends=True)
     at = next(n for n, line in enumerate(lines) if '"kind": "summary"' in line)

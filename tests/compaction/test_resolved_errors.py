@@ -61,7 +61,7 @@ def test_a_line_that_begins_with_the_word_says_that_an_error_is_resolved(line: s
     assert resolved_error(line) is not None
 
 
-def test_what_is_resolved_is_named_with_its_reference() -> None:
+def test_resolved_errors_are_recorded_with_their_refs() -> None:
     assert resolved_error("**Resolved (#12):** KeyError") == "KeyError (#12)"
     assert resolved_error("Resolved: KeyError") == "KeyError"
 

@@ -34,7 +34,7 @@ def test_each_part_stands_below_its_heading() -> None:
     )
 
 
-def test_what_is_not_there_has_no_heading() -> None:
+def test_empty_sections_have_no_heading() -> None:
     assert session_intent([]) == ""
     assert session_intent(numbered(summary(""))) == ""
     text = session_intent(numbered(User(content="Only this.")))

@@ -93,7 +93,7 @@ def test_small_inputs_stay(tmp_path: Path) -> None:
     assert project.due() == [over]
 
 
-def test_the_beginning_of_what_another_tool_was_given_stays(tmp_path: Path) -> None:
+def test_the_beginning_of_another_tools_input_stays(tmp_path: Path) -> None:
     project = Project(tmp_path)
     bash = project.history.call("Bash", {"command": "x = 1\n" * 200}, "ok") - 1
     given = {"tool": "mcp__a__b", "arguments": {"sql": words(300), "rows": [words(90), 5]}}
@@ -191,7 +191,7 @@ def test_what_a_later_call_of_ours_replaced_is_history(tmp_path: Path) -> None:
     assert project.due(PERSISTED) == []
 
 
-def test_a_change_of_others_between_two_of_ours(tmp_path: Path) -> None:
+def test_a_change_by_others_between_two_edits_of_the_session(tmp_path: Path) -> None:
     """What stands there now is as our last call left it, so the file is known again."""
     project = Project(tmp_path)
     first = project.write("a.md", lines(60))
@@ -290,7 +290,7 @@ def test_the_digest_of_a_file(tmp_path: Path) -> None:
     assert file_sha256(str(path)) is None
 
 
-def test_what_is_no_file_has_no_digest(tmp_path: Path) -> None:
+def test_no_digest_without_a_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert file_sha256(str(tmp_path / "fifo")) is None
     assert file_sha256(str(tmp_path)) is None

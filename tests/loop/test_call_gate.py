@@ -90,7 +90,7 @@ def test_a_call_that_must_fail_is_not_asked_about(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_time_that_a_person_thinks_is_none_of_a_declined_call(project: Path) -> None:
+def test_the_users_thinking_time_does_not_count_for_a_declined_call(project: Path) -> None:
     async def slow(question: Question) -> Answer:
         await asyncio.to_thread(subprocess.run, [sys.executable, "-c", "pass"], check=True)
         return Answer(allow=False)
@@ -102,9 +102,7 @@ def test_the_time_that_a_person_thinks_is_none_of_a_declined_call(project: Path)
 
 
 @pytest.mark.parametrize("deny", ["Edit(c.txt)", "Read(c.txt)"])
-def test_what_must_fail_tells_nothing_of_a_file_that_may_not_be_read(
-    project: Path, deny: str
-) -> None:
+def test_a_failing_call_reveals_nothing_of_an_unreadable_file(project: Path, deny: str) -> None:
     (project / "c.txt").write_text("secret line\n")
     ask, questions = answering(Answer(allow=False))
     steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]

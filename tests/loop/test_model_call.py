@@ -117,7 +117,7 @@ def test_the_entry_of_a_reply() -> None:
     assert entry.cost_usd > 1
 
 
-def test_a_reply_under_another_name_costs_what_was_asked_for() -> None:
+def test_a_reply_under_another_name_has_the_price_of_the_requested_model() -> None:
     other = Reply([], "end_turn", REPLY.usage, "gateway/unknown", sent={})
     entry = reply_entry(other, REQUEST, "turn")
     assert entry.cost_usd == reply_entry(REPLY, REQUEST, "turn").cost_usd
@@ -134,7 +134,7 @@ def test_a_reply_that_is_interrupted_is_kept_as_far_as_it_came() -> None:
     assert entry.usage["input"] == 50
 
 
-def test_what_was_said_before_an_interrupt_is_estimated() -> None:
+def test_the_output_before_an_interrupt_is_estimated() -> None:
     def output(*deltas: Delta, ratio: float = 1.0) -> int:
         _, (entry,), _ = played(TAKEN, *deltas, asyncio.CancelledError(), ratio=ratio)
         return entry.usage["output"]

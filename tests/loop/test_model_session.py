@@ -206,7 +206,7 @@ def test_whether_the_server_can_summarise(
 
 
 @pytest.mark.parametrize("able", [True, False])
-def test_a_setting_counts_more_than_what_is_known_of_images(
+def test_the_images_setting_overrides_the_known_abilities(
     handle: SessionHandle, able: bool
 ) -> None:
     model = used(handle, Able(images=able))
@@ -263,7 +263,7 @@ def test_a_reply_is_paid_from_the_budget(handle: SessionHandle) -> None:
 
 
 @pytest.mark.parametrize("setting", ["auto", "on"])
-def test_a_refusal_of_images_is_told_where_it_changes_something(
+def test_a_refusal_of_images_is_reported_if_it_changes_something(
     handle: SessionHandle, events: list[Event], setting: Literal["auto", "on"]
 ) -> None:
     class Blind(Able):

@@ -79,7 +79,7 @@ def test_a_session_in_use_can_only_be_read(sessions: Project) -> None:
             assert read.log.refusal
 
 
-def test_what_a_resumed_session_warns_of(tmp_path: Path) -> None:
+def test_warnings_of_a_resumed_session(tmp_path: Path) -> None:
     assert warnings_on_resume(SessionState(), tmp_path, "Mine.") == []
     link = tmp_path / "link"
     link.symlink_to(tmp_path)

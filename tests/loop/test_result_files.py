@@ -68,7 +68,7 @@ def test_a_large_text_goes_to_a_file(folder: Path) -> None:
     assert details["tokens_saved"] > 1_000
 
 
-def test_where_nothing_is_recorded_all_stays() -> None:
+def test_without_a_session_folder_the_text_stays() -> None:
     told = Told(None)
     whole = words(2_000)
     assert told.files.settle("Bash", Output(whole), {}) == (whole, None)
@@ -77,7 +77,7 @@ def test_where_nothing_is_recorded_all_stays() -> None:
     assert told.files.opener("Bash", "t") is None
 
 
-def test_the_whole_of_a_part_is_kept_beside_it(folder: Path) -> None:
+def test_the_whole_text_of_a_partial_output_is_saved(folder: Path) -> None:
     text, path = Told(folder).files.settle("Bash", Output("part", whole="all of it"), {})
     assert path is not None
     assert (folder / path).read_text() == "all of it"
@@ -112,7 +112,7 @@ def test_a_large_output_that_has_its_file_is_referred_to(folder: Path) -> None:
     assert (folder / path).exists()
 
 
-def test_an_output_that_is_cut_is_told(folder: Path) -> None:
+def test_a_cut_output_is_reported(folder: Path) -> None:
     told = Told(folder, replace(DEFAULT, demote_above=None))
     output = Output("x", filed=filed(folder, b"x" * 900_000, is_needed=True, limit=300_000))
     details = {"printed_bytes": 900_000, "kept_bytes": 300_000, "cut_by": "the limit"}

@@ -140,7 +140,7 @@ def garbled(entries: Sequence[Entry], steps: Sequence[tuple[str, int, int]]) -> 
     st.lists(mischief, max_size=6),
     st.lists(numbers, min_size=1, max_size=3),
 )
-def test_what_is_kept_and_the_rest_of_the_log_are_the_whole_log(
+def test_cache_and_rest_of_the_log_equal_the_whole_log(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[Any, ...]],
     harm: list[tuple[str, int, int]],
@@ -330,7 +330,7 @@ def covered(log: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_session_goes_on_from_what_was_kept(log: Path) -> None:
+def test_a_session_continues_from_the_cache(log: Path) -> None:
     leave(log)
     size = log.stat().st_size
     assert covered(log) == size
@@ -346,7 +346,7 @@ def test_a_session_goes_on_from_what_was_kept(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_made_again(log: Path) -> None:
+def test_the_cache_is_rewritten(log: Path) -> None:
     leave(log)
     before = log.with_name(CACHE_NAME).read_bytes()
     log.with_name(CACHE_NAME).unlink()
@@ -355,7 +355,7 @@ def test_it_is_made_again(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_kept_of_a_short_session(tmp_path: Path) -> None:
+def test_a_short_session_has_no_cache(tmp_path: Path) -> None:
     path = tmp_path / "s" / "log.jsonl"
     filled(path, MIN_UNCACHED_LOG_BYTES // 4)
     leave(path)
@@ -408,7 +408,7 @@ def test_a_log_that_was_changed_while_it_was_open(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_copy_or_a_kill_costs_the_reading_of_bytes_alone(log: Path, tmp_path: Path) -> None:
+def test_after_a_copy_or_a_kill_only_digests_are_checked(log: Path, tmp_path: Path) -> None:
     """Then the log is not as it was left, and its digests are compared."""
     leave(log)
     size = log.stat().st_size
@@ -464,7 +464,7 @@ def test_a_file_that_is_broken_does_not_count(log: Path, harm: Callable[[bytes],
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_kept_the_session_goes_on(log: Path) -> None:
+def test_a_session_continues_if_the_cache_cannot_be_written(log: Path) -> None:
     for name in (CACHE_NAME, LOG_STATE_NAME):
         log.with_name(f"{name}.part").mkdir(parents=True)  # where it would be written first
     leave(log)
@@ -473,7 +473,7 @@ def test_where_nothing_can_be_kept_the_session_goes_on(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_session_that_is_only_read_keeps_nothing(log: Path) -> None:
+def test_a_read_only_session_writes_no_cache(log: Path) -> None:
     held, standing, resumption = resume_session(log, read_only=True)
     resumption.leave(held)
     assert standing.entries == len(list(Entries(log)))
@@ -481,7 +481,7 @@ def test_a_session_that_is_only_read_keeps_nothing(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_revert_behind_what_is_kept(log: Path) -> None:
+def test_a_revert_of_cached_entries(log: Path) -> None:
     """All of the log is read for it once, and not when the session is left."""
     leave(log)
     last = next(e for e in reversed(Entries(log)) if isinstance(e, Summary))
@@ -600,7 +600,7 @@ def test_too_long_a_log_is_left_to_the_next_process(short: Path) -> None:
     assert covered(short) == short.stat().st_size
 
 
-def test_little_more_is_not_worth_another_cache(short: Path) -> None:
+def test_a_little_growth_does_not_rewrite_the_cache(short: Path) -> None:
     leave(short)
     before = short.with_name(CACHE_NAME).read_bytes()
     held, _, cache = resume_session(short)
@@ -712,14 +712,14 @@ def test_a_long_log_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_does_not_hold_the_log(log: Path) -> None:
+def test_the_cache_does_not_contain_the_log(log: Path) -> None:
     """It grows with what was done, and not with what was said about it."""
     leave(log)
     assert log.with_name(CACHE_NAME).stat().st_size < log.stat().st_size // 4
 
 
 @pytest.mark.slow
-def test_the_number_after_the_last_is_known_without_what_is_kept(log: Path) -> None:
+def test_the_next_number_is_known_without_the_cache(log: Path) -> None:
     held = Log.open(log)
     assert held.last_seq == ResumeCache(log).read().standing.highest
     held.close()

@@ -76,7 +76,7 @@ def test_an_interrupt_loses_nothing_that_is_found() -> None:
     assert (source.recorded, source.collected) == (NOTES, 1)
 
 
-def test_what_could_not_be_recorded_is_recorded_next_time() -> None:
+def test_unrecorded_entries_are_recorded_next_time() -> None:
     source = Source()
     source.gate.set()
     source.fails_at = 1

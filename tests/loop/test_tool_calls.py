@@ -128,7 +128,7 @@ def test_an_oversize_result_goes_to_a_file_before_it_is_sent(project: Path) -> N
 
 
 @pytest.mark.slow
-def test_interrupting_a_tool_keeps_what_it_had_and_leaves_no_child(project: Path) -> None:
+def test_interrupting_a_tool_keeps_its_output_and_leaves_no_child(project: Path) -> None:
     sleeper = "echo $$ > pid; sleep 300 & echo $! > child; echo begun; wait"
     talk = Conversation(
         project,

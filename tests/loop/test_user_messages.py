@@ -135,7 +135,7 @@ def test_images_are_taken_out_of_a_message_as_attachments() -> None:
     assert split_images([image, image]) == ("[2 images]", [attached] * 2)
 
 
-def test_what_no_feature_takes_is_reported(tmp_path: Path) -> None:
+def test_unhandled_attachments_are_reported(tmp_path: Path) -> None:
     talk = Conversation(tmp_path, [Step(text="ok")] * 2)
     attachments = talk.agent.features.find(AttachmentsFeature)
     assert attachments is not None

@@ -2,7 +2,7 @@
 
 The cut keeps the newest messages verbatim, keeps calls and results together, and keeps the user's
 unanswered messages. The question is appended to the session's own prefix (system prompt, tools,
-messages), so the call reads the prompt cache. If the prefix no longer fits, the span is summarized
+messages), so the call reads the prompt cache. If the prefix no longer fits, the span is summarised
 in chunks of plain text. This module changes nothing in the session.
 """
 
@@ -88,7 +88,7 @@ def find_cut(
     keep_messages: int | None = None,
     newest_only: bool = False,
 ) -> Cut | None:
-    """Return the cut for a summary; None if there is nothing new to summarize.
+    """Return the cut for a summary; None if there is nothing new to summarise.
 
     `keep_messages` overrides the number of messages that stay, for a context that would not fit
     otherwise. With `newest_only`, only the user's last message and the last reply stay.
