@@ -1,5 +1,4 @@
-"""Applying a summary: what stands beside it counts, it knows the newest facts, and why it could not
-be made is told."""
+"""Applying a summary: reinserted entries, newest facts, and the reasons for failures."""
 
 import asyncio
 from dataclasses import replace
@@ -36,7 +35,7 @@ class StepParams(Params):
 
 
 class Bash(Tool[StepParams]):
-    """Changes a file at each call. The first fails, and passes when `passes` is called."""
+    """Changes a file at each call. The first call fails; it passes once `passes` is called."""
 
     name = "Bash"
     description = "A step of the work."
@@ -68,8 +67,9 @@ def talking(
     again: int = 0,
     words: int = 1,
 ) -> Conversation:
-    """A conversation of so many calls, each after so many `words`, in which about `again` tokens
-    are said after a summary."""
+    """A conversation of `calls` calls, each after this many `words`. About `again` tokens are
+    reinserted after a summary.
+    """
     done = 0
 
     def answer(request: Request) -> Step:
@@ -99,7 +99,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def stood(talk: Conversation) -> list[int]:
-    """The tokens of the context after each summary, once all was said again."""
+    """The size of the context after each summary, including reinserted entries."""
     found: list[int] = []
     record, due = talk.agent.engine.host.record, [0]
 
@@ -233,7 +233,7 @@ def test_rules_without_room_stay_in_the_record_and_come_back(project: Path) -> N
 
 @pytest.mark.slow
 def test_a_small_window_goes_on_after_any_number_of_messages(project: Path) -> None:
-    """The messages have at least 1,500 tokens, but less where nothing else would fit."""
+    """The messages have at least 1,500 tokens, but fewer if a request would not fit otherwise."""
 
     def answer(request: Request) -> Step:
         if is_summary_question(str(request.messages[-1]["content"][-1].get("text", ""))):

@@ -1,4 +1,4 @@
-"""A summary that the API writes itself: where it may cut, and what stands beside it."""
+"""A summary written by the API: its cut, and the text next to it."""
 
 from dataclasses import replace
 from pathlib import Path

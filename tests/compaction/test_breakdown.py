@@ -1,4 +1,4 @@
-"""What fills the window: parts that add up to what is measured, for any history."""
+"""The breakdown of the window: its parts add up to the measured size, for any history."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ TOOLS = [{"name": n, "description": "Does it.", "input_schema": {}} for n in ("B
 
 
 def exactly(view: View) -> Breakdown:
-    """The filling in estimated tokens, so that every part has just what was counted of it."""
+    """The breakdown in estimated tokens, so that each part has exactly its estimate."""
     return break_down(view, Window(view.size, 200_000))
 
 

@@ -1,4 +1,4 @@
-"""What stands in place of an oversize result."""
+"""The reference that replaces an oversized result."""
 
 from dataclasses import replace
 from datetime import datetime

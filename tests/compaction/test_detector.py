@@ -1,5 +1,6 @@
-"""Drift: each indicator caught in several forms and languages, and sessions that do not drift left
-alone."""
+"""Drift: each indicator is detected in several forms and languages, and sessions without drift are
+not reported.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -89,7 +90,7 @@ def write(path: str, content: str = "x = 1\n") -> list[Block]:
 
 
 def told(watch: DriftDetector, *replies: list[Block]) -> list[Drift]:
-    """What the watch says of some replies; one without calls ends its turn."""
+    """The drift in these replies. A reply without calls ends its turn."""
     found = []
     for blocks in replies:
         final = not any(block["type"] == "tool_use" for block in blocks)
@@ -134,7 +135,7 @@ def test_a_question_although_the_record_has_the_next_steps(text: str) -> None:
     "text", ["Done.", "Alles ist fertig.", "全部完成了。", "The work is finished."]
 )
 def test_ending_the_turn_with_open_steps_that_name_a_file(text: str) -> None:
-    """Nothing was changed since the user's message."""
+    """No file was changed since the user's message."""
     history = History()
     history.say(WORDS)
     drifts = told(watch(DOCUMENT, history), say(text))
@@ -191,7 +192,7 @@ def changes(old: str, new: str, path: str = "src/auth/session.py") -> list[Block
 
 
 def armed_after(*edits: list[Block], history: History | None = None) -> DriftDetector:
-    """A watch that begins after these edits."""
+    """A watch that starts after these edits."""
     ledger, memory = folded(history or session()), CallMemory()
     for blocks in edits:
         memory.note(blocks, ledger.words[-1][0])
@@ -235,7 +236,7 @@ def test_making_a_file_again_that_was_deleted() -> None:
     ],
 )
 def test_a_change_of_what_a_rule_names(rule: str, blocks: list[Block]) -> None:
-    """In any language; whether the rule forbids the change is for the model to read."""
+    """In any language. The model decides whether the rule forbids the change."""
     [drift] = watch(rule=rule).check_reply(blocks, final=False)
     assert (drift.indicator, drift.severity) == ("constraint", "LOW")
     assert f"check rule #2, “{rule}”" in drift.detection
@@ -521,7 +522,7 @@ def test_odd_replies_are_read() -> None:
 
 
 def test_a_reply_costs_little() -> None:
-    """Texts made to be slow for a pattern that backtracks: it would not come to an end."""
+    """Texts that would make a backtracking pattern take forever."""
     for text in ("the " * 9_000, "a/" * 9_000, "a." * 9_000, "'" * 9_001, "`" * 9_001, "?" * 9_000):
         armed = watch(replace(DOCUMENT, decisions=(text,)), session(text), text)
         armed.hear(text)

@@ -1,4 +1,4 @@
-"""The engine in a real loop: when each layer acts, what it leaves, and that nothing wedges."""
+"""The engine in a real loop: when each layer runs, what it leaves, and that nothing gets stuck."""
 
 import asyncio
 import itertools
@@ -296,7 +296,7 @@ def test_a_prepared_summary_is_applied_without_a_wait(project: Path) -> None:
 
 @pytest.mark.slow
 def test_pins_and_the_intent_outlive_twenty_summaries(project: Path) -> None:
-    """And summaries merge: each is smaller than its cap and covers more than the one before."""
+    """Summaries also merge: each stays below its cap and covers more than the previous one."""
     policy = replace(DEFAULT, clear_when="off", prepare_at=None, summarizer="model")
     count = [0]
 
@@ -602,7 +602,7 @@ def test_a_long_turn_keeps_no_old_summaries_and_renewals(project: Path) -> None:
 
 
 class Shy(ScriptedModel):
-    """Does not say how large its window is before it is asked."""
+    """Reveals the size of its window only when asked."""
 
     def assumed_limits(self) -> Limits:
         return DEFAULT_LIMITS
@@ -682,7 +682,7 @@ def test_a_refusal_without_numbers_does_not_shrink_the_window_permanently(projec
 
 
 def prepared(project: Path, record: Callable[[Request], Step]) -> tuple[Conversation, Player]:
-    """A conversation in which a summary is being prepared when its turn ends."""
+    """A conversation in which a summary is being prepared at the end of its turn."""
     policy = replace(DEFAULT, clear_when="off", truncate_at=None, prepare_at=0.3)
     player = Player(10, 2_500, record)
     return Conversation(project, player, policy=policy, window=60_000), player
@@ -725,7 +725,7 @@ def test_a_manual_summary_while_one_is_prepared(project: Path) -> None:
 
 @pytest.mark.slow
 def test_one_summary_stands_in_the_view(project: Path) -> None:
-    """Also when the cut falls among the messages that the summary before it had kept."""
+    """Also if the cut is among the messages that the previous summary kept."""
 
     def step(request: Request) -> Step:
         return Step(text=RECORD if asks_for_a_record(request) else "Noted. " + "blah " * 120)

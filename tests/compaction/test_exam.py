@@ -1,4 +1,4 @@
-"""The examination: what a model is asked about a summary, and how its answers are graded."""
+"""The exam: the questions about a summary, and how the answers are graded."""
 
 import pytest
 

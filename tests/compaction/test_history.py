@@ -1,4 +1,4 @@
-"""What compaction did, and how well, folded from entries."""
+"""The acts of compaction and their results, computed from entries."""
 
 from dataclasses import replace
 from typing import Any
@@ -283,7 +283,7 @@ def test_garbled_checks_count_for_nothing(probes: Any) -> None:
 def test_the_masks_of_one_pass_are_the_last_acts_together(
     log: list[Entry], last: list[int]
 ) -> None:
-    """One pass over results and inputs is undone as the one thing that a person saw."""
+    """One pass over results and inputs is undone as one act, as the user saw it."""
     begun = [User(seq=3, at=AT, content="go"), mask(4, "microcompact", 90, 60)] if log else []
     assert [act.seq for act in last_acts([*begun, *log])] == last
 

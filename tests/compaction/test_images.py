@@ -1,4 +1,4 @@
-"""Which images stay in a request, and which go when a server refuses it."""
+"""The images that stay in a request, and those removed when a server refuses it."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def image(size: int = len(DATA)) -> dict[str, Any]:
 
 
 def view_of(*sizes: int) -> View:
-    """A view with a call and an image of each size, all unseen but for what `replied` says."""
+    """A view with a call and an image of each size, all unseen except as `replied` says."""
     calls = [
         {"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {"path": f"{n}.png"}}
         for n in range(len(sizes))
@@ -38,7 +38,7 @@ def view_of(*sizes: int) -> View:
 
 
 def gone(view: View, unseen: set[int]) -> list[int]:
-    """The numbers of the images that the plan takes out."""
+    """The numbers of the images that the plan removes."""
     return [int(target["tool_use_id"][1:]) for target in images.plan(view, unseen)]
 
 

@@ -1,4 +1,4 @@
-"""What became of each result, and the chance that it is needed again."""
+"""The fate of each result, and the chance that it is needed again."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def bash(history: History, command: str, code: int = 0, **details: Any) -> int:
 
 
 def fates(view: View) -> dict[int, Fate]:
-    """The fates by the entry of the result."""
+    """The fates, by the seq of the result."""
     found = fates_of(view)
     return {result.item.seq: found[result.call.id] for result in view.results()}
 
@@ -118,7 +118,7 @@ def _run(history: History, number: int) -> tuple[int, str]:
 
 @pytest.mark.parametrize("asked_again", [False, True])
 def test_chances_adapt_to_the_session(*, asked_again: bool) -> None:
-    """Of 30 outputs that went none, or every third, is asked for again."""
+    """Of 30 cleared outputs, none or every third is requested again."""
     history = History()
     old = [_run(history, number) for number in range(30)]
     history.mask("microcompact", [{"seq": s, "tool_use_id": id, "stub": "gone"} for s, id in old])

@@ -1,5 +1,6 @@
-"""The summary document: written and read back without loss, merged by S2's rules, put right from
-the ledger, and made to fit."""
+"""The summary document: rendered and parsed without loss, merged, corrected from the ledger, and
+shortened to fit.
+"""
 
 import itertools
 import json
@@ -533,8 +534,9 @@ def test_a_word_resolves_only_an_error_of_that_word() -> None:
 
 
 def ledger(*results: tuple[str, dict[str, Any], str], more: tuple[Entry, ...] = ()) -> Ledger:
-    """A ledger of results as (tool, details, text), from #11 on in steps of 2, then `more`. One
-    with an exit code that is not 0 is an error, one that says "offloaded" is."""
+    """A ledger of results as (tool, details, text), from #11 on in steps of 2, then `more`. A
+    result with an exit code other than 0 is an error; a result that says "offloaded" is offloaded.
+    """
     made = Ledger()
     made.add(Session(seq=1, id="s", cwd="/p", version="1", model="m"))
     for seq, (tool, details, text) in enumerate(results, 5):

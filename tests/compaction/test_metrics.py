@@ -1,4 +1,4 @@
-"""The metrics of compaction, by session and summed."""
+"""The metrics of compaction, by session and in total."""
 
 from typing import Any
 

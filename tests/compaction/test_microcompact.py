@@ -1,4 +1,4 @@
-"""Microcompact: what is due, what is spared, what stands in its place."""
+"""Microcompact: which results are due, which are kept, and their stubs."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ BIG = words(1_200)
 
 
 def due(history: History, policy: Any = DEFAULT) -> list[int]:
-    """Seqs of what is cleared now."""
+    """The seqs of the results that are cleared now."""
     return [each.seq for each in plan(history.view(), policy)]
 
 
@@ -393,7 +393,7 @@ policies = st.sampled_from(
 
 
 def play(history: History, message: list[tuple[Any, Any]]) -> None:
-    """One message of calls with their results, as a turn goes on; without calls the turn ends."""
+    """One message of calls with their results, within a turn. Without calls, the turn ends."""
     uses = [called(f"c{len(history.entries)}_{n}", *a) for n, (a, _) in enumerate(message)]
     history.reply(thought, *(uses or [{"type": "text", "text": "Done."}]))
     for use, (_, answer) in zip(uses, message, strict=True):
@@ -403,7 +403,7 @@ def play(history: History, message: list[tuple[Any, Any]]) -> None:
 
 
 def structure(history: History) -> list[Any]:
-    """Who calls what and who answers, without the contents of results."""
+    """The calls and their results, without the contents."""
     blocks = [block for item in history.view().items for block in shown_blocks(item)]
     return [
         {name: value for name, value in block.items() if name != "content"}
@@ -445,7 +445,7 @@ def permit(*categories: str, **fields: Any) -> Any:
 
 
 def worked(history: History) -> dict[str, int]:
-    """A session with one result of every kind, by what becomes of it."""
+    """A session with one result of every kind of fate."""
     failed = {"is_error": True, "details": {"exit_code": 1}}
     seqs = {
         "solved": bash(history, "pytest -q", **failed),

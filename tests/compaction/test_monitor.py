@@ -1,5 +1,6 @@
-"""Drift in a whole conversation: it is noticed, told, recorded, and the work goes on from what was
-asked. One that does not drift is left alone."""
+"""Drift in a whole conversation: it is detected, shown and recorded, and the work continues with
+the task. Conversations without drift are not interrupted.
+"""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""The phases of the work, what leaving one compresses, and what the session is for."""
+"""The phases of work, the summary at the end of a phase, and the intent of the session."""
 
 import asyncio
 import re

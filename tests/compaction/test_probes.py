@@ -1,4 +1,4 @@
-"""Probes: taken from the evidence alone, and looked up in a summary."""
+"""Probes: chosen from recorded facts, and searched in a summary."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ CAP = 1_600
 
 
 class Session(History):
-    """A log with shorthands for what leaves evidence."""
+    """A log with shorthands for entries that are probed."""
 
     def think(self, text: str) -> int:
         return self.reply({"type": "text", "text": text})
@@ -67,7 +67,7 @@ PREVIOUS = SummaryDocument(
 
 
 def full() -> Session:
-    """A session with something of everything."""
+    """A session with every kind of fact."""
     session = Session()
     session.say(
         "Add a password reset to the service.\n"

@@ -1,4 +1,4 @@
-"""What a summary misses is put back, and counted."""
+"""Facts that a summary misses are added, and counted."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ USELESS = "Some work was done in this project. It will go on."
 
 
 def rate(answered: Mapping[ProbeKind, int], tally: ProbeTally) -> float:
-    """Return the share of the probes that was answered."""
+    """Return the share of answered probes."""
     return sum(answered.values()) / sum(tally.asked.values())
 
 

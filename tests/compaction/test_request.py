@@ -1,4 +1,4 @@
-"""The request for a summary: where to cut, what to ask, in how many parts."""
+"""The request for a summary: the cut, the question, and the chunks."""
 
 from dataclasses import replace
 from itertools import pairwise

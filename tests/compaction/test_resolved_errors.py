@@ -1,5 +1,6 @@
-"""Errors that a summary says are resolved: who says so and why is kept, until there is a later
-sign to the contrary."""
+"""Errors that a summary marks as resolved: the author and the reason are kept until a later
+failure.
+"""
 
 from typing import Any
 
@@ -23,7 +24,7 @@ REDIS_ERROR = "Error: connect failed: REDIS_URL is not set"
 
 
 class Session(History):
-    """A log with commands that fail and summaries that say something of them."""
+    """A log with commands that fail, and summaries with claims about them."""
 
     def __init__(self) -> None:
         super().__init__()

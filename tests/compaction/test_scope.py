@@ -1,4 +1,4 @@
-"""What is known of the task, and whether calls share anything with it."""
+"""The scope of the task, and whether calls have anything in common with it."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def write(path: str, content: str = "x") -> Block:
 
 
 def unrelated(known: TaskScope, *calls: Block, text: str = "") -> list[str]:
-    """What is said after these calls, one reply each."""
+    """The result after these calls, with one reply each."""
     found: list[str] = []
     for each in calls:
         found = known.unrelated_calls(text, [each])

@@ -1,4 +1,6 @@
-"""The intent of a session: the summary's, the user's messages and changed files, all bounded."""
+"""The intent of a session: the summary's intent, the user's messages and changed files, all
+limited.
+"""
 
 from dataclasses import replace
 from typing import Any

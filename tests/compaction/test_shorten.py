@@ -1,5 +1,4 @@
-"""Folding: changed files and facts that have no room in a summary are counted, and nothing else of
-it, nor the session, is lost for them."""
+"""Shortening: changed files and facts that do not fit are counted, and nothing else is lost."""
 
 import asyncio
 import time
@@ -194,7 +193,9 @@ def test_facts_do_not_crowd_out_the_rest_and_the_older_are_counted() -> None:
 
 
 class Change(Tool[Any]):
-    """A command that changes files: those of `first` at its first call, then one of its own."""
+    """A command that changes files: the files of `first` at its first call, then one new file per
+    call.
+    """
 
     name = "Bash"
     description = "Changes files."

@@ -1,4 +1,4 @@
-"""Entries of an earlier summary that a model says no longer hold."""
+"""Entries of an earlier summary that a model marks as no longer true."""
 
 import pytest
 

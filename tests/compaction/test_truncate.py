@@ -1,4 +1,4 @@
-"""Truncation: only what is on disk leaves the context, as real Write and Edit calls left it."""
+"""Truncation: only content that is on disk leaves the context, with real Write and Edit calls."""
 
 import asyncio
 import hashlib
@@ -29,7 +29,7 @@ PERSISTED = replace(ALL, truncate="persisted")
 
 
 class Project:
-    """A folder that real tools change, and the log of what they did."""
+    """A folder that real tools change, and the log of their calls."""
 
     def __init__(self, folder: Path) -> None:
         self.context = Context(cwd=folder)
@@ -58,7 +58,7 @@ class Project:
         return [target["seq"] for target in plan(self.history.view(), policy, file_sha256)]
 
     def shortened(self) -> list[dict[str, Any]]:
-        """The inputs that would stand in the context."""
+        """The inputs as they would be in the context."""
         return [target["input"] for target in plan(self.history.view(), ALL, file_sha256)]
 
 
@@ -192,7 +192,7 @@ def test_what_a_later_call_of_ours_replaced_is_history(tmp_path: Path) -> None:
 
 
 def test_a_change_by_others_between_two_edits_of_the_session(tmp_path: Path) -> None:
-    """What stands there now is as our last call left it, so the file is known again."""
+    """The file is as the session's last call left it, so its content is known again."""
     project = Project(tmp_path)
     first = project.write("a.md", lines(60))
     (tmp_path / "a.md").write_text("other\n")
@@ -326,7 +326,7 @@ def play(project: Project, step: tuple[str, str, str]) -> None:
 
 
 def structure(history: History) -> list[Any]:
-    """Everything but thinking, with the keys alone of what a call was given."""
+    """All blocks except thinking, with only the keys of each call's input."""
     blocks = [block for item in history.view().items for block in shown_blocks(item)]
     return [
         {**block, "input": (block["input"]["path"], sorted(block["input"]))}

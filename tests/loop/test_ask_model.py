@@ -1,4 +1,4 @@
-"""One reply of a turn: requests that the server refuses, and what is learned from each refusal."""
+"""One reply of a turn: refused requests, and what the agent learns from each refusal."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ DONE = TurnFinished("ok", "Done.")
 
 
 class Counting(ScriptedModel):
-    """Says "Done." and counts these tokens."""
+    """Says "Done." and reports these token counts."""
 
     def __init__(self, usage: Usage) -> None:
         super().__init__([Step(text="Done.")])
@@ -36,7 +36,7 @@ class Counting(ScriptedModel):
 
 
 class Blind(ScriptedModel):
-    """Learns from the first refusal that it takes no images."""
+    """Learns from the first refusal that it does not accept images."""
 
     can_see = True
 
@@ -153,7 +153,7 @@ def test_a_smaller_prompt_that_is_refused_too_ends_the_turn(project: Path) -> No
 
 
 def test_a_prompt_that_still_does_not_fit_is_tried_once_smaller(project: Path) -> None:
-    """Only the server can say whether the window it named is true."""
+    """Only the server knows whether the window size that it named is correct."""
     talk = with_result(project, too_long(11_000, 9_000))
     assert talk.say("word " * 9_000) == DONE
     first, *_, last = sizes(talk)

@@ -1,4 +1,4 @@
-"""Whose a change is, by what is written in the command and in the records of other sessions."""
+"""Which session made a change, by the text of the command and the records of other sessions."""
 
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a run has used, against its budget."""
+"""The calls and dollars of a run, compared with its budget."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a model sent for a call: checked, and answered so that it can do better."""
+"""The arguments of a call: checked, repaired, or refused with a helpful answer."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Permission for calls: what rules, features and the user decide, and what is recorded of it."""
+"""Permission for calls: decisions of rules, features and the user, and what is recorded."""
 
 import asyncio
 import subprocess
@@ -163,7 +163,7 @@ def test_interrupting_a_question_records_the_call_as_not_done(project: Path) -> 
 
 
 class Gatekeeper(Feature):
-    """Gives other arguments to a call, or vetoes it."""
+    """Changes the arguments of a call, or vetoes it."""
 
     name = "gatekeeper"
 
@@ -409,7 +409,7 @@ def test_a_host_is_reached_by_the_rules_of_calls(
 
 
 class Cautious(Tool[Params]):
-    """Asks although a rule allows it."""
+    """Asks the user even if a rule allows the call."""
 
     name, description, effect, Params = "WebSearch", "Waits.", "run", Params
 
@@ -583,7 +583,9 @@ def test_where_too_many_files_are_guarded(
     events: list[Event],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An unasked command is refused. One that was asked about runs, with one warning a session."""
+    """A command that was not asked about is refused. A command that the user allowed runs, with one
+    warning per session.
+    """
     gate = confined_gate(project, handle, None)
     monkeypatch.setattr(handle.approval, "guarded_files", lambda kinds: None)
     with pytest.raises(CallRefused, match="files that rules guard cannot be found any more"):

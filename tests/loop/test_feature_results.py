@@ -1,4 +1,4 @@
-"""What methods of features may return."""
+"""Checks of the return values of features' methods."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How features are called: in order, first answers, and one that fails is switched off."""
+"""How features are called: in order, until the first answer, and switched off when they fail."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -56,14 +56,14 @@ def features(events: list[Event]) -> Features:
 
 
 def made(handle: SessionHandle, name: str, **methods: Callable[..., Any]) -> Feature:
-    """A feature of a class of its own with these methods, which get no `self`."""
+    """A feature of a new class with these methods, which get no `self`."""
     own = {each: staticmethod(method) for each, method in methods.items()}
     feature: Feature = type(name, (Feature,), {"name": name, **own})(handle)
     return feature
 
 
 def answering(said: list[str], name: str, answer: Any = None) -> Callable[..., Any]:
-    """An async method that notes its name and returns `answer`, or raises it."""
+    """An async method that records its name and returns `answer`, or raises it."""
 
     async def method(*given: Any, **more: Any) -> Any:
         said.append(name)

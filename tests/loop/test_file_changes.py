@@ -1,4 +1,4 @@
-"""What a call changed stands in its result: real commands, real git, whatever they do."""
+"""The changes of a call are in its result: real commands and real git."""
 
 import asyncio
 import os
@@ -69,7 +69,7 @@ class Bench:
         self.record(Session(id="s", cwd=str(self.project), version="0", model="m"))
 
     async def call(self, tool: str, given: dict[str, Any]) -> ToolResult:
-        """One call; its result, as it stands in the log."""
+        """Run one call. Return its result as recorded in the log."""
         block = {
             "type": "tool_use", "id": f"c{self.log.last_seq}", "name": tool, "input": given,
         }  # fmt: skip
@@ -285,7 +285,7 @@ def test_changes_of_interrupted_and_timed_out_commands_are_found(tmp_path: Path)
 
 @pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_a_slow_look(tmp_path: Path) -> None:
-    """What the command did is then told in the next result."""
+    """The changes of the command are reported in the next result."""
     bench = Bench(tmp_path)
     assert bench.tool_runner.change_tracker
     slow = bench.tool_runner.change_tracker.tree._lock
@@ -422,11 +422,11 @@ class Shared(Bench):
         self.other = TouchRecord(folder / "touched", "other")
 
     def seen_by_other(self) -> list[OtherCall]:
-        """The calls of this session, as the other one sees them."""
+        """The calls of this session, as reported to the other session."""
         return list(self.other.others(0).calls)
 
     def saved_contents(self) -> list[tuple[str, str, str]]:
-        """Why files were saved, their names and contents."""
+        """The reasons, names and contents of saved files."""
         return [
             (note.data["by"], os.path.basename(row["path"]), self._content(row["blob"]))  # noqa: PTH119
             for note in self.log.entries()

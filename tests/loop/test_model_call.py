@@ -1,4 +1,4 @@
-"""One call of the model: what is passed on, and what is recorded of it."""
+"""One model call: the deltas that are passed on, and the recorded entry."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -42,7 +42,7 @@ WORDS = "word " * 40
 
 
 class Played:
-    """A model that streams these deltas; an exception is raised in its place."""
+    """A model that streams these deltas. An exception among them is raised."""
 
     id = "claude-sonnet-5-5"
     abilities = abilities_of(id)
@@ -61,7 +61,9 @@ class Played:
 
 
 class Kept:
-    """A record that keeps the entries of replies. A token is estimated at `ratio` real tokens."""
+    """A record that collects the entries of replies. `ratio` is the number of real tokens per
+    estimated token.
+    """
 
     def __init__(self, ratio: float) -> None:
         self.entries: list[Assistant] = []

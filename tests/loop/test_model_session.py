@@ -1,4 +1,4 @@
-"""The model of a conversation: its window, the room for a reply, and what a server lacks."""
+"""The model of a conversation: its window, the room for a reply, and missing abilities."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -90,7 +90,7 @@ def test_only_a_turn_waits_for_an_overloaded_server(handle: SessionHandle) -> No
 
 
 class Changing(Refusing):
-    """Changes the model of the conversation while it streams, then is interrupted."""
+    """Changes the model of the conversation while streaming, and is then interrupted."""
 
     def __init__(self, session: ModelSession) -> None:
         super().__init__()
@@ -236,7 +236,7 @@ def test_a_limit_that_is_not_known_does_not_bound_the_reply(handle: SessionHandl
 def test_a_notice_of_the_model_goes_to_the_front_end(
     handle: SessionHandle, events: list[Event]
 ) -> None:
-    """Also during a call whose deltas nobody sees."""
+    """Also during a call whose deltas are not shown."""
     notice = Notice("info", "the server takes no thinking")
 
     class Telling(ScriptedModel):

@@ -1,4 +1,4 @@
-"""Which log is opened for a choice of session, and what a resumed session warns of."""
+"""The log for each choice of session, and the warnings of a resumed session."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

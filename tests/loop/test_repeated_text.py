@@ -1,4 +1,4 @@
-"""Which text counts as repeated."""
+"""Detection of repeated text."""
 
 import pytest
 
@@ -15,7 +15,7 @@ TABLE_ROW = "| name | yes | no | maybe |\n"
 
 
 def stopped_at(text: str, piece: int = 20) -> int:
-    """Return after how many characters it is found, 0 for never."""
+    """Return after how many characters the repetition is found, 0 for never."""
     stream = RepeatedText()
     for begin in range(0, len(text), piece):
         if stream.add(text[begin : begin + piece]):

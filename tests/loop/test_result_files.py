@@ -1,4 +1,4 @@
-"""Files of the session for results: large texts, images, outputs that went to a file already."""
+"""Session files for results: large texts, images, outputs that are already in a file."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Told:
-    """The files of a session, and the warnings about them."""
+    """The result files of a session, and the warnings about them."""
 
     def __init__(self, folder: Path | None, policy: Policy = POLICY) -> None:
         self.events: list[Any] = []

@@ -1,4 +1,4 @@
-"""Entries before the first turn: collected once, recorded once, whatever comes between."""
+"""Entries before the first turn: collected once and recorded once, even after interrupts."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ NOTES = [Note(topic="t", text=str(n)) for n in range(3)]
 
 
 class Source:
-    """Gives the notes when a test lets it, and keeps what is recorded."""
+    """Returns the notes when the test allows it, and stores recorded entries."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.gate, self.begun = threading.Event(), threading.Event()

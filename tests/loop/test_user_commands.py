@@ -1,4 +1,4 @@
-"""What a person does by hand: a shell command, a note."""
+"""Manual commands of the user: a shell command, a note."""
 
 import asyncio
 import subprocess
@@ -135,7 +135,7 @@ def test_an_interrupted_command_is_ended_and_recorded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", ["command", "words"])
 def test_startup_entries_lost_to_an_interrupt_are_recorded_later(tmp_path: Path, way: str) -> None:
-    """Whatever comes next begins with the surroundings, which are gathered and recorded once."""
+    """The next action starts with the environment entries, recorded once."""
     talk = Conversation(tmp_path, [Step(text="Yes."), Step(text="And yes.")])
     begun, go, looks = threading.Event(), threading.Event(), 0
 

@@ -1,4 +1,4 @@
-"""Messages of the user: their images, their files, and what features make of them."""
+"""User messages: their images, their files, and changes by features."""
 
 import asyncio
 from base64 import b64encode
@@ -47,7 +47,7 @@ def test_a_message_that_went_to_a_file_is_recalled_whole_and_its_rules_count(
 
 
 class Editor(Feature):
-    """Changes messages, or vetoes them, and keeps those that are recorded."""
+    """Changes messages or vetoes them, and stores recorded messages."""
 
     name = "editor"
 
