@@ -533,10 +533,10 @@ def test_a_section_is_written_through_a_link_and_into_new_folders(project: Path)
 def test_what_cannot_be_created_leaves_the_file_as_it_was(project: Path) -> None:
     notes = project / "NOTES.md"
     notes.write_text("```\nopen\n")
-    with pytest.raises(CtxagentError, match="block of code"):
+    with pytest.raises(CtxagentError, match="ends inside a code block"):
         create_section(project, DEFAULT_PRESERVE_RULES, "decision_log")
     assert notes.read_text() == "```\nopen\n"
-    with pytest.raises(UsageError, match="run_state is no section"):
+    with pytest.raises(UsageError, match="run_state is not a section"):
         create_section(project, DEFAULT_PRESERVE_RULES, "run_state")
 
 
@@ -706,7 +706,7 @@ def test_preserve_says_what_is_missing_and_creates_it(place: Place) -> None:
     [
         (["preserve", "sesion"], 2, "Did you mean session_continuity?"),
         (["preserve", "zzz"], 2, "One of session_continuity, "),
-        (["preserve", "run_state", "--create"], 2, "no section"),
+        (["preserve", "run_state", "--create"], 2, "run_state is not a section"),
         (["-c", "preserve.strct=true", "rules"], 2, "Did you mean preserve.strict?"),
     ],
 )
