@@ -1,11 +1,11 @@
-"""Apply a summary: make it fit, check it against the facts, archive it and record it.
+"""Fit a summary to its limits, check it, archive it and record it.
 
-The document gets the facts of the ledger as it is now, is cut to its limit, and what the probes
-miss is added, until it makes the context smaller. What it stands for is in the log and in
-`conversation.md`; both are forced to disk before the summary is recorded. What must stand next to
-it (environment, instructions, preserved sections) counts too, and is recorded right after it. The
-results of the checks are in the summary's entry. A summary that would make nothing smaller changes
-nothing.
+`fit` adds the newest facts of the ledger, shortens the document to its token cap, and adds facts
+that the probes find missing. It retries with smaller caps until the context gets smaller. Before
+the summary is recorded, the replaced items are synced to disk in the log and in `conversation.md`.
+Reinserted entries (environment, instructions, preserved sections) count towards the new size and
+are recorded right after the summary. A summary that would not shrink the context is rejected, and
+nothing changes.
 """
 
 import asyncio
@@ -63,49 +63,52 @@ from .summary.user_rules import RULES_SHARE, rule_lines, rules_within
 from .summary.writer import SummaryDraft, SummaryWriter, document_of
 from .verify import Probe, ProbeTally
 
-REINSERTED_SHARE = 0.25  # of the window, for all that is said again after a summary
+REINSERTED_SHARE = 0.25  # of the window, for all reinserted entries
 CUT_NOTE = (
     "[cut here, to leave room: {left:,} more characters; Read what is named above for the rest]"
 )
-ERRORS_SHARE = 0.5  # of a summary's cap, that commands which still fail may take beside it
-WRITTEN_SHARE = 0.75  # of its cap that a model's summary may fill; the rest is for what it misses
+ERRORS_SHARE = 0.5  # of a summary's cap, added to it for open command failures
+WRITTEN_SHARE = 0.75  # of the cap for the model's text; the rest is for missed facts
 TASK_BOUNDARY = "task boundary"  # begins the trigger of a summary that ends a task
-_AUTHORS = {  # of a draft, as people are told
+_AUTHORS = {  # of a draft, for display
     "model": "summary written by the model",
     "api": "summary written by the API, signed",
     "ledger": "summary built from the log, without a model",
     "user": "summary edited by you",
 }
-SHORTEST_DIVISOR = 4  # of the cap of a summary, for the shortest that is tried
-MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' room, tried where a request would not fit
-MAX_RECALLED_RESULTS = 100  # results of the span that are read back as a check
+SHORTEST_DIVISOR = 4  # of a summary's cap, for the shortest summary that is tried
+MESSAGE_DIVISORS = (2, 4, 8, 16)  # of the messages' budget, if a request would not fit
+MAX_RECALLED_RESULTS = 100  # size of the sample of results read back as a check
 
 _TASK_FILE = regex(rf"{TASK_SUMMARY_PREFIX}\d+\.md")
 
 
 def _prose(document: SummaryDocument) -> tuple[int, int]:
-    """Return the tokens and the words of a document without its lists of files."""
+    """Return the token count and word count of a document without its file lists."""
     text = render(replace(document, modified=(), read=(), recovery=()))
     return tokens.estimate(text), len(text.split())
 
 
 def _tokens_of_words(document: SummaryDocument, count: int) -> int:
-    """Return about how many tokens `count` words of a document's prose have."""
+    """Estimate the tokens of `count` words of a document's prose."""
     size, words = _prose(document)
     return size * count // max(1, words)
 
 
 def not_worth_it(before: Window, after: int) -> str:
-    """Return why a summary that nobody asked for is not made."""
+    """Return the reason why an automatic summary is rejected as too large."""
     return (
-        f"a summary is not worth it: {after:,} of {before.tokens:,} tokens would stay, and one "
-        f"that nobody asked for must leave less than {MAX_SHARE_OF_BEFORE:.0%}"
+        f"a summary is not worth it: {after:,} of {before.tokens:,} tokens would remain; an "
+        f"automatic summary must leave less than {MAX_SHARE_OF_BEFORE:.0%}"
     )
 
 
 def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
-    """Cut the longest entries until all take at most REINSERTED_SHARE of the window. Skills
-    and the plan have bounds of their own, and are left as they are; the plan comes on top."""
+    """Cut the longest entries until all entries fit in REINSERTED_SHARE of the window.
+
+    Skills, memory and the plan have their own limits and are never cut. The plan does not count
+    towards the share.
+    """
     sizes = sorted(_entry_tokens(entry) for entry in entries if not _has_own_bound(entry))
     room = int(REINSERTED_SHARE * window.size)
     room -= sum(
@@ -125,12 +128,12 @@ def reinserted_within(entries: Sequence[Entry], window: Window) -> list[Entry]:
 
 
 def _has_room(after: int, view: View, window: Window) -> bool:
-    """Return whether a request of `after` tokens, all of them estimated, has room for a reply."""
+    """Return True if a request of `after` estimated tokens leaves room for a reply."""
     return replace(window, tokens=after, error=round(after * view.error)).room >= MIN_OUTPUT_TOKENS
 
 
 def _staying(view: View, cut: Cut) -> set[int]:
-    """Return the seqs of the items that stay behind a summary."""
+    """Return the seqs of the items that stay in the view after a summary."""
     return {item.seq for item in view.items} - {item.seq for item in cut.evicted}
 
 
@@ -139,8 +142,9 @@ def _has_own_bound(entry: Entry) -> bool:
 
 
 def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window) -> int:
-    """Return the tokens that the user's rules and the commands that still fail take in a summary
-    that is merged with `document`."""
+    """Return the tokens of the user's rules and the open command failures in a summary that is
+    merged with `document`.
+    """
     rules = _rules_shown(document or SummaryDocument(), window)
     room = int(ERRORS_SHARE * max_summary_tokens(window))
     errors = with_open_failures(SummaryDocument(), ledger, room).errors
@@ -149,12 +153,14 @@ def list_tokens(document: SummaryDocument | None, ledger: Ledger, window: Window
 
 
 def _rules_shown(document: SummaryDocument, window: Window) -> tuple[UserRule, ...]:
-    """Return the user's rules as the text of a summary has them; the record has all of them."""
+    """Return the user's rules, cut to their share of the window, for the summary's text. The log
+    keeps all rules.
+    """
     return rules_within(document.rules, int(RULES_SHARE * window.size))
 
 
 def reinserted_tokens(entries: Sequence[Entry]) -> int:
-    """Return the estimated tokens that the entries take in the context."""
+    """Return the estimated tokens of the entries in the context."""
     return sum(map(_entry_tokens, entries))
 
 
@@ -175,26 +181,29 @@ def _cut_entry(entry: Entry, max_tokens: int) -> Entry:
 class FittedSummary:
     """A summary that is ready to be recorded."""
 
-    document: SummaryDocument  # with the facts it had missed
+    document: SummaryDocument  # with missed facts added
     text: str
-    whole_text: str  # with that of the API's block, if there is one
-    reinserted: Sequence[Entry]  # to be recorded right after it
-    tokens_after: int  # of the context, with all that
-    probes: Sequence[Probe]  # that the document was checked with
+    whole_text: str  # including the text of the API's block, if any
+    reinserted: Sequence[Entry]  # entries to record right after it
+    tokens_after: int  # size of the context, including summary and reinserted entries
+    probes: Sequence[Probe]  # used to check the document
 
 
 @dataclass(slots=True)
 class SummaryApplier:
-    """The application of one conversation's summaries."""
+    """Applies the summaries of one conversation."""
 
     host: EngineHost
-    probes: Sequence[Probe] = ()  # of the newest summary that was applied
+    probes: Sequence[Probe] = ()  # of the newest applied summary
 
     async def apply(
         self, cut: Cut, draft: SummaryDraft, trigger: str, before: Window, max_after: int
     ) -> Summary:
-        """Check the summary and record it. Raises CompactionFailed if it makes nothing smaller, or
-        leaves more than `max_after` tokens where that is less than half of the window."""
+        """Check the summary and record it.
+
+        Raises CompactionFailed if the context would not get smaller. Also raises it if more than
+        `max_after` tokens would remain and `max_after` is below half the window.
+        """
         cut = draft.by_api.cut if draft.by_api else cut
         fitted = await self.fit(cut, draft, before, max_after)
         document, text, after = fitted.document, fitted.text, fitted.tokens_after
@@ -240,20 +249,21 @@ class SummaryApplier:
         try:
             for name in (SUMMARY_NAME, task_file):
                 write_archive_file(self.host.folder / name, recorded.whole_text)
-        except RecordError as error:  # the summary is in the log, which is what counts
+        except RecordError as error:  # not fatal: the summary is in the log
             self.host.emit(Notice("warning", error.message))
         return recorded
 
     def _block_fields(self, draft: SummaryDraft) -> dict[str, Any]:
-        """Return the fields of the entry of a summary that the API wrote; none for any other."""
+        """Return the entry fields of an API summary; an empty dict for other summaries."""
         if draft.by_api is None:
             return {}
         unedited = draft.by_api.edits == self.host.view.edits
         return {"block": draft.by_api.block, "keeps_thinking": unedited}
 
     def _task_file(self, cut: Cut) -> str:
-        """Return the name of the file that keeps the newest summary of the task: that of the
-        summary before, unless a task ended with it."""
+        """Return the name of the file for the task's newest summary. Reuse the file of the previous
+        summary unless that summary ended a task.
+        """
         previous = self.host.view.summary
         if previous is not None and not previous.trigger.startswith(TASK_BOUNDARY):
             for name in previous.files:
@@ -264,7 +274,7 @@ class SummaryApplier:
         return f"{TASK_SUMMARY_PREFIX}{begun}.md"
 
     async def prepare(self, cut: Cut, writer: SummaryWriter) -> SummaryDraft:
-        """Write a draft in the background, and read in advance what drift is looked for in."""
+        """Write a draft in the background, and preload the texts that drift detection reads."""
         started = time.monotonic()
         draft = await writer.write(cut)
         draft = replace(draft, seconds=time.monotonic() - started)
@@ -272,8 +282,9 @@ class SummaryApplier:
         return draft
 
     def report(self, summary: Summary, draft: SummaryDraft, started: float) -> None:
-        """Tell the front end what the summary did, and warn of each check that failed. `started`
-        is a time of the monotonic clock."""
+        """Emit the result of the summary, and a notice for each failed check. `started` is a
+        monotonic time.
+        """
         first, last = summary.covers
         how = "" if draft.seconds is None else f" · prepared in {draft.seconds:.1f} s"
         sections, recovery = summary.probes["sections"], summary.probes["recovery"]
@@ -298,11 +309,12 @@ class SummaryApplier:
         asked, ok = (recovery[key] + replies[key] for key in ("asked", "ok"))
         if ok < asked:
             text = f"{asked - ok} of {count_of(asked, 'entry', 'entries')} cannot be read back"
-            self.host.emit(Notice("error", f"{text}; /uncompact takes the summary back"))
+            self.host.emit(Notice("error", f"{text}; /uncompact undoes the summary"))
 
     def reinserted(self, window: Window, staying: Collection[int]) -> list[Entry]:
-        """Return what is said again after a summary, cut to its share of the window; the items with
-        the seqs `staying` still stand."""
+        """Return the entries to add after a summary, cut to their share of the window. `staying`
+        has the seqs of the items that stay in the view.
+        """
         return reinserted_within(self.host.reinserted(staying), window)
 
     async def fit(
@@ -314,8 +326,11 @@ class SummaryApplier:
         *,
         is_estimate: bool = False,
     ) -> FittedSummary:
-        """Return the summary as it would be recorded; a document that the user wrote stays as it
-        is. The user is not told about an estimate. Raises CompactionFailed as `apply` does."""
+        """Return the summary as it would be recorded. A document that the user wrote is not
+        changed.
+
+        With `is_estimate`, no progress is shown. Raises CompactionFailed like `apply`.
+        """
         reinserted = self.reinserted(before, _staying(self.host.view, cut))
         told = nullcontext() if is_estimate else waiting(self.host.emit, "checking the summary")
         with told:
@@ -337,7 +352,9 @@ class SummaryApplier:
         max_after: int,
         reinserted: Sequence[Entry],
     ) -> FittedSummary:
-        """Try ever smaller shares of the summary's cap until the context is small enough."""
+        """Shrink the summary's cap until the context is small enough, then the section of user
+        messages until a request fits.
+        """
         ledger = self.host.ledger.with_resolutions(draft.resolved)
         beside = self._text_beside(draft, ledger, before)
         view, evicted = self.host.view, [item.seq for item in cut.evicted]
@@ -385,7 +402,7 @@ class SummaryApplier:
     def _text_beside(
         self, draft: SummaryDraft, ledger: Ledger, before: Window
     ) -> TextBeside | None:
-        """Return what stands next to the API's block; None for a summary by the model."""
+        """Return the text to show next to an API block; None for other summaries."""
         if draft.by_api is None:
             return None
         still_open = with_ledger_facts(draft.document, ledger).errors
@@ -398,9 +415,11 @@ class SummaryApplier:
     def _with_facts(
         self, cut: Cut, draft: SummaryDraft, ledger: Ledger, before: Window, cap: int
     ) -> tuple[SummaryDocument, Sequence[Probe]]:
-        """Return a draft's document with the facts it missed, in about `cap` tokens next to its
-        table of files, the user's rules and the commands that still fail, and the probes that found
-        them. A document that the user wrote stays as it is."""
+        """Return a draft's document with missed facts added, and the probes that found them.
+
+        The document has about `cap` tokens plus its file table, the user's rules and the open
+        command failures. A document that the user wrote is not changed.
+        """
         previous, document = document_of(self.host.view.summary), draft.document
         probes = verify.choose_probes(cut.evicted, ledger, previous, cap, written=document)
         if draft.author == "user":
@@ -424,8 +443,10 @@ class SummaryApplier:
         return with_statuses(document, list_stale_files(ledger)), probes
 
     def _count_preserved(self, reinserted: Sequence[Entry]) -> dict[str, int]:
-        """Count the critical sections that there are, and those that will stand in the context. One
-        that is missing was told about before the summary: it cannot be lost by it."""
+        """Count the critical sections, and how many of them will be in the context.
+
+        Sections that were missing before the summary do not count as lost.
+        """
         text = "\n\n".join(content_text(e.content) for e in reinserted if isinstance(e, User))
         sections = self.host.preserved_sections()
         critical = sum(section.critical and section.found for section in sections)
@@ -435,8 +456,9 @@ class SummaryApplier:
         }
 
     def _count_replies(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
-        """Count the replies of the span, of a sample, and how many stand in the log with all that
-        was thought; return the seqs of the others too."""
+        """Count a sample of the span's replies, and how many the log has in full, with thinking.
+        Also return the seqs of the missing replies.
+        """
         replies = [item.seq for item in cut.evicted if item.role == "assistant"]
         sample = replies[:: len(replies) // MAX_RECALLED_RESULTS + 1]
         texts = self.host.recall(sample)
@@ -444,8 +466,9 @@ class SummaryApplier:
         return {"asked": len(sample), "ok": len(sample) - len(lost)}, lost
 
     def _count_recalled(self, cut: Cut) -> tuple[dict[str, int], list[int]]:
-        """Count how many results, of a sample over the whole span, can be read back whole; return
-        the seqs of the others too."""
+        """Count a sample of the span's results, and how many can be read back in full. Also return
+        the seqs of the other results.
+        """
         span = {item.seq for item in cut.evicted}
         results = [r for r in self.host.view.results() if r.item.seq in span]
         sample = results[:: len(results) // MAX_RECALLED_RESULTS + 1]
@@ -455,7 +478,7 @@ class SummaryApplier:
 
 
 def _changed_files_text(ledger: Ledger) -> str:
-    """Return a line for every file that was changed, by path."""
+    """Return one line for each changed file, sorted by path."""
     return "\n".join(
         f"{f.path} — {f.action}, +{f.added} −{f.removed} lines ({f.tool}, #{f.ref})"
         for f in sorted(ledger.files.values(), key=lambda f: f.path)
@@ -477,7 +500,9 @@ def _check_summary(summary: Summary) -> str:
 
 
 def _is_whole(text: KeptText | None, result: ViewResult) -> bool:
-    """Return whether a text is all of a result; of an offloaded one, more than its reference."""
+    """Return True if the text is the whole result. The text of an offloaded result must be longer
+    than its reference.
+    """
     if text is None:
         return False
     shown = content_text(result.block.get("content") or "")
@@ -485,7 +510,7 @@ def _is_whole(text: KeptText | None, result: ViewResult) -> bool:
 
 
 def _gate_results(document: SummaryDocument, before: Window, after: int) -> dict[str, Any]:
-    """Return what the gate after a summary checks, as it is recorded."""
+    """Return the results of the checks after a summary, as they are recorded."""
     return {
         "gate": "HOOK-CTX-004",
         "intent": bool(document.intent.strip()),

@@ -1,5 +1,6 @@
-"""A host of the compaction engine for a conversation that no agent of this program has: it runs no
-tools, has no hooks and asks nobody."""
+"""A host of the compaction engine for conversations of other programs. It runs no tools, has no
+hooks and asks no questions.
+"""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from .preserve import PreservedSection
 
 
 class BareHost:
-    """A log with its view and its ledger. See `host.EngineHost`; a subclass asks the model and
-    knows the state of the cache and of files."""
+    """A log with its view and its ledger. See `host.EngineHost`. Subclasses call the model and know
+    the state of the cache and the files.
+    """
 
     effort: str | None = None
 
@@ -32,7 +34,7 @@ class BareHost:
         return self.log.path.parent
 
     def emit(self, event: Event) -> None:
-        """Do nothing: nobody watches."""
+        """Ignore the event: there is no front end."""
 
     def record(self, entry: Entry) -> Entry:
         recorded = self.log.append(entry)
@@ -90,7 +92,7 @@ class BareHost:
         return None
 
     async def after_summary(self, event: dict[str, Any]) -> None:
-        """Do nothing: nobody listens."""
+        """Do nothing: there are no hooks."""
 
     def redact(self, words: str) -> str:
         return words

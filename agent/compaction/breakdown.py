@@ -1,7 +1,7 @@
-"""The breakdown of the window: the view by kind of content, and its largest items.
+"""The breakdown of the window: tokens by kind of content, and the largest items.
 
-The tokens of all parts together are exactly those of the window: each part gets its share of them
-by its estimate.
+The window's tokens are divided among the parts in proportion to their estimates, so the parts add
+up exactly to the window.
 """
 
 from collections import Counter
@@ -56,7 +56,7 @@ _SOURCES: dict[str, ContentKind] = {
     MEMORY: "memory",
     SUMMARY_SOURCE: "summary",
 }
-_TAILS: dict[ContentKind, tuple[str, ContentKind]] = {  # what may stand at the end of its text
+_TAILS: dict[ContentKind, tuple[str, ContentKind]] = {  # another kind at the end of the text
     "environment": (f"\n{preserve.PRESERVED_HEADING}", "preserved"),
     "summary": (PINNED_HEADING, "pinned"),
 }
@@ -79,8 +79,8 @@ class LargeItem:
 
     item: Item
     tokens: int
-    calls: tuple[Call, ...]  # those of a reply, or the one of a result
-    masked: bool  # a stub stands for the result
+    calls: tuple[Call, ...]  # the calls of a reply, or the call of a result
+    masked: bool  # the result is replaced by a stub
     offloaded: bool  # the text is in a file
 
 
@@ -94,12 +94,12 @@ class Breakdown:
 
     @property
     def reserve(self) -> int:
-        """The tokens that are not in use and not free, since estimates may fall short."""
+        """The tokens kept free in case the estimates are too low."""
         return max(0, self.window.size - self.window.tokens - self.window.free)
 
 
 def break_down(view: View, window: Window) -> Breakdown:
-    """Return what fills a window with this view."""
+    """Return the breakdown of a window with this view."""
     sizes: Counter[tuple[ContentKind, str]] = Counter()
     counts: Counter[tuple[ContentKind, str]] = Counter()
     saved: Counter[tuple[ContentKind, str]] = Counter()
@@ -120,8 +120,9 @@ def break_down(view: View, window: Window) -> Breakdown:
 
 
 def apportion(whole: int, weights: Sequence[int]) -> list[int]:
-    """Divide `whole` into whole numbers in proportion to the weights. What rounding down leaves
-    goes to those that lost most by it."""
+    """Divide `whole` into integers in proportion to the weights. Units lost to rounding go to the
+    shares with the largest remainders.
+    """
     total = sum(weights)
     if not total:
         return [0] * len(weights)
@@ -134,7 +135,7 @@ def apportion(whole: int, weights: Sequence[int]) -> list[int]:
 
 
 def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
-    """Yield kind, tool, size and the tokens kept out of every piece of the view."""
+    """Yield (kind, tool or MCP server, size, tokens kept out) for each piece of the view."""
     if view.system:
         yield "system", "", tokens.estimate(view.system), 0
     for tool in view.tools:
@@ -161,7 +162,9 @@ def _weights(view: View) -> Iterator[tuple[ContentKind, str, int, int]]:
 
 
 def _of_item(view: View, item: Item) -> Iterator[tuple[ContentKind, str, int, int]]:
-    """Yield the same for the pieces of an item that is no result of a known call."""
+    """Yield (kind, tool, size, tokens kept out) for each piece of an item that is not the result of
+    a known call.
+    """
     blocks = shown_blocks(item) or [{}]
     for block, size in zip(blocks, _block_sizes(item, blocks), strict=True):
         kind = _kind(item, block)
@@ -184,8 +187,9 @@ def _of_item(view: View, item: Item) -> Iterator[tuple[ContentKind, str, int, in
 
 
 def _block_sizes(item: Item, blocks: Sequence[Block]) -> list[int]:
-    """Divide an item's size among its blocks. Where a reply is larger than its blocks, the server
-    counted thinking that it did not show."""
+    """Divide an item's size among its blocks. If a reply is larger than its blocks, the difference
+    is hidden thinking that the server counted.
+    """
     sizes = [tokens.estimate_block(block) for block in blocks]
     hidden = next((n for n, b in enumerate(blocks) if b.get("type") in THINKING), None)
     if hidden is not None and sum(sizes) < item.size:
@@ -202,14 +206,14 @@ def _kind(item: Item, block: Block) -> ContentKind:
     if item.role == "assistant" and block.get("text") in item.stubs.values():
         return "stubs"
     if kind == "tool_result":
-        return "other"  # of no call in the view
+        return "other"  # its call is not in the view
     if kind in THINKING:
         return "thinking"
     return "text" if item.role == "assistant" else _SOURCES.get(item.source, "words")
 
 
 def _search_id(block: Block) -> str:
-    """Return the id of the search that a block is a part of."""
+    """Return the ID of the search that a block belongs to."""
     return str(block.get("id") or block.get("tool_use_id"))
 
 

@@ -1,6 +1,6 @@
-"""Taking a checkpoint: the newest summary, brought up to date from the ledger.
+"""Take a checkpoint: the newest summary, updated from the ledger.
 
-No model is asked, so a checkpoint can be taken at any time.
+This needs no model call, so a checkpoint can be taken at any time.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from .summary.writer import document_of
 async def take_checkpoint(
     host: EngineHost, checkpoints: Checkpoints, trigger: str, *, mode: str
 ) -> Checkpoint | None:
-    """Take a checkpoint and record it; None, after a warning, if it cannot be written."""
+    """Take a checkpoint and record it. Return None, after a warning, if it cannot be written."""
     facts, newest = checkpoint_facts(host, mode=mode), host.view.last_seq
     try:
         with waiting(host.emit, "taking a checkpoint"):
@@ -47,8 +47,9 @@ def checkpoint_facts(host: EngineHost, *, mode: str) -> CheckpointFacts:
 
 
 def current_document(host: EngineHost) -> SummaryDocument:
-    """Return a summary document of the conversation as it is now. The next steps of the newest
-    summary stand as long as the user has said nothing since."""
+    """Return a summary document of the current conversation. The next steps of the newest summary
+    are kept if there is no newer user message.
+    """
     summary = host.view.summary
     previous = document_of(summary)
     since = [text for ref, text in host.ledger.words if summary is None or ref > summary.seq]

@@ -1,9 +1,9 @@
 """The summary document as a value and as Markdown: `render` writes it, `parse` reads it.
 
-`parse` is the inverse of `render` for every document, and also takes what models write: other
-levels of heading, bold titles, other bullets, other titles, missing sections, and what they wrap a
-document in. What would be mistaken for markup is written as a character reference (`&#35;`), which
-Markdown knows too.
+`parse` is the inverse of `render` for every document. It also accepts the variants that models
+write: other heading levels, bold titles, other bullets, other titles, missing sections, and text
+around the document. Text that looks like markup is escaped as a character reference (`&#35;`),
+which is valid Markdown.
 """
 
 import re
@@ -56,8 +56,8 @@ _SYNONYMS = {
     "next step": "next_steps", "next": "next_steps", "pending tasks": "next_steps",
     "next actions": "next_steps", "optional next step": "next_steps",
     "recovery": "recovery",
-    "pinned": "pinned",  # never parsed: what is pinned is added to each summary anew
-    "no longer true": "superseded",  # says what to leave out; no part of a document
+    "pinned": "pinned",  # not parsed: pins are added to each summary again
+    "no longer true": "superseded",  # entries to remove; not part of a document
 }  # fmt: skip
 _LABELS = {
     **{label.lower(): name for name, label in STATE_LABELS.items()},
@@ -77,7 +77,7 @@ _NOTHING = regex(
     re.IGNORECASE,
 )
 _HASHED = regex(r"#{1,6}[ \t]+(?P<title>[^:]+)(?::(?P<rest>.*))?")
-_TITLE = regex(r"[^\W\d](?:.*\w)?")  # without what stands around it
+_TITLE = regex(r"[^\W\d](?:.*\w)?")  # without punctuation and numbers around it
 _BOLD = regex(r"\*\*(?P<title>[^*]+)\*\*:?(?P<rest>.*)")
 _LABEL = regex(
     rf"(?:[-*+] +|#{{1,6}} +)?[*_]*({'|'.join(map(re.escape, _LABELS))})[*_]*(?::[*_]* *(.*)|)",
@@ -103,7 +103,7 @@ class FileRow:
     path: str
     action: FileAction
     change: str = ""
-    status: str = ""  # by records alone: "complete", "partial", or how the disk differs
+    status: str = ""  # from records only: "complete", "partial", or changed on disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +114,15 @@ class ReadRow:
 
 @dataclass(frozen=True, slots=True)
 class UserRule:
-    """A sentence of the user that a summary named as a rule."""
+    """A user's sentence that a summary quotes as a rule."""
 
-    ref: int  # of the message that has it; 0 while that is not known
-    text: str  # verbatim; "" in the rendered text where there is no room: ask Recall
+    ref: int  # of its message; 0 if unknown
+    text: str  # verbatim; "" in a rendered summary without room for it
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryDocument:
-    """A summary by section. Texts may have several lines; an item of a tuple is never empty."""
+    """A summary by section. Texts may have several lines. Items of tuples are never empty."""
 
     intent: str = ""
     rules: tuple[UserRule, ...] = ()
@@ -143,14 +143,16 @@ class SummaryDocument:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "SummaryDocument":
-        """Read what `to_json` wrote; sections may be missing. Raises ValueError."""
+        """Read the output of `to_json`; sections may be missing. Raises ValueError for a wrong
+        shape.
+        """
         names = [f.name for f in fields(cls) if f.name in data]
         document = cls(**{name: _from_json(name, data[name]) for name in names})
         return document if "rules" in data else _with_old_rules(document)
 
 
 def _with_old_rules(document: SummaryDocument) -> SummaryDocument:
-    """Move the rules that an older version wrote among the facts to their section."""
+    """Move rules that an older version stored as facts to the rules section."""
     found = [_OLD_RULE.fullmatch(text) for text in document.facts]
     return replace(
         document,
@@ -169,7 +171,7 @@ def _from_json(name: str, value: Any) -> Any:
             return tuple(row(**v) for v in value)
         if not row and all(isinstance(v, str) for v in value):
             return tuple(value)
-    raise ValueError(f"summary.{name} has not the shape of its section")
+    raise ValueError(f"summary.{name} has the wrong type for its section")
 
 
 def _is_row(value: Any, row: type[FileRow] | type[ReadRow] | type[UserRule]) -> bool:
@@ -182,8 +184,9 @@ def _is_row(value: Any, row: type[FileRow] | type[ReadRow] | type[UserRule]) -> 
 
 
 def render(document: SummaryDocument, *, filled: bool = False) -> str:
-    """Return the document as Markdown: every section in order; an empty one says "None.", or is
-    left out where only the `filled` ones are wanted."""
+    """Return the document as Markdown with all sections in order. Empty sections say "None."; with
+    `filled` they are left out.
+    """
     body = {
         "intent": _intent(document.intent),
         "rules": _list(map(_rule_text, document.rules), numbered=True),
@@ -203,7 +206,7 @@ def render(document: SummaryDocument, *, filled: bool = False) -> str:
 
 
 def parse(text: str) -> SummaryDocument:
-    """Read the document in a text; what stands before its first section is left out."""
+    """Read the document in a text. Text before the first section is ignored."""
     found = defaultdict(list, _sections(text))
     state = _state_lines(found["state"])
     lists: dict[str, Any] = {name: _texts((found | state)[name]) for name in _TEXT_LISTS}
@@ -218,13 +221,14 @@ def parse(text: str) -> SummaryDocument:
 
 
 def superseded_lines(text: str) -> tuple[str, ...]:
-    """Return what a text says of entries of an earlier document that no longer hold."""
+    """Return the lines that mark entries of an earlier document as no longer true."""
     return _texts(_sections(text).get("superseded", ()))
 
 
 def missing_titles(text: str) -> list[str]:
-    """Return the titles of the required sections that a text lacks or has nothing under. An intent
-    must be named, the others may say "None."."""
+    """Return the titles of the required sections that are missing or empty. The intent must not be
+    "None."; other sections may be.
+    """
     found = {name: "\n".join(lines).strip() for name, lines in _sections(text).items()}
     if _NOTHING.fullmatch(found.get("intent", "")):
         found.pop("intent", None)
@@ -235,7 +239,7 @@ def missing_titles(text: str) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    """Escape a text so that neither stripping it nor the word for nothing can change it."""
+    """Escape a text so that stripping blanks or matching "none" does not change it."""
     text = _REFERENCE.sub(lambda found: f"&#38;{found[0][1:]}", text).replace("\r", "&#13;")
     if text and (text[0].isspace() or _NOTHING.fullmatch(text)):
         text = _refer(text[0]) + text[1:]
@@ -245,7 +249,7 @@ def _escape(text: str) -> str:
 
 
 def _escape_fences(text: str, *, all_of_them: bool = False) -> str:
-    """Escape the fences of a text: those that open or close no block of code in it, or all."""
+    """Escape code fences in a text: unpaired fences, or `all_of_them`."""
     lines = text.split("\n")
     code = {} if all_of_them else code_lines(lines)
     for place, line in enumerate(lines):
@@ -306,7 +310,7 @@ def _table(rows: Sequence[FileRow]) -> str:
 
 
 def row_line(row: FileRow) -> str:
-    """Return the line of a changed file in its table, without its status."""
+    """Return the table row of a changed file, without its status."""
     change = _escape(row.change).replace("\n", "&#10;")
     return f"| {_cell(_path(row.path))} | {row.action} | {_cell(change)} |"
 
@@ -316,7 +320,7 @@ def _cell(text: str) -> str:
 
 
 def _path(path: str) -> str:
-    """Return a path as it stands, or in backticks if it is more than one plain word."""
+    """Return the path. Wrap it in backticks unless it is a single plain word."""
     if _PLAIN_PATH.fullmatch(path) and not _NOTHING.fullmatch(path):
         return path
     text = _escape(path).replace("`", _refer("`")).replace("\n", _refer("\n"))
@@ -328,10 +332,11 @@ def _rule_text(rule: UserRule) -> str:
 
 
 def _rule(item: str) -> UserRule | None:
-    """Return the rule that an item names, without quotation marks around it. Of an item in another
-    form all is the text, with the first ref in it."""
+    """Parse a rule item, without its quotation marks. For an item in another form, use all of it as
+    the text and the first ref in it.
+    """
     found = _RULE_ITEM.fullmatch(item)
-    assert found is not None  # it matches any text
+    assert found is not None  # the pattern matches any text
     ref, text = int(found[1] or 0), found[2]
     if not ref and (named := _ANY_REF.search(text)):
         ref = int(named[1])
@@ -357,7 +362,7 @@ def _decode(text: str) -> str:
 
 
 def _sections(text: str) -> dict[str, list[str]]:
-    """Return the lines under each section's title; a repeated title has the lines of both."""
+    """Return the lines of each section. Sections with the same title are joined."""
     found: dict[str, list[str]] = {}
     lines: list[str] = []
     all_lines = unwrapped_lines(text, lambda line: _heading(line) is not None)
@@ -376,7 +381,7 @@ def _sections(text: str) -> dict[str, list[str]]:
 
 
 def _heading(line: str) -> tuple[str, str] | None:
-    """Return the section that a line opens, and what the line says of it already."""
+    """Return the section that a line opens, and the text after the title; None for other lines."""
     match = _HASHED.fullmatch(line) or _BOLD.fullmatch(line)
     if match is None:
         return None
@@ -396,8 +401,9 @@ def _texts(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def _items(lines: Sequence[str]) -> list[str]:
-    """Return the items of a list, with character references. Deeper bullets and indented lines
-    belong to the item above them; a paragraph is an item of its own."""
+    """Return the items of a list; character references are not decoded. Nested bullets and indented
+    lines belong to the item above. Each paragraph is a separate item.
+    """
     items: list[list[str]] = []
     base: int | None = None
     width, blank = 0, True
@@ -414,9 +420,9 @@ def _items(lines: Sequence[str]) -> list[str]:
             if items:
                 items[-1].append("")
         elif not in_code and re.match(r"#{1,6} ", line):
-            blank = True  # a title of the model's own: what follows is still of this section
+            blank = True  # an unknown title: the section continues
         elif place not in code and fence_mark(line):
-            blank = False  # a fence without another
+            blank = False  # an unpaired fence
         elif not items or (blank and not in_code and not line[0].isspace()):
             width, blank = 2, False
             items.append([line])
@@ -432,7 +438,7 @@ def _dedent(line: str, width: int) -> str:
 
 
 def _state_lines(lines: Sequence[str]) -> dict[str, list[str]]:
-    """Return the lines of each part of the state; those under no label are work in progress."""
+    """Return the lines of each part of the state. Lines without a label are work in progress."""
     found: dict[str, list[str]] = {name: [] for name in STATE_LABELS}
     part = found["in_progress"]
     for line in lines:
@@ -488,6 +494,6 @@ def _cells(line: str) -> list[str]:
 
 def _path_and_rest(text: str) -> tuple[str, str]:
     match = _PATH.fullmatch(text)
-    assert match is not None  # an item has at least one character that is no blank
+    assert match is not None  # an item has at least one non-blank character
     path, rest = match[1] if match[1] is not None else match[2], match[3] or ""
     return _decode(path), _decode(rest)

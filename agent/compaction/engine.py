@@ -1,9 +1,9 @@
-"""The engine: decide which compaction layer acts when. It runs before every model call.
+"""The compaction engine: decide before each model call which layer runs.
 
-In order: old results and inputs go when that pays; a summary is prepared in the background and
-applied when it is due; if the next request would still not fit, ever stronger means follow until it
-does, or one clear error is raised. Each act is one entry and one event; a failed act changes
-nothing. Triggers in the log carry the names of gates (HOOK-CTX-001 to 005).
+Old results and inputs are cleared when that saves money. A summary is prepared in the background
+and applied at its threshold. If the next request still does not fit, stronger measures follow until
+it fits or LimitReached is raised. Each act is one log entry and one event. A failed act changes
+nothing. Triggers in the log have gate names (HOOK-CTX-001 to 005).
 """
 
 import asyncio
@@ -57,37 +57,37 @@ from .verify import exam
 from .verify.exam import ExamReport
 
 MIN_CALLS_BETWEEN_SUMMARIES = 3  # for automatic ones
-SMALLER_KEEP_MESSAGES = (2, 1)  # messages kept, tried where the policy's number keeps too much
+SMALLER_KEEP_MESSAGES = (2, 1)  # messages to keep if the policy's number keeps too much
 STATUS_OF_REFUSED_IMAGES = (400, 413, 422)
 _NAMES_IMAGE = regex(r"image|multimodal|vision|pixels|media.type|document|base64", re.I)
 LEVELS_SUMMARIZED_AT_END = ("ORANGE", "RED", "CRITICAL")
 NOTHING_YET = "there is nothing to summarise yet"
-MIN_WORTHWHILE_SHARE = 0.2  # of the context, that a manual summary should save
+MIN_WORTHWHILE_SHARE = 0.2  # of the context, saved by a manual summary
 
-PreviewRow = tuple[int, str, int]  # seq, what it is, tokens
+PreviewRow = tuple[int, str, int]  # seq, headline, tokens
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryPreview:
-    """The effect that a summary would have now."""
+    """The estimated effect of a summary made now."""
 
     kept: list[PreviewRow]
-    masked: list[PreviewRow]  # kept, with a stub in the place of the content
+    masked: list[PreviewRow]  # kept as stubs
     dropped: list[PreviewRow]
-    fixed: int  # tokens of the system prompt and the tools, which stay
-    tokens_before: int  # of the context
+    fixed: int  # tokens of the system prompt and the tools
+    tokens_before: int  # size of the context
     tokens_after_estimate: int
     call_tokens: int  # of the request for the summary
     call_cost_usd: float | None
 
     @property
     def share_saved(self) -> float:
-        """The share of the context that it would save, 0 where the context would grow."""
+        """The share of the context that the summary saves; 0 if the context would grow."""
         return max(0.0, 1 - self.tokens_after_estimate / max(1, self.tokens_before))
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether it would save enough for a summary that is asked for manually."""
+        """True if a manual summary would save enough."""
         return self.share_saved >= MIN_WORTHWHILE_SHARE
 
 
@@ -99,12 +99,11 @@ class CompactionEngine:
     policy: Policy
     _calls_since_summary: int = MIN_CALLS_BETWEEN_SUMMARIES
     _calls_to_wait: int = 0  # before the next automatic summary, after a failed or reverted one
-    _done_once: set[str] = field(default_factory=set)  # what is done once between two summaries
-    _warned_sections: set[str] = field(default_factory=set)  # what was said of missing sections
-    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was one here
-    _done_todos: tuple[str, ...] = ()  # that of the call before, if done and not summarised by then
-    _span_start: tuple[float, int] = (0.0, 0)  # Unix time, newest entry: at the start or a summary
-
+    _done_once: set[str] = field(default_factory=set)  # actions done since the last summary
+    _warned_sections: set[str] = field(default_factory=set)  # warnings shown
+    _finished_todos: tuple[str, ...] = ()  # the newest todo list that was a boundary
+    _done_todos: tuple[str, ...] = ()  # todo list at the call before, if done and not summarised
+    _span_start: tuple[float, int] = (0.0, 0)  # Unix time and newest seq at start or last summary
     _account: SummaryAccount = field(default_factory=SummaryAccount)
     _unusable: UnusableSummaries = field(init=False)
 
@@ -116,8 +115,9 @@ class CompactionEngine:
         self._background = BackgroundSummary(self.host, self._would_leave_room)
 
     async def before_call(self, *, turn_start: bool) -> None:
-        """Make the context ready for the next call. Raises LimitReached when nothing makes it
-        fit, RecordError when an answer in the background could not be recorded."""
+        """Compact if needed so that the next request fits. Raises LimitReached if it cannot fit,
+        and RecordError if a background reply was not recorded.
+        """
         self._background.raise_record_error()
         self._calls_since_summary += 1
         self._calls_to_wait -= 1
@@ -139,9 +139,9 @@ class CompactionEngine:
         await self.force_fit()
 
     async def force_fit(self) -> None:
-        """Shrink the context by every means in turn until the next request fits: what the model has
-        not answered yet goes last. Raises LimitReached, naming the largest parts, when no means is
-        left."""
+        """Shrink the context until the next request fits; results that the model has not answered
+        are cleared last. Raises LimitReached, with the largest parts, if it cannot fit.
+        """
         if self._fits():
             return
         why = ""
@@ -161,11 +161,9 @@ class CompactionEngine:
         raise full_window(self.host.view, self.host.current_window(), self.policy, why)
 
     def drop_refused_images(self, refusal: RequestRejected) -> bool:
-        """Take out images that a refused request may have been refused for; return whether there
-        were any, so that the request is worth another try.
+        """Remove images that may have caused a refusal. Return True if there were any.
 
-        Where the server names no image, only those can be the cause that it was sent for the first
-        time.
+        If the server does not mention images, only images new in this request can be the cause.
         """
         if not self.host.takes_images():
             return self._layers.drop_all_images()
@@ -186,12 +184,14 @@ class CompactionEngine:
         max_words: int | None = None,
         newest_only: bool = False,
     ) -> Summary:
-        """Summarise now, with a `draft` that was shown if it is given, in at most `max_words`
-        next to lists of files; one that nobody asked for `must_halve` the context. With
-        `newest_only` just the newest exchange stays. Raises CompactionFailed with the reason; then
-        nothing has changed."""
-        self.host.record_model()  # a resumed session may have another one
-        self._layers.bound_images()  # the request for the summary holds them too
+        """Summarise now, and return the recorded summary.
+
+        Use `draft` if given. `max_words` limits the text without its file lists. With `must_halve`
+        (automatic summaries), the context must at least halve. With `newest_only`, only the newest
+        exchange stays. Raises CompactionFailed with the reason; nothing has changed then.
+        """
+        self.host.record_model()  # a resumed session may have another model
+        self._layers.bound_images()  # the summary request has images too
         started, before = time.monotonic(), self.host.current_window()
         max_after = max_tokens_after(before, must_halve=must_halve)
         is_custom = bool(instructions) or draft is not None or newest_only
@@ -212,12 +212,12 @@ class CompactionEngine:
         if self.policy.checkpoint_always:
             await self.host.take_checkpoint(f"before a summary: {trigger}")
         if prepared:
-            with waiting(self.host.emit, "the summary, which is being written"):
+            with waiting(self.host.emit, "the summary is being written"):
                 draft = await asyncio.shield(prepared.task)
         elif draft is None:
             self._background.discard()
             await self._check_can_shrink(cut, before, max_after)
-            # Only what we write ourselves can be kept to a number of words.
+            # The length of an API summary cannot be limited.
             draft = await self._writer().write(
                 cut, instructions, emit=self.host.emit, by_api=max_words is None
             )
@@ -235,8 +235,7 @@ class CompactionEngine:
     async def draft_summary(
         self, instructions: str = "", *, newest_only: bool = False
     ) -> tuple[SummaryDraft, str]:
-        """Write the summary that `compact` would apply, and return it with its text. Raises
-        CompactionFailed."""
+        """Return the summary that `compact` would apply, with its text. Raises CompactionFailed."""
         self.host.record_model()
         self._background.discard()
         cut, before = self._find_cut(newest_only=newest_only), self.host.current_window()
@@ -246,8 +245,9 @@ class CompactionEngine:
         return replace(draft, document=fitted.document), fitted.text
 
     async def examine(self, summary: Summary) -> ExamReport:
-        """Ask the model the probes of the newest summary, with that summary as all it knows, and
-        grade its answers. Raises ModelError."""
+        """Ask the model the probes of the newest summary, and grade its answers. The request has
+        only the summary as context. Raises ModelError.
+        """
         probes, window = self._applier.probes, self.host.current_window()
         request = exam.exam_request(
             summary.whole_text,
@@ -263,8 +263,7 @@ class CompactionEngine:
         return report
 
     def preview(self, *, newest_only: bool = False) -> SummaryPreview:
-        """Estimate what `compact` would do, without asking a model. Raises CompactionFailed when
-        it would do nothing."""
+        """Estimate the effect of `compact` without a model call. Raises CompactionFailed."""
         view, window = self.host.view, self.host.current_window()
         cut = self._find_cut(newest_only=newest_only)
         gone = {item.seq for item in cut.evicted}
@@ -286,8 +285,9 @@ class CompactionEngine:
         )
 
     def uncompact(self, entries: Reversible[Entry], seq: int | None = None) -> list[Mask | Summary]:
-        """Take back the newest acts among `entries`, which are the whole log, or the act at `seq`,
-        and return them. Raises CompactionFailed when there are none."""
+        """Undo the newest act of compaction, or the act at `seq`, and return its entries. `entries`
+        is the whole log. Raises CompactionFailed if there is no such act.
+        """
         last = last_acts(entries) if seq is None else act_with_masks(entries, seq)
         if not last:
             raise CompactionFailed("there is no compaction to take back")
@@ -300,7 +300,7 @@ class CompactionEngine:
 
     @property
     def is_preparing(self) -> bool:
-        """Whether a summary is being written in the background."""
+        """True while a summary is being written in the background."""
         return self._background.is_pending
 
     async def wait_for_background(self) -> None:
@@ -308,37 +308,36 @@ class CompactionEngine:
         await self._background.wait()
 
     def tokens_freed_instead_of_summary(self) -> int | None:
-        """Return how many tokens clearing would free in place of the next automatic summary; None
-        where none will come, or where clearing does not free enough."""
+        """Return the tokens that clearing would free instead of a summary; None if too few."""
         is_automatic = self.policy.mode == "auto" and self.policy.summarize_at is not None
         return self._layers.tokens_freed_if_enough() if is_automatic else None
 
     def stable_before(self) -> int | None:
-        """Return the seq where a cache breakpoint belongs: later results may be cleared."""
+        """Return the seq for a cache breakpoint. Results after it may be cleared."""
         oldest = microcompact.oldest_clearable(self.host.view, self.policy)
         next_edit = self._layers.next_edit_seq
         return next_edit if next_edit is not None else oldest
 
     async def finish(self) -> None:
-        """Do what the policy wants when a session ends in good order: a summary or a checkpoint."""
+        """Make a summary or a checkpoint at the end of a session, as set in the policy."""
         if not self.policy.at_end or self.policy.mode != "auto" or not self.host.view.items:
             return
         if self.host.current_window().level in LEVELS_SUMMARIZED_AT_END:
             with suppress(CompactionFailed):
-                self._find_cut()  # raises where there is nothing to summarise
+                self._find_cut()  # raises if there is nothing to summarise
                 self.host.emit(Notice("info", "writing a summary of the session …"))
                 await self.compact(trigger="end of the session", must_halve=True)
                 return
         await self.host.take_checkpoint("end of the session")
 
     async def close(self) -> None:
-        """Stop a summary that is being prepared, and wait until its task has ended."""
+        """Cancel a summary that is being prepared, and wait until its task ends."""
         await self._background.close()
 
     # The summary
 
     async def _checkpoint_if_due(self, window: Window) -> None:
-        """Take checkpoints at the policy's fill levels, each once between two summaries."""
+        """Take checkpoints at the policy's fill levels, each level once between two summaries."""
         if reached(self.policy.checkpoint_at, window) and self._first_time("checkpoint"):
             await self.host.take_checkpoint(f"{window.share:.0%} of the window")
         if reached(self.policy.fresh_at, window) and self._first_time("fresh"):
@@ -355,7 +354,7 @@ class CompactionEngine:
         if self.policy.mode == "remind":
             if due and self._first_time("reminded"):
                 share = f"{window.share:.0%}"
-                self.host.emit(Notice("info", f"the context is {share} full: /compact"))
+                self.host.emit(Notice("info", f"the context is {share} full: run /compact"))
             return
         if self._calls_since_summary <= MIN_CALLS_BETWEEN_SUMMARIES or self._calls_to_wait > 0:
             return
@@ -369,7 +368,7 @@ class CompactionEngine:
         elif reason := self._boundary_reason(turn_start=turn_start):
             try:
                 await self.compact(trigger=reason, must_halve=True)
-            except CompactionFailed as error:  # there is still room without it
+            except CompactionFailed as error:  # not urgent: there is still room
                 self.host.emit(Notice("info", f"not compacted: {error.message}"))
         elif await self._summarize_if_it_pays(window):
             return
@@ -377,8 +376,9 @@ class CompactionEngine:
             self._prepare_summary()
 
     async def _summarize_if_it_pays(self, window: Window) -> bool:
-        """Prepare a summary when its account says so, and apply it once it is written; return
-        whether it pays."""
+        """Prepare a summary when it costs less than keeping the old part, and apply it once it is
+        written. Return True if it pays.
+        """
         cost = self._summary_cost(window)
         if cost is None:
             return False
@@ -393,14 +393,15 @@ class CompactionEngine:
             await self.compact(trigger="it pays", must_halve=True)
         except CompactionFailed as error:
             self._calls_to_wait = MIN_CALLS_BETWEEN_SUMMARIES
-            self._background.discard()  # it may have been written before much was cleared
+            self._background.discard()  # it may be older than the last clearing
             self._account = SummaryAccount()
             self.host.emit(Notice("info", f"not compacted: {error.message}"))
         return True
 
     def _summary_cost(self, window: Window) -> SummaryCost | None:
-        """Return what the part costs that a summary would take the place of, and what a summary
-        costs; None where there is too little of it, or the policy asks for none."""
+        """Return the price of reading the part that a summary would replace, and the price of a
+        summary. Return None if the part is empty or the policy does not summarise by cost.
+        """
         policy, view = self.policy, self.host.view
         if policy.summarize_when != "pays" or policy.mode != "auto":
             return None
@@ -418,7 +419,7 @@ class CompactionEngine:
         return SummaryCost(prices.read * old, price + self._layers.cost_of_misses(gone))
 
     def _seqs_before_tail(self, tail: int) -> set[int]:
-        """Return the entries that stand before the last `tail` tokens of the context."""
+        """Return the seqs of the items before the last `tail` tokens."""
         view, room = self.host.view, float(tail)
         for place in range(len(view.items) - 1, -1, -1):
             room -= view.scaled(view.items[place].size)
@@ -427,21 +428,23 @@ class CompactionEngine:
         return set()
 
     def _output_price(self) -> float:
-        """Return the price of a token of output, as a multiple of one of input."""
+        """Return the price of an output token, as a multiple of an input token's."""
         read, written = self.host.call_cost_usd(1_000, 0), self.host.call_cost_usd(0, 1_000)
         if not read or written is None:
             return OUTPUT_PRICE
         return self.host.cache_terms().read * written / read
 
     def calls_until_summary_pays(self) -> int | None:
-        """Return after how many more calls like this one a summary pays; None if never."""
+        """Return the number of further calls until a summary pays; None if never."""
         cost = self._summary_cost(self.host.current_window())
         return None if cost is None else self._account.calls_left(cost)
 
     def _boundary_reason(self, *, turn_start: bool) -> str:
-        """Return why there should be a summary now although there is room, or "". A turn begins
-        with one when the todo list is done; within a turn, which may just be ending, the work must
-        have gone on since."""
+        """Return the reason for a summary at a boundary, or "".
+
+        A completed todo list is a reason at the start of a turn, or within a turn after one more
+        call. Too many turns since the last summary are a reason at the start of a turn.
+        """
         ledger = self.host.ledger
         todos = tuple(t["content"] for t in ledger.todos)
         done = all(t["status"] == "completed" for t in ledger.todos)
@@ -460,7 +463,7 @@ class CompactionEngine:
         return ""
 
     def _would_halve(self) -> bool:
-        """Return whether a summary now would at least halve the context."""
+        """Return True if a summary now would at least halve the context."""
         window = self.host.current_window()
         try:
             return self._tokens_after(self._find_cut(), window) < window.tokens / 2
@@ -468,19 +471,19 @@ class CompactionEngine:
             return False
 
     def _tokens_after(self, cut: Cut, window: Window) -> int:
-        """Estimate the context with the summary that a model would write at this cut."""
+        """Estimate the size of the context after a model's summary at this cut."""
         written = max(MIN_SUMMARY_CAP_TOKENS, sum(i.size for i in cut.evicted) // 4)
         added = min(max_summary_tokens(window), written) + self._tokens_beside_summary(window)
         return tokens_after_summary(self.host.view, cut, added + self._message_tokens(cut))
 
     def _first_time(self, what: str) -> bool:
-        """Return whether something is done for the first time since the newest summary."""
+        """Return True on the first call with `what` since the newest summary."""
         first = what not in self._done_once
         self._done_once.add(what)
         return first
 
     def _prepare_summary(self) -> None:
-        """Start writing a summary in the background, unless a usable one is there."""
+        """Start a summary in the background, unless a usable one exists."""
         if not (self._writes_in_background and self._background.is_wanted()):
             return
         with suppress(CompactionFailed):
@@ -491,23 +494,24 @@ class CompactionEngine:
                 self._background.start(cut, self._applier.prepare(cut, self._writer()))
 
     def _would_leave_room(self, cut: Cut) -> bool:
-        """Return whether a summary at this cut would leave enough room."""
+        """Return True if a summary at this cut would leave enough room."""
         window = self.host.current_window()
         room = max_summary_tokens(window) + self._tokens_beside_summary(window)
         room += self._message_tokens(cut)
         return tokens_after_summary(self.host.view, cut, room) <= self._max_tokens_when_due()
 
     def _max_tokens_when_due(self) -> int:
-        """Return what an automatic summary may leave when it is applied, which is not yet."""
+        """Return the most tokens that an automatic summary may leave at its threshold."""
         window = self.host.current_window()
         due_at = summary_due_at(self.policy, window) or 0
         full = replace(window, tokens=max(window.tokens, due_at))
         return max_tokens_after(full, must_halve=True)
 
     def _find_cut(self, max_after: int | None = None, *, newest_only: bool = False) -> Cut:
-        """Find where to cut so that what is left fills at most `max_after` tokens, by default half
-        of the window, or else the last place that was tried. With `newest_only` just the newest
-        exchange stays. Raises CompactionFailed when there is nothing to summarise."""
+        """Find a cut that leaves at most `max_after` tokens (default: half the window). If none
+        does, return the last cut that was tried. With `newest_only`, only the newest exchange
+        stays. Raises CompactionFailed if there is nothing to summarise.
+        """
         view, window = self.host.view, self.host.current_window()
         if newest_only:
             if cut := find_cut(view, self.policy, window, newest_only=True):
@@ -528,41 +532,42 @@ class CompactionEngine:
         return found
 
     def _check_worth(self, cut: Cut, before: Window, max_after: int) -> None:
-        """Raise CompactionFailed when even a short summary would leave more than `max_after`."""
+        """Raise CompactionFailed if even a short summary leaves more than `max_after` tokens."""
         room = max_summary_tokens(before) // SHORTEST_DIVISOR + self._tokens_beside_summary(before)
         after = tokens_after_summary(self.host.view, cut, room + self._message_tokens(cut))
         if after > max_after:
             raise CompactionFailed(not_worth_it(before, after))
 
     async def _check_can_shrink(self, cut: Cut, before: Window, max_after: int) -> None:
-        """Raise CompactionFailed when even the shortest summary would leave too much, before a
-        model is asked: one of the recorded facts, the user's messages and rules."""
+        """Raise CompactionFailed if even the shortest summary would leave too much. The check uses
+        a summary of the recorded facts, user messages and rules, so no model is called.
+        """
         if self._asks_model:
             draft = self._writer().from_ledger(document_of(self.host.view.summary))
             await self._applier.fit(cut, draft, before, max_after, is_estimate=True)
 
     @property
     def _asks_model(self) -> bool:
-        """Whether a model writes the summaries."""
+        """True if a model writes the summaries."""
         writer = self.policy.model or self.host.model_id
         return self.policy.summarizer != "mechanical" and not self._unusable.is_over(writer)
 
     @property
     def _writes_in_background(self) -> bool:
-        """Whether summaries are prepared while the agent works. A server that answers one request
-        at a time would let the agent wait for it."""
+        """True if summaries are prepared in the background, which needs a second server slot."""
         return self._asks_model and not self.host.has_one_slot()
 
     def _check_preserved(self) -> None:
-        """Warn once of each section that must be kept and is missing, and of a log of decisions
-        that is behind the work. Raises CompactionFailed in strict mode."""
+        """Warn once about each required section that is missing, and about an outdated decision
+        log. Raises CompactionFailed for a missing section in strict mode.
+        """
         sections, (since, newest) = self.host.preserved_sections(), self._span_start
         changed = sum(fact.ref > newest for fact in self.host.ledger.files.values())
         behind = any(s.name == DECISION_LOG and s.found and s.at < since for s in sections)
         is_expected = self.policy.rules.expected or self.policy.rules.strict
         if is_expected and changed and behind and self._first_time("decision log"):
             text = f"the Decision Log was not updated, though files were changed: {changed:,}"
-            self.host.emit(Notice("warning", f"{text}. What was decided belongs there"))
+            self.host.emit(Notice("warning", f"{text}. Record your decisions there"))
         for section in missing_sections(sections):
             text = f"{section.problem}; `ctxagent preserve --create` writes it"
             if self.policy.rules.strict:
@@ -575,8 +580,9 @@ class CompactionEngine:
         return SummaryWriter(self.host, self.policy, self._unusable)
 
     def _tokens_beside_summary(self, window: Window) -> int:
-        """Return the tokens of the table of changed files, of the user's rules, of commands that
-        still fail, of pins and of what is reinserted."""
+        """Return the tokens outside the summary's cap: the table of changed files, the user's
+        rules, open command failures, pins and reinserted entries.
+        """
         ledger, room = self.host.ledger, FILE_TABLE_FACTOR * max_summary_tokens(window)
         rows = changed_file_rows(ledger.files, room)
         pins = tokens.estimate(pinned_section(ledger.pins))
@@ -585,7 +591,7 @@ class CompactionEngine:
         return row_tokens(rows) + lists + pins + reinserted
 
     def _message_tokens(self, cut: Cut) -> int:
-        """Return the tokens that the user's messages take in a summary at this cut."""
+        """Return the tokens of the user's messages in a summary at this cut."""
         view, evicted = self.host.view, [item.seq for item in cut.evicted]
         gone = messages_gone(self.host.ledger.messages, view, evicted)
         return section_tokens(gone, budget_tokens(self.host.current_window(), view.ratio))

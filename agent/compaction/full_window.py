@@ -1,4 +1,4 @@
-"""The error for a context that cannot be made to fit into the window."""
+"""The error for a context that does not fit into the window."""
 
 from ..context import tokens
 from ..context.view import View
@@ -7,24 +7,25 @@ from ..errors import LimitReached
 from .policy import Policy
 from .summary.request import headline
 
-MAX_NAMED = 3  # of what fills the context
-LARGE_FIXED_SHARE = 0.5  # of the window, that the system prompt, the tools and a reply take
+MAX_NAMED = 3  # largest parts of the context, in the error
+LARGE_FIXED_SHARE = 0.5  # of the window, for the system prompt, the tools and a reply
 HINT_OFF = (
-    "`compact.mode` is off: /compact, or `ctxagent compact ID`, makes room; everything said stays "
-    "in the log."
+    "`compact.mode` is off. Run /compact or `ctxagent compact ID` to make room. The log keeps the "
+    "whole conversation."
 )
 HINT_FULL = (
-    "Start a fresh session, or take a model with a larger window; everything said stays in the log."
+    "Start a fresh session, or use a model with a larger window. The log keeps the whole "
+    "conversation."
 )
 HINT_FIXED = (
-    "The system prompt and the tools are part of every request: `--preset small` has shorter ones, "
-    "`features.off` switches tools off. Or serve the model with a larger window, and give its size "
-    "with `--context-window`."
+    "The system prompt and the tools are part of every request. `--preset small` makes them "
+    "shorter, `features.off` switches tools off. Or serve the model with a larger window, and set "
+    "its size with `--context-window`."
 )
 
 
 def full_window(view: View, window: Window, policy: Policy, why: str) -> LimitReached:
-    """Return the error for this context. `why` says why there is no summary."""
+    """Return the error for this context. `why` is the reason why no summary was made, or ""."""
     system = view.scaled(tokens.estimate(view.system))
     tools = view.scaled(tokens.estimate_content(view.tools))
     found = [(system, "the system prompt"), (tools, f"the definitions of {len(view.tools)} tools")]
@@ -36,7 +37,7 @@ def full_window(view: View, window: Window, policy: Policy, why: str) -> LimitRe
     return LimitReached(
         f"the context holds {window.tokens:,} of {window.size:,} tokens and cannot be made to "
         f"fit{why}. The largest parts: {named}. A reply needs {MIN_OUTPUT_TOKENS:,} tokens, and "
-        f"{window.reserve:,} stay free for errors of the estimate",
+        f"{window.reserve:,} are reserved for estimation errors",
         limit="context",
         hint=HINT_FIXED if fixed > LARGE_FIXED_SHARE * window.size else hint,
     )

@@ -1,9 +1,9 @@
-"""The history of compaction in a session, folded from its log, so that it is the same after a
-resume.
+"""The history of compaction in a session, computed from its log alone, so a resume does not change
+it.
 
-An act is one result moved to a file (also that of a person's own command), one pass of masks, or
-one summary. A mark is what else a reader of the compression log needs: checkpoints, drift, phases,
-what was taken back. Nothing here prints or looks at the disk.
+An act is a result or user message moved to a file, a pass of masks, or a summary. A mark is any
+other event for the compression log: checkpoints, drift, phases, failed recoveries and reverts. This
+module does not print and does not read files.
 """
 
 import re
@@ -44,13 +44,13 @@ class Act:
     at: str
     layer: str
     trigger: str
-    before: int  # tokens of the context; for a result that went to a file, of the result
+    before: int  # tokens of the context; of the result, if it was moved to a file
     after: int
     files: tuple[str, ...] = ()
-    # Whether the user's intent stands in the context after it: masks leave every word of theirs,
-    # a summary must name it and no drift may follow within the watched turns.
+    # Whether the context still has the user's intent. Masks never remove user messages. A summary
+    # must name the intent, and no drift may follow within the watched turns.
     verified: bool = True
-    undone: bool = False  # whether it was taken back
+    undone: bool = False  # whether it was reverted
 
     @property
     def saved(self) -> int:
@@ -79,12 +79,12 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something in the log next to the acts."""
+    """Another log entry that the compression log shows."""
 
     seq: int
     at: str
     kind: str  # checkpoint, drift, phase, recovery or revert
-    text: str  # one line; for a phase its name alone
+    text: str  # one line; for a phase, only its name
     files: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -98,8 +98,7 @@ class Mark:
 
 
 def acts(entries: Iterable[Entry]) -> list[Act]:
-    """Return every act of compaction in a log, oldest first. The entries are iterated several
-    times."""
+    """Return all acts of compaction in a log, oldest first. `entries` is iterated several times."""
     undone = reverted_seqs(entries)
     drifted = _drifted(entries)
     return [
@@ -110,20 +109,21 @@ def acts(entries: Iterable[Entry]) -> list[Act]:
 
 
 def marks(entries: Iterable[Entry]) -> list[Mark]:
-    """Return checkpoints that have a file, drift, phases, recoveries that failed and what was taken
-    back, oldest first."""
+    """Return all marks, oldest first: checkpoints with a file, drift, phases, failed recoveries and
+    reverts.
+    """
     return [mark for entry in entries if (mark := _mark(entry))]
 
 
 def intent_preserved(act: Act) -> str:
-    """Return the word of the compression log for whether the intent is preserved."""
+    """Return the compression log's value for whether the intent is preserved."""
     return "YES" if act.verified else "VERIFICATION_NEEDED"
 
 
 def last_acts(entries: Reversible[Entry]) -> list[Mask | Summary]:
-    """Return the newest act that was not taken back: a summary with the masks that came with it, or
-    the masks of one pass, oldest first. A pass records its masks one right after the other, for one
-    reason."""
+    """Return the newest act that was not reverted, oldest entry first: a summary with its masks, or
+    the masks of one pass. The masks of a pass are consecutive entries with the same trigger.
+    """
     reverted, found = reverted_seqs(entries), list[Mask | Summary]()
     for entry in reversed(entries):
         act = entry if isinstance(entry, Mask | Summary) and entry.seq not in reverted else None
@@ -137,8 +137,9 @@ def last_acts(entries: Reversible[Entry]) -> list[Mask | Summary]:
 
 
 def act_with_masks(entries: Iterable[Entry], seq: int) -> list[Mask | Summary]:
-    """Return the act at `seq` that was not taken back, with the masks that came with it if it is a
-    summary; none where there is no such act."""
+    """Return the act at `seq`, and the masks that came with it if it is a summary. Return an empty
+    list if there is no such act or it was reverted.
+    """
     reverted, found = reverted_seqs(entries), list[Mask | Summary]()
     for entry in entries:
         if not isinstance(entry, Mask | Summary) or entry.seq in reverted or entry.seq < seq:
@@ -151,8 +152,7 @@ def act_with_masks(entries: Iterable[Entry], seq: int) -> list[Mask | Summary]:
 
 
 def _together(one: Mask | Summary, other: Mask | Summary) -> bool:
-    """Return whether two acts in a row are masks of one pass, or a summary and a mask that came
-    with it."""
+    """Return True if two consecutive acts are masks of one pass, or a summary and its mask."""
     if isinstance(one, Summary):
         return _came_with_summary(other)
     masks = isinstance(one, Mask) and isinstance(other, Mask) and one.seq + 1 == other.seq
@@ -164,12 +164,12 @@ def _came_with_summary(act: Mask | Summary) -> bool:
 
 
 def readable_trigger(trigger: str) -> str:
-    """Return a trigger in words for people, without the name of a gate, which is for the log."""
+    """Return a trigger without its gate name, for display."""
     return _GATE.sub("", trigger)
 
 
 def describe(*done: Mask | Summary) -> str:
-    """Return the acts as people name them."""
+    """Return a description of the acts for display."""
     return " and ".join(map(_described, done))
 
 
@@ -181,20 +181,22 @@ def _described(act: Mask | Summary) -> str:
 
 
 def why_gone(entries: Reversible[Entry], seq: int) -> str:
-    """Return why an entry does not stand in the context as it was, for people; "" if it does."""
+    """Return the reason why an entry is not in the context in full, for display; "" if it is."""
     undone, found = reverted_seqs(entries), ""
     for entry in reversed(entries):
         if isinstance(entry, Summary) and entry.seq not in undone and not found:
             first, last = entry.covers
             if first <= seq <= last and seq not in entry.keep:
-                found = f"a summary stands for it since #{entry.seq} ({_why(entry)})"
+                found = f"replaced by the summary #{entry.seq} ({_why(entry)})"
         elif isinstance(entry, Mask) and entry.seq not in undone:
             for target in entry.targets:
                 if seq in (target.get("seq"), target.get("reply")):
                     return _why_masked(entry, target)
         elif entry.seq == seq:
             offloaded = getattr(entry, "offloaded", None)
-            return found or (f"it went to a file when it came: {offloaded}" if offloaded else "")
+            return found or (
+                f"moved to a file when it was recorded: {offloaded}" if offloaded else ""
+            )
     return found
 
 
@@ -204,9 +206,8 @@ def _why_masked(mask: Mask, target: dict[str, Any]) -> str:
     if not isinstance(chance, int | float) or not isinstance(spent, int | float):
         return f"#{mask.seq}: {what} ({_why(mask)})"
     return (
-        f"#{mask.seq}: {what} ({_why(mask)}). Reading it while it might have gone had cost "
-        f"{spent:,.0f} tokens at the price of input; that it is needed again had a chance of "
-        f"{chance:.1%}"
+        f"#{mask.seq}: {what} ({_why(mask)}). Keeping it since it was due had cost as much "
+        f"as {spent:,.0f} input tokens; the chance that it is needed again was {chance:.1%}"
     )
 
 
@@ -215,12 +216,12 @@ def _why(act: Mask | Summary) -> str:
 
 
 def person_spoke_since(entries: Iterable[Entry], seq: int) -> bool:
-    """Return whether the user has spoken since an entry."""
+    """Return True if the user sent a message after an entry."""
     return any(isinstance(e, User) and e.source == "person" and e.seq > seq for e in entries)
 
 
 def savings(done: Sequence[Act]) -> list[tuple[str, int, int]]:
-    """Return (layer, acts, tokens saved) of each layer that acted, without undone acts."""
+    """Return (layer, acts, tokens saved) for each layer that acted, without undone acts."""
     rows = []
     for layer in LAYERS:
         saved = [act.saved for act in done if act.layer == layer and not act.undone]
@@ -230,14 +231,14 @@ def savings(done: Sequence[Act]) -> list[tuple[str, int, int]]:
 
 
 def int_field(facts: Any, name: str) -> int:
-    """Return a count that a log has under a name; 0 where it has none, or something else."""
+    """Return an integer field of a log entry's data; 0 if it is missing or not an integer."""
     value = facts.get(name) if isinstance(facts, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
 def _drifted(entries: Iterable[Entry]) -> set[int]:
-    """Return the seqs of the summaries that drift followed while replies were watched."""
-    watched: dict[int, int] = {}  # turns that are left, by the summary's seq
+    """Return the seqs of the summaries that were followed by drift within the watched turns."""
+    watched: dict[int, int] = {}  # remaining turns, by the summary's seq
     drifted: set[int] = set()
     for entry in entries:
         if isinstance(entry, Summary):
@@ -253,7 +254,7 @@ def _act(entry: Entry, undone: bool, steady: bool) -> Act | None:
     if isinstance(entry, ToolResult | User) and entry.offloaded:
         after = tokens.estimate_content(entry.content)
         before = after + int_field(entry.details, "tokens_saved")
-        gate = entry.details.get("gate")  # older logs name none
+        gate = entry.details.get("gate")  # missing in older logs
         trigger = f"{gate}: oversize result" if gate else "oversize result"
         return Act(entry.seq, entry.at, "demote", trigger, before, after, (entry.offloaded,))
     if isinstance(entry, Mask):
@@ -279,7 +280,7 @@ def _act(entry: Entry, undone: bool, steady: bool) -> Act | None:
 
 
 def _moved(entry: Mask) -> tuple[str, ...]:
-    """Return the files, in the session's folder, that the references of a mask name."""
+    """Return the files in the session's folder that a mask's references name."""
     stubs = (str(target.get("stub", "")) for target in entry.targets if isinstance(target, dict))
     named = (found[1] for stub in stubs if (found := _FILE.search(stub)))
     return tuple(f"offloaded/{PurePath(path).name}" for path in named)

@@ -1,4 +1,4 @@
-"""The protocol by which the engine sees a conversation: what it asks for and what it gives back."""
+"""The protocol between the engine and a conversation."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,25 +41,25 @@ class EngineHost(Protocol):
     def model_id(self) -> str: ...
 
     def cache_terms(self) -> CacheTerms:
-        """Return what the server's prompt cache costs, and how long it lives."""
+        """Return the prices and the lifetime of the server's prompt cache."""
 
     def price_factor(self, prompt: int) -> float:
-        """Return by what all prices are multiplied for a prompt of so many tokens."""
+        """Return the factor for all prices of a request with `prompt` tokens."""
 
     def call_cost_usd(self, cached_tokens: int, output_tokens: int) -> float | None:
-        """Return what a call costs; None when the model's price is not known."""
+        """Return the cost of a call in dollars; None if the model's price is unknown."""
 
     def takes_images(self) -> bool:
-        """Return whether the model takes images, as far as is known."""
+        """Return True unless the model is known to reject images."""
 
     def has_compaction(self) -> bool:
-        """Return whether the API can summarise the conversation by itself, as far as is known."""
+        """Return True if the API is known to offer summaries of its own."""
 
     def has_one_slot(self) -> bool:
-        """Return whether the server answers only one request at a time."""
+        """Return True if the server answers only one request at a time."""
 
     def cache_is_cold(self) -> bool:
-        """Return whether the prompt cache has expired since the newest call."""
+        """Return True if the prompt cache has expired since the newest call."""
 
     def current_window(self) -> Window:
         """Return the context's size and the model's window."""
@@ -68,43 +68,46 @@ class EngineHost(Protocol):
         """Append an entry to the log and fold it into the view and the ledger."""
 
     def record_model(self) -> None:
-        """Record the model where the log has another one. Raises RecordError."""
+        """Record the model if the log has another one. Raises RecordError."""
 
     def rebuild_view(self) -> None:
-        """Fold the view again from the whole log."""
+        """Rebuild the view from the whole log."""
 
     def sync(self) -> None:
-        """Force the log and `conversation.md` to disk. Raises RecordError."""
+        """Flush the log and `conversation.md` to disk. Raises RecordError."""
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        """Return what must be said again after a summary: instructions, todo list, mode, jobs, and
-        skills that do not stand among the items with the seqs `staying`."""
+        """Return the entries to add after a summary: instructions, todo list, mode, jobs and
+        skills. `staying` has the seqs of the items that stay; skills among them are not repeated.
+        """
 
     async def take_checkpoint(self, trigger: str) -> Checkpoint | None:
-        """Take a checkpoint and record it; None, after a warning, when that failed."""
+        """Take a checkpoint and record it. Return None, after a warning, if it failed."""
 
     def file_sha256(self, path: str) -> str | None:
-        """Return the sha256 of a file as it is now; None where none can be read."""
+        """Return the current sha256 of a file; None if the file cannot be read."""
 
     def preserved_sections(self) -> Sequence[PreservedSection]:
-        """Return the state of each category that is always kept, as it is on disk now."""
+        """Return the state on disk of each section that is always kept."""
 
     def more_masks(self) -> Iterator[tuple[str, Sequence[dict[str, Any]]]]:
-        """Yield the name of each additional layer and the targets of its mask. The next layer runs
-        when the caller goes on."""
+        """Yield (layer name, mask targets) for each layer of an extension. Each layer runs when the
+        caller asks for the next pair.
+        """
 
     def recall(self, refs: Collection[int]) -> Mapping[int, KeptText]:
-        """Return the whole texts of entries as the Recall tool gives them, without those that are
-        missing."""
+        """Return the full texts of entries, as the Recall tool gives them. Missing entries are left
+        out.
+        """
 
     def redact(self, words: str) -> str:
-        """Return the user's words without the secrets that must not be recorded or sent."""
+        """Return a user's text without secrets that must not be recorded or sent."""
 
     async def ask_model(self, request: Request, purpose: CompactionPurpose) -> Reply:
-        """Send a request of the engine's own to the model and record the reply with a purpose."""
+        """Send a request of the engine to the model, and record the reply with its purpose."""
 
     async def before_summary(self, event: dict[str, Any]) -> str | None:
-        """Announce a summary. Return the reason of a veto, or None."""
+        """Run the hooks before a summary. Return the reason of a veto, or None."""
 
     async def after_summary(self, event: dict[str, Any]) -> None:
-        """Announce a recorded summary."""
+        """Run the hooks after a summary is recorded."""

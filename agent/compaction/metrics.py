@@ -1,8 +1,8 @@
-"""The metrics of compaction, summed over the logs of one session or several.
+"""The metrics of compaction, summed over the logs of one or more sessions.
 
-They say how small summaries made the context, whether the critical sections stood in it and results
-could be read back, what each layer saved and what summaries cost. What a log has no figures of is
-not measured, neither met nor missed.
+They cover the size after summaries, the critical sections kept, the results that could be recalled,
+the tokens saved by each layer and the cost of summaries. A metric without data in the log is
+neither met nor missed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,30 +13,30 @@ from ..lazy import dataclass
 from ..session.entries import Assistant, Entry, Summary
 from .history import LAYERS, Act, acts, int_field, savings
 
-MAX_SHARE_LEFT = 0.50  # of the size before, that a summary must stay below
-COMPACTION_PURPOSES = ("summary", "verify")  # purposes of calls that compaction makes
+MAX_SHARE_LEFT = 0.50  # of the context before a summary; the context after must be smaller
+COMPACTION_PURPOSES = ("summary", "verify")  # purposes of compaction's model calls
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A count of things that were asked for."""
+    """The result of a check, as counts of items."""
 
     asked: int = 0
-    before: int = 0  # that were there before the missing ones were added
-    after: int = 0
+    before: int = 0  # present before missing items were added
+    after: int = 0  # present in the end
 
     def __add__(self, other: "Rate") -> "Rate":
         return Rate(self.asked + other.asked, self.before + other.before, self.after + other.after)
 
     @property
     def met(self) -> bool | None:
-        """Whether all were there in the end; None when none was asked for."""
+        """True if all items were present in the end; None if there were no items."""
         return self.after >= self.asked if self.asked else None
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionMetrics:
-    """The metrics of one session or several. `saved` alone leaves out what was taken back."""
+    """The metrics of one or more sessions. Only `saved` leaves out reverted acts."""
 
     sessions: int
     summaries: tuple[Act, ...]
@@ -44,11 +44,11 @@ class CompactionMetrics:
     sections: Rate
     recovery: Rate
     saved: tuple[tuple[str, int, int], ...]  # layer, acts, tokens
-    cost_usd: float | None  # None if a price was not known
+    cost_usd: float | None  # None if a price is unknown
 
     @property
     def halved(self) -> Rate:
-        """The summaries, and how many left less than half of the context."""
+        """The number of summaries, and how many left less than half of the context."""
         below = sum(map(left_less_than_half, self.summaries))
         return Rate(len(self.summaries), below, below)
 
@@ -69,7 +69,7 @@ class CompactionMetrics:
 
 
 def left_less_than_half(summary: Act) -> bool:
-    """Return whether a summary left less than half of the context."""
+    """Return True if a summary left less than half of the context."""
     return summary.after < MAX_SHARE_LEFT * summary.before
 
 
@@ -95,7 +95,7 @@ def session_metrics(entries: Iterable[Entry]) -> CompactionMetrics:
 
 
 def total_metrics(parts: Sequence[CompactionMetrics]) -> CompactionMetrics:
-    """Return the metrics of several sessions in one."""
+    """Return the sum of several sessions' metrics."""
     saved = [
         (
             layer,
@@ -124,7 +124,7 @@ def _rates(facts: Any) -> list[tuple[str, Rate]]:
 
 
 def _whole(facts: Any, asked: str, there: str) -> Rate:
-    """Return a rate of what is checked only once: `before` and `after` are the same."""
+    """Return the rate of a check that is made once: `before` and `after` are equal."""
     return Rate(int_field(facts, asked), int_field(facts, there), int_field(facts, there))
 
 

@@ -1,8 +1,8 @@
-"""The phases of work, and how the work of each is compressed when the phase ends.
+"""The phases of work, and the form of the summary at the end of each phase.
 
-A phase is a name in the log. Names other than the three built-in ones are compressed like
-implementation. The form is told in the sections of the summary document, so that it is parsed,
-merged and checked like any other.
+A phase is a name in the log. Names other than the three built-in ones are handled like
+implementation. The form uses the sections of the summary document, so it is parsed, merged and
+checked like any other summary.
 """
 
 from ..lazy import dataclass
@@ -17,12 +17,12 @@ _CODE = (
 
 @dataclass(frozen=True, slots=True)
 class PhaseForm:
-    """The form into which the work of a phase is compressed."""
+    """The form of the summary that ends a phase."""
 
     name: str
-    words: tuple[int, int] | None  # fewest and most; None where only the summary's limit counts
-    asks: str  # the form in one line, for people
-    instructions: str  # that go with the question for the summary
+    words: tuple[int, int] | None  # minimum and maximum; None: only the summary's cap applies
+    asks: str  # the form in one line, for display
+    instructions: str  # appended to the question for the summary
 
 
 RESEARCH = PhaseForm(
@@ -62,5 +62,5 @@ PHASES = {f.name: f for f in (RESEARCH, PLANNING, _work("implementation"))}
 
 
 def phase_form(phase: str) -> PhaseForm:
-    """Return the form of a phase; any name may be one."""
+    """Return the form of a phase. Any name is valid."""
     return PHASES.get(phase) or _work(phase)

@@ -2,7 +2,7 @@
 
 | | default | v5 | ctx-001 | anchored | ledger |
 | --- | --- | --- | --- | --- | --- |
-| demote above, tokens | 3,000 (what was read: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
+| demote above, tokens | 3,000 (reads: 10,000) | 40,000 | 15,000 | 10,000 | 10,000 |
 | clear old results | when it pays | every call | from 50 % | 85 % | default |
 | outline old calls | when it pays | off | off | off | off |
 | truncate persisted inputs | from 50 % | off | from 50 % | from 85 % | from 50 % |
@@ -10,7 +10,7 @@
 | summarise | at 93 % | 93 % | 75 % | 85 % | 95 % (190k of 200k) |
 | keep verbatim | tail | 5 messages | tail | tail | tail |
 | checkpoint | at 85 % | off | at 75 %, 85 % | with a summary | before a summary, at the end |
-| summarise besides | | | | todo list done, 20 turns | at the end |
+| also summarise | | | | todo list done, 20 turns | at the end |
 """
 
 from dataclasses import asdict, replace
@@ -27,7 +27,8 @@ PolicyThreshold = int | float | None  # tokens, share of the window up to 1.0, o
 ClearWhen = Literal["pays", "every-call", "from", "off"]
 SummarizeWhen = Literal["full", "pays"]
 
-# A file, an entry, a page, a report: asked for as it stands. Of other output little is used later.
+# Tools whose whole text is wanted: a file, an entry, a page, a report. Of other results, little is
+# used later.
 _READING_TOOLS = ("Read", "Recall", "WebFetch", "Skill", "Task")
 
 
@@ -38,51 +39,51 @@ class Policy:
     preset: str = "default"
     mode: CompactMode = "auto"
     demote_above: int | None = 3_000
-    demote_reads_above: int = 10_000  # the same for what was read
+    demote_reads_above: int = 10_000  # the same for tools that read (`_READING_TOOLS`)
     preview_chars: int = 4_000
-    preview_lines: int | None = None  # shortens a reference to so many lines from the beginning
-    preview_end: bool = True  # else a reference shows the beginning of a text alone
+    preview_lines: int | None = None  # limits a preview to this many lines from the beginning
+    preview_end: bool = True  # False: a preview shows only the beginning of a text
     clear_when: ClearWhen = "pays"  # "from" clears at every call from `clear_from` on
     clear_from: PolicyThreshold = 0.50
-    clear_keep: int = 3  # newest results
+    clear_keep: int = 3  # newest results that are not cleared
     clear_above: int = 100
     clear_tools: tuple[str, ...] = (
         "Bash", "Job", "Read", "Grep", "Glob", "Mcp", "WebFetch", "WebSearch", "Recall",
     )  # fmt: skip
-    clear_silently: bool = False  # the log alone tells of it
-    truncate_at: PolicyThreshold = 0.01  # from here on, with "pays" where that pays
-    truncate: Literal["all", "persisted"] = "all"  # of any tool, or of edits that are on disk
+    clear_silently: bool = False  # clearing is only logged, not shown
+    truncate_at: PolicyThreshold = 0.01  # from here on; if `clear_when` is "pays", when it pays
+    truncate: Literal["all", "persisted"] = "all"  # inputs of any tool, or of edits still on disk
     prepare_at: PolicyThreshold = 0.70
-    outline: bool = True  # old exchanges to a line each, with "pays" where that pays
+    outline: bool = True  # shorten old exchanges to one line each, when that pays
     summarize_at: PolicyThreshold = 0.93
-    summarize_when: SummarizeWhen = "full"  # "pays": also before that, where it pays
-    summarize_first: bool = False  # clearing does not take its place there, but follows it
-    # A summary leaves a tail verbatim: at least `keep_messages`, and up to `keep_tokens` (at most
-    # `keep_share` of the window) where that is more.
+    summarize_when: SummarizeWhen = "full"  # "pays": also below `summarize_at`, when that pays
+    summarize_first: bool = False  # clear after a summary instead of avoiding it by clearing
+    # A summary leaves a tail verbatim: at least `keep_messages` messages, and more up to
+    # `keep_tokens` (at most `keep_share` of the window).
     keep_tokens: int = 20_000
     keep_share: float = 0.15
     keep_messages: int = 5
     summarizer: Summarizer = "model"
-    model: str | None = None  # None: the one that answers
-    examiner: str | None = None  # that is asked the probes of a summary; None: `model`
+    model: str | None = None  # writes summaries; None: the session's model
+    examiner: str | None = None  # answers the probes of a summary; None: `model`
     checkpoint_at: PolicyThreshold = 0.85
     checkpoint_always: bool = False  # before every summary
-    fresh_at: PolicyThreshold = None  # takes a checkpoint and recommends a fresh session
-    boundaries: bool = False  # a finished todo list is a reason for a summary
-    turns: int | None = None  # more turns since the last summary are a reason for one
+    fresh_at: PolicyThreshold = None  # take a checkpoint and recommend a fresh session
+    boundaries: bool = False  # summarise when the todo list is done
+    turns: int | None = None  # summarise after more turns than this
     at_end: bool = False  # a summary or checkpoint at the end of the session
-    brief: bool = False  # the few tools and the short texts for small models
+    brief: bool = False  # fewer tools and shorter texts, for small models
     brief_reads: bool = False  # the stub of a superseded Read names only path and lines
-    rules: PreserveRules = DEFAULT_PRESERVE_RULES  # what is kept and what may go
+    rules: PreserveRules = DEFAULT_PRESERVE_RULES  # categories that are kept or may be cleared
 
     def demotes_above(self, tool: str) -> int | None:
-        """Return the tokens above which a result of a tool goes to a file; None if none does."""
+        """Return the token limit above which a result of a tool is moved to a file; None if off."""
         if self.demote_above is None or tool not in _READING_TOOLS:
             return self.demote_above
         return max(self.demote_above, self.demote_reads_above)
 
     def demoting_above(self, tokens: int) -> "Policy":
-        """Return the policy with this limit for the results of every tool."""
+        """Return the policy with this limit for the results of all tools."""
         return replace(self, demote_above=tokens, demote_reads_above=tokens)
 
 
@@ -158,7 +159,7 @@ PRESETS: dict[str, Policy] = {
     "lean": replace(
         DEFAULT,
         preset="lean",
-        outline=False,  # more was needed when gone
+        outline=False,  # outlines caused more misses here
         demote_above=6_000,
         demote_reads_above=6_000,
         preview_chars=2_000,
@@ -178,7 +179,7 @@ PRESETS: dict[str, Policy] = {
         summarizer="api",
         keep_tokens=8_000,
     ),
-    # For models that write no usable summary, in windows of 8,000 to 32,000 tokens.
+    # For models that cannot write a usable summary, in windows of 8,000 to 32,000 tokens.
     "small": replace(
         DEFAULT,
         preset="small",
@@ -196,25 +197,26 @@ PRESETS: dict[str, Policy] = {
 
 
 def reached(threshold: PolicyThreshold, window: Window) -> bool:
-    """Return whether the context has reached a threshold; False if it is off."""
+    """Return True if the context has reached a threshold; False if the threshold is off."""
     limit = threshold_tokens(threshold, window)
     return limit is not None and window.tokens >= limit
 
 
 def threshold_tokens(threshold: PolicyThreshold, window: Window) -> float | None:
-    """Return the tokens of context at which a threshold is reached; None if it is off."""
+    """Return the threshold in tokens; None if it is off."""
     return threshold * window.size if isinstance(threshold, float) else threshold
 
 
 def summary_due_at(policy: Policy, window: Window) -> int | None:
-    """Return the tokens of context from which on a summary is due; None if none ever is. What a
-    small window keeps free for errors of the estimates and for a reply begins below the level."""
+    """Return the size of the context, in tokens, at which a summary is due; None if off. In a small
+    window, this may be below the threshold, to leave room for a reply and for estimation errors.
+    """
     level = threshold_tokens(policy.summarize_at, window)
     return None if level is None else min(ceil(level), window.full_at)
 
 
 def policy_of(settings: Settings) -> Policy:
-    """Return the policy of the chosen preset, with the numbers that the settings give."""
+    """Return the policy of the chosen preset, with the overrides of the settings."""
     compact, clearing, small = settings.compact, settings.microcompact, settings.model.small
     chosen: dict[str, Any] = {
         "mode": compact.mode,

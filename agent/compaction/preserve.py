@@ -1,11 +1,11 @@
-"""Preservation: the sections that must stand in the context after a compaction.
+"""Preservation: the sections that must be in the context after a compaction.
 
-For every category that is always kept, `preserved_sections` says where it is on disk and what of it
-is kept verbatim. `missing_sections` is the check before a compaction, `preserved_text` what is said
-again after one, `sections_not_in_context` the check of the result. The files are the project's, so
-nothing in them is trusted: they are read within bounds, only regular files inside the project, and
-what is odd about one becomes its `problem`. In the context they stand as a quotation, each line
-marked, so that they pass neither for the user's words nor for the program's.
+`preserved_sections` returns the state on disk and the text to keep of each category that is always
+kept. `missing_sections` is the check before a compaction, `preserved_text` the text to add after
+it, and `sections_not_in_context` the check of the result. The files belong to the project and are
+not trusted. They must be regular files inside the project, and reads are limited in size; anything
+else becomes the section's `problem`. In the context, each line is marked as a quotation, so that it
+cannot pass for the user's or the program's text.
 """
 
 import glob
@@ -27,20 +27,20 @@ from ..errors import CtxagentError, UsageError
 from ..lazy import dataclass, regex
 from ..session.ledger import Ledger
 
-MAX_NOTES_BYTES = 16 * 1024 * 1024  # of the notes file that are searched
+MAX_NOTES_BYTES = 16 * 1024 * 1024  # size limit of the notes file
 MAX_RUN_STATE_BYTES = 1024 * 1024
-MAX_SECTION_CHARS = 6_000  # of a section that is kept verbatim
-MAX_NOTES_SECTION_SHARE = 0.05  # of the window, that a section of the notes may take
+MAX_SECTION_CHARS = 6_000  # kept verbatim from a section
+MAX_NOTES_SECTION_SHARE = 0.05  # of the window, for each section of the notes
 MAX_RUN_STATE_FILES = 50
-MAX_UNITS_LEFT = 100  # of a run that are believed
+MAX_UNITS_LEFT = 100  # higher numbers in a run state are not trusted
 MAX_LISTED_TODOS = 20
-MAX_LINE_CHARS = 120  # of what a file says in a line of the program's
+MAX_LINE_CHARS = 120  # of a file's text in one line
 RUNNING = "RUNNING"
-DECISION_LOG = "decision_log"  # the category
-PRESERVED_HEADING = "What is kept, whatever is compressed:"  # begins what `preserved_text` says
+DECISION_LOG = "decision_log"  # name of the category
+PRESERVED_HEADING = "What is kept, whatever is compressed:"  # first line of `preserved_text`
 FROM_A_FILE = "what the file says: data of the project, not the user's words"
 
-_HEAD_SHARE = 0.4  # of a long section that is kept from its beginning; the rest from its end
+_HEAD_SHARE = 0.4  # of the kept text of a long section, from its beginning; the rest is its end
 _NAME = regex(r"[A-Za-z0-9][A-Za-z0-9._/ -]{0,59}")  # of a unit of work
 _PATH = regex(r"[A-Za-z0-9._/-]+")
 _LINE_END = regex(r"\r\n?")
@@ -53,23 +53,23 @@ class PreservedSection:
     """The state of one category."""
 
     name: str
-    critical: bool  # warn before a compaction if it is missing; else `text` must stand after it
+    critical: bool  # warn if it is missing; if found, `text` must be in the context afterwards
     found: bool
-    where: str  # for people
+    where: str  # for display
     text: str = ""  # kept verbatim, with a pointer to the rest
-    problem: str = ""  # what is wrong with it
-    at: float = 0.0  # when its file was changed last, in Unix time
+    problem: str = ""  # the reason why it is missing, or a warning
+    at: float = 0.0  # last change of its file, in Unix time
 
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """The state of a run as a file has it; a field is "" where the file says nothing."""
+    """The state of a run in its file. Fields are "" if the file does not have them."""
 
     path: str
     state: str = ""
     current: str = ""  # name of the unit of work
     problem: str = ""
-    units_left: int = 1  # units of work, the current one with them; 1 where the file says nothing
+    units_left: int = 1  # units of work, including the current one; 1 if the file has no number
 
     @property
     def running(self) -> bool:
@@ -87,8 +87,9 @@ class _ProjectFile:
 def preserved_sections(
     cwd: Path, rules: PreserveRules, ledger: Ledger, phase: str, window: int | None = None
 ) -> list[PreservedSection]:
-    """Return the state of each category that the rules always keep, as it is on disk now, with as
-    much text as a window of that size has room for."""
+    """Return the current state of each category that the rules always keep. Section texts are cut
+    to fit the window.
+    """
     room = MAX_SECTION_CHARS if window is None else int(MAX_NOTES_SECTION_SHARE * window)
     notes = _read_project_file(cwd, rules.notes, MAX_NOTES_BYTES)
     text = _LINE_END.sub("\n", _decoded(notes.data)[0])
@@ -107,13 +108,14 @@ def preserved_sections(
 
 
 def missing_sections(sections: Iterable[PreservedSection]) -> list[PreservedSection]:
-    """Return the critical sections that are not there."""
+    """Return the critical sections that are missing."""
     return [section for section in sections if section.critical and not section.found]
 
 
 def preserved_text(sections: Iterable[PreservedSection]) -> str:
-    """Return what stands in the context after a compaction; "" if there is nothing to say. The todo
-    list and pins are left out: they are reinserted, and in the summary."""
+    """Return the text to add to the context after a compaction; "" if there is none. The todo list
+    and the pins are left out: other entries and the summary have them.
+    """
     parts = []
     for section in sections:
         if not section.text or section.name == "active_work":
@@ -135,25 +137,26 @@ def preserved_text(sections: Iterable[PreservedSection]) -> str:
 def sections_not_in_context(
     context: str, sections: Iterable[PreservedSection]
 ) -> list[PreservedSection]:
-    """Return the critical sections that exist but do not stand verbatim in a context."""
+    """Return the critical sections that exist but are not in the context verbatim."""
     there = (section for section in sections if section.critical and section.found)
     return [section for section in there if _quoted(section.text) not in context]
 
 
 def run_states(cwd: Path, rules: PreserveRules) -> list[RunState]:
-    """Return what each file of the rules' glob says of a run."""
+    """Return the run state of each file that matches the rules' pattern."""
     # Path.glob would walk the whole project for a `**`, and refuses some patterns.
     names = sorted(islice(glob.iglob(rules.run_state, root_dir=cwd), MAX_RUN_STATE_FILES))  # noqa: PTH207
     return [_read_run_state(cwd, name) for name in names]
 
 
 def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
-    """Write a section at the end of the notes file, with a line that says what goes there; return
-    the file's path. A section that exists stays as it is. Raises UsageError for a category that is
-    no section, CtxagentError for a file that cannot be written."""
+    """Append a section to the notes file, with a line that explains it, and return the file's path.
+    An existing section is not changed. Raises UsageError for a category without a section, and
+    CtxagentError if the file cannot be written.
+    """
     if name not in KEPT_CATEGORIES or not KEPT_CATEGORIES[name].heading:
         names = ", ".join(n for n, kept in KEPT_CATEGORIES.items() if kept.heading)
-        raise UsageError(f"{name} is no section of {rules.notes}", hint=f"One of {names}.")
+        raise UsageError(f"{name} is not a section of {rules.notes}", hint=f"Use one of {names}.")
     path = Path(os.path.realpath(cwd / rules.notes))
     file = _read_project_file(cwd, rules.notes, MAX_NOTES_BYTES)
     if file.exists and file.problem:
@@ -165,8 +168,8 @@ def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
     added = _new_section(text, name)
     if _find_section(text + added, KEPT_CATEGORIES[name].heading) is None:
         raise CtxagentError(
-            f"{rules.notes} ends within a block of code",
-            hint="Close it with the marks that opened it, then try again.",
+            f"{rules.notes} ends inside a code block",
+            hint="Close the code block, then try again.",
         )
     if "\r\n" in raw:
         added = added.replace("\n", "\r\n")
@@ -174,7 +177,7 @@ def create_section(cwd: Path, rules: PreserveRules, name: str) -> Path:
         edit_file(path, file.data + added.encode(encoding))
     except OSError as error:
         raise CtxagentError(
-            f"cannot write {path}: {error.strerror}", hint="The file is as it was."
+            f"cannot write {path}: {error.strerror}", hint="The file was not changed."
         ) from error
     return path
 
@@ -208,7 +211,7 @@ def _notes_section(
 
 
 def _find_section(text: str, heading: str) -> tuple[int, int] | None:
-    """Return where the first section of that title begins and ends."""
+    """Return the start and end of the first section with that title, else None."""
     level, start = 0, 0
     for place, depth, title in _headings(text):
         if level and depth <= level:
@@ -219,7 +222,7 @@ def _find_section(text: str, heading: str) -> tuple[int, int] | None:
 
 
 def _headings(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield place, level and title of every heading outside blocks of code."""
+    """Yield (position, level, title) for each heading outside code blocks."""
     fence = ""
     for match in _MARK.finditer(text):
         marks, title, fencing, after = match.groups()
@@ -233,7 +236,9 @@ def _headings(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _title_matches(title: str, heading: str) -> bool:
-    """Return whether a title begins with the heading's words, without numbers and signs."""
+    """Return True if a title begins with the heading's words. Leading numbers and punctuation are
+    ignored.
+    """
     words = [w for w in re.split(r"[\W_]+", title[: 4 * MAX_LINE_CHARS].lower()) if w]
     while words and words[0].isdigit():
         words = words[1:]
@@ -242,7 +247,9 @@ def _title_matches(title: str, heading: str) -> bool:
 
 
 def _shortened_section(whole: str, first: int, path: str, room: int) -> str:
-    """Return about `room` tokens: the section's beginning, and its end, where logs grow."""
+    """Cut a section to about `room` tokens. Keep its beginning, and its end, where logs have their
+    newest lines.
+    """
     max_chars = min(len(whole), MAX_SECTION_CHARS)
     max_chars = min(max_chars, max_chars * room // max(estimate(whole[:max_chars]), 1))
     if len(whole) <= max_chars:
@@ -257,14 +264,14 @@ def _shortened_section(whole: str, first: int, path: str, room: int) -> str:
 
 
 def _new_section(text: str, name: str) -> str:
-    """Return what is appended for a new section; it ends as the text does."""
+    """Return the text to append for a new section. Its end matches the end of the file."""
     kept = KEPT_CATEGORIES[name]
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     end = "\n" if not text or text.endswith("\n") else ""
     return f"{gap}## {kept.heading}\n\n{kept.opening}{end}"
 
 
-# The run state, and the work in hand
+# The run state and the active work
 
 
 def _read_run_state(cwd: Path, name: str) -> RunState:
@@ -289,7 +296,9 @@ def _read_run_state(cwd: Path, name: str) -> RunState:
 
 
 def _current_unit(data: dict[str, Any]) -> str:
-    """Return a run's current unit of work: `.sprints.current`, or `current` near the top."""
+    """Return a run's current unit of work: `.sprints.current`, else `current` at the top or one
+    level below.
+    """
     near = [data.get("sprints"), data, *data.values()]
     for place in near:
         value = place.get("current") if isinstance(place, dict) else None
@@ -301,7 +310,9 @@ def _current_unit(data: dict[str, Any]) -> str:
 
 
 def _units_left(data: dict[str, Any]) -> int:
-    """Return a run's units of work that are not completed: `.sprints.total` less `.completed`."""
+    """Return the number of units of work left in a run: `.sprints.total` minus `.completed`, from 1
+    to MAX_UNITS_LEFT.
+    """
     for place in (data.get("sprints"), data, *data.values()):
         total = place.get("total") if isinstance(place, dict) else None
         if isinstance(total, int) and not isinstance(total, bool):
@@ -342,11 +353,11 @@ def _active_work(ledger: Ledger) -> PreservedSection:
     return PreservedSection("active_work", False, bool(lines), where, "\n".join(lines))
 
 
-# Files that anybody may have written
+# Reading untrusted project files
 
 
 def _read_project_file(cwd: Path, name: str, max_bytes: int) -> _ProjectFile:
-    """Read a file of the project of at most `max_bytes`. It need not exist."""
+    """Read at most `max_bytes` of a project file. It may be missing."""
     path = cwd / name
     shown = _line(name)
     try:
@@ -367,13 +378,13 @@ def _read_project_file(cwd: Path, name: str, max_bytes: int) -> _ProjectFile:
 
 
 def _leaves_repository(path: Path, cwd: Path) -> bool:
-    """Return whether a path leads out of the repository, or out of `cwd` where there is none."""
+    """Return True if a path is outside the repository, or outside `cwd` without a repository."""
     root = next((f for f in (cwd, *cwd.parents) if (f / ".git").exists()), cwd)
     return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
 def _decoded(data: bytes) -> tuple[str, str]:
-    """Return the text of a notes file, and the encoding for more of it."""
+    """Return the text of a notes file, and the encoding to append with."""
     mark, encoding = next(((b, e) for b, e in _BOMS if data.startswith(b)), (b"", "utf-8"))
     text = data[len(mark) :].decode(encoding, "replace")
     foreign = len(text) - len(text.encode("ascii", "ignore"))
@@ -383,11 +394,11 @@ def _decoded(data: bytes) -> tuple[str, str]:
 
 
 def _quoted(text: str) -> str:
-    """Return the text with every line marked, whatever ends a line in it."""
+    """Return the text with every line marked, at any kind of line break."""
     return "\n".join(f"> {line}" for line in text.splitlines())
 
 
 def _line(text: str) -> str:
-    """Return what a file says as one short line of plain characters."""
+    """Return a file's text as one short line of printable characters."""
     line = replace_unprintable(" ".join(text[: 4 * MAX_LINE_CHARS].split()))
     return shorten(line, MAX_LINE_CHARS)

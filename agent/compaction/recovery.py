@@ -1,11 +1,11 @@
 """Recovery: the state of a session at one of three levels, from its log alone, without a model.
 
-Level 1 is the intent, the state of the work, the next steps, constraints and the user's newest
-words; level 2 adds what blocks the work, open errors, decisions and changed files; level 3 adds
-what was read, what failed on the way, what is done, where to read on and, where the disk is at
-hand, which files changed since the session saw them. The newest readable summary is the base,
-corrected from the ledger. Texts are cut to fit and say so; a path is never cut. A recovery that
-fails is recorded, with a flag for anyone who reviews the session, and level 3 takes its place.
+Level 1 has the intent, the state of the work, the next steps, constraints and the newest user
+message. Level 2 adds blockers, open errors, decisions and changed files. Level 3 adds files read,
+failed commands, finished work, references and, if the disk is available, files that changed since.
+The base is the newest readable summary, corrected from the ledger. Texts are cut to fit and marked
+as cut; paths are never cut. A failed recovery is recorded with a flag for reviewers and replaced by
+level 3.
 """
 
 from collections.abc import Iterable, Iterator, Reversible, Sequence
@@ -24,44 +24,46 @@ from .summary.writer import document_of
 
 RECOVERY_TOPIC = "recovery"  # of the note of a recovery that failed
 LOSS_FLAG = "possible loss of data, to be reviewed"
-MAX_NAMED_REFS = 20  # entries that cannot be read back, named to the model
-LEVEL_TOKENS = {1: 100, 2: 500, 3: 2_000}  # most estimated tokens, by level
-_MAX_ITEM_CHARS = (400, 240, 160, 110, 80, 60, 40, 25)  # characters a text may keep, tried in turn
-_MAX_PATH_CHARS = 1_000  # a longer word is no path
-_UNCUT = 1_000  # times longer: nothing is cut
-_FILES_PER_STEP = 6  # files listed for each item of another section
+MAX_NAMED_REFS = 20  # lost entries named to the model
+LEVEL_TOKENS = {1: 100, 2: 500, 3: 2_000}  # limit in estimated tokens, by level
+_MAX_ITEM_CHARS = (400, 240, 160, 110, 80, 60, 40, 25)  # limits of an item, tried in turn
+_MAX_PATH_CHARS = 1_000  # a longer word is not a path
+_UNCUT = 1_000  # factor of the item limit: nothing is cut
+_FILES_PER_STEP = 6  # files added for each item of another section
 
 
 @dataclass(frozen=True, slots=True)
 class _Section:
     title: str
     items: Sequence[str]
-    level: int  # from which on it is shown
-    longer: int = 1  # times the length that items of other sections may have
-    step: int = 1  # items for one item of another section
+    level: int  # lowest level that shows it
+    longer: int = 1  # factor of the item limit
+    step: int = 1  # items added per round
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredSession:
     """The state of a session as text."""
 
-    level: int  # that the text was made at
+    level: int  # the level of the text
     text: str
-    failure: str = ""  # why that is not the level asked for
+    failure: str = ""  # why it is not the requested level
 
 
 def recover_session(
     entries: Reversible[Entry], number: int, *, disk: bool = False
 ) -> RecoveredSession:
-    """Return the session at a level, or at level 3 where that level cannot be made; level 3 then
-    also names files that changed on `disk`. Raises SessionError when there is nothing to tell."""
+    """Return the session at level `number`, or at level 3 if that level is not possible. Level 3
+    names files that changed, if `disk` is set. Raises SessionError if the log has no usable
+    content.
+    """
     ledger, summary = ledger_of(entries), newest_readable_summary(entries)
     if number < 3 and (text := recovery_text(ledger, summary, number)):
         return RecoveredSession(number, text)
     text = recovery_text(ledger, summary, 3, list_stale_files(ledger) if disk else ())
     if not text:
         raise SessionError(
-            "nothing can be recovered: the log has no words, calls or summary that can be read",
+            "nothing can be recovered: the log has no readable messages, calls or summary",
             hint="`ctxagent doctor ID` checks a log.",
         )
     failure = f"level {number} cannot be made, level 3 can: the log does not say what was wanted"
@@ -69,14 +71,14 @@ def recover_session(
 
 
 def failure_note(why: str, refs: Sequence[int] = ()) -> Note:
-    """Return the entry for a recovery that failed. `refs` are the entries that seem lost."""
+    """Return the entry for a failed recovery. `refs` are the entries that may be lost."""
     return Note(topic=RECOVERY_TOPIC, text=why, data={"flag": LOSS_FLAG, "refs": list(refs)})
 
 
 def recover_after(ledger: Ledger, summary: Summary, lost: Sequence[int]) -> list[Entry]:
-    """Try the recovery of a session that a summary has just been made for, and return what to
-    record behind it: nothing, or where entries are lost or a level cannot be made, the failure
-    and the session at level 3."""
+    """Check the recovery after a summary, and return the entries to record. The list is empty, or
+    has the failure and the session at level 3 if entries are lost or a level is not possible.
+    """
     failed = [n for n in LEVEL_TOKENS if not recovery_text(ledger, summary, n)]
     named = ", ".join(f"#{ref}" for ref in lost[:MAX_NAMED_REFS])
     problems = [f"cannot be read back as it was: {named}"] if lost else []
@@ -91,11 +93,10 @@ def recover_after(ledger: Ledger, summary: Summary, lost: Sequence[int]) -> list
 def recovery_text(
     ledger: Ledger, summary: Summary | None, number: int, changed: Sequence[str] = ()
 ) -> str:
-    """Return the session at level 1, 2 or 3, in at most the tokens of LEVEL_TOKENS. `changed` are
-    files that changed on disk since, for level 3.
+    """Return the session at level 1, 2 or 3, within the limit of LEVEL_TOKENS. `changed` are files
+    that changed on disk since, for level 3.
 
-    It is "" when it cannot be made: levels 1 and 2 without an intent in the log, level 3 with
-    nothing to tell.
+    Return "" if the level is not possible: levels 1 and 2 need an intent, level 3 any content.
     """
     document = _current_document(ledger, summary)
     known = _sections(document, ledger, changed)
@@ -111,7 +112,7 @@ def recovery_text(
 
 
 def ledger_of(entries: Iterable[Entry]) -> Ledger:
-    """Fold entries into a ledger."""
+    """Build a ledger from entries."""
     ledger = Ledger()
     for entry in entries:
         ledger.add(entry)
@@ -119,7 +120,7 @@ def ledger_of(entries: Iterable[Entry]) -> Ledger:
 
 
 def newest_readable_summary(entries: Reversible[Entry]) -> Summary | None:
-    """Return the newest summary that was not taken back and can be read. Reads no further back."""
+    """Return the newest readable summary that was not reverted. Entries before it are not read."""
     reverted = set[int]()
     for entry in reversed(entries):
         if isinstance(entry, Revert) and entry.seq not in reverted:
@@ -130,8 +131,9 @@ def newest_readable_summary(entries: Reversible[Entry]) -> Summary | None:
 
 
 def _current_document(ledger: Ledger, summary: Summary | None) -> SummaryDocument:
-    """Return the summary, brought up to date from the ledger; its state stands where no record is
-    newer. The newest words have a section of their own, so they are not the next step."""
+    """Return the summary updated from the ledger. The summary's state is kept where the ledger has
+    nothing newer. The newest user message is not a next step, since it has a separate section.
+    """
     previous = document_of(summary) or SummaryDocument()
     made = document_from_ledger(ledger, document_of(summary))
     listed = any(todo.get("status") != "completed" for todo in ledger.todos)
@@ -150,12 +152,12 @@ def _current_document(ledger: Ledger, summary: Summary | None) -> SummaryDocumen
 def _sections(
     document: SummaryDocument, ledger: Ledger, changed: Sequence[str]
 ) -> Iterator[_Section]:
-    """Yield all that there is to tell, the most important first."""
+    """Yield all sections, the most important first."""
     newest = [f"#{ref}: {text}" for ref, text in ledger.words[-1:]]
     stands = [*document.in_progress, *filter(None, [document.phase])]
     yield _Section("Intent", [document.intent] if document.intent else [], 1, longer=2)
     yield _Section("Stands", stands, 1)
-    yield _Section("Next", document.next_steps, 1)  # the list of things to do, if there is one
+    yield _Section("Next", document.next_steps, 1)  # the todo list, if there is one
     yield _Section("Rules", [*rule_lines(document.rules)], 1)
     yield _Section("Constraints", document.facts, 1)
     yield _Section("Newest words", newest, 1)
@@ -178,7 +180,7 @@ def _sections(
 
 
 def _failed(ledger: Ledger) -> list[str]:
-    """Return the commands that failed, the newest first, each once."""
+    """Return the failed commands, newest first, without repetitions."""
     still = {fact.command for fact in ledger.unresolved()}
     rows = {
         fact.command: f"`{fact.command}` (exit {fact.exit_code}, #{fact.ref}"
@@ -192,7 +194,9 @@ def _failed(ledger: Ledger) -> list[str]:
 def _fill(
     sections: Sequence[_Section], limit: int, room: int, spaced: Sequence[str]
 ) -> list[list[str]]:
-    """Return the items of each section that fit, taken in rounds so that each gets its share."""
+    """Return the items of each section that fit. They are added in rounds, so that each section
+    gets a share.
+    """
     shown: list[list[str]] = [[] for _ in sections]
     full: set[int] = set()
     for _ in range(max(len(section.items) for section in sections)):
@@ -223,7 +227,7 @@ def _render(sections: Sequence[_Section], shown: Sequence[Sequence[str]]) -> str
 
 
 def _short(text: str, limit: int, spaced: Sequence[str]) -> str:
-    """Return the beginning of a text, cut between words and never within a path."""
+    """Cut a text to `limit` characters, between words and never inside a path."""
     text = text.strip()
     if len(text) <= limit:
         return text
@@ -239,5 +243,5 @@ def _short(text: str, limit: int, spaced: Sequence[str]) -> str:
 
 
 def _gap(text: str, end: int) -> int:
-    """Return the place of the last gap between words before `end`; -1 without one."""
+    """Return the position of the last blank before `end`; -1 if there is none."""
     return max(text.rfind(gap, 0, end) for gap in " \n\t")

@@ -1,5 +1,6 @@
-"""The intent of a session for an agent that was not there: what the user asked for and what changed
-so far."""
+"""The intent of a session, for an agent that takes over: the user's requests and the changes so
+far.
+"""
 
 from collections.abc import Iterator, Mapping, Reversible
 
@@ -11,15 +12,16 @@ from .recovery import ledger_of, newest_readable_summary
 from .summary.user_messages import message_lines
 from .summary.writer import document_of
 
-MESSAGE_TOKENS = 5_000  # about, for all messages of the user
-MAX_INTENT_CHARS = 2_000  # of what a summary says
-MAX_LISTED_FILES = 50  # those that were changed last
+MESSAGE_TOKENS = 5_000  # approximate limit for all user messages
+MAX_INTENT_CHARS = 2_000  # of the intent in a summary
+MAX_LISTED_FILES = 50  # the last changed files
 MAX_PATH_CHARS = 200
 
 
 def session_intent(entries: Reversible[Entry]) -> str:
-    """Return the intent that the newest summary states, the user's messages verbatim and the
-    changed files; "" where the log has none of them."""
+    """Return the intent of the newest summary, the user's messages verbatim and the changed files;
+    "" if the log has none of these.
+    """
     ledger, summary = ledger_of(entries), newest_readable_summary(entries)
     typed = [message for message in ledger.messages if not message.is_attached]
     sections = [
@@ -43,7 +45,7 @@ def _section(heading: str, lines: list[str]) -> str:
 
 
 def _file_lines(files: Mapping[str, FileFact]) -> Iterator[str]:
-    """Yield the files that were changed last, the newest first."""
+    """Yield a line for each of the last changed files, newest first."""
     newest_first = sorted(files.values(), key=lambda fact: -fact.ref)
     for fact in newest_first[:MAX_LISTED_FILES]:
         path = shorten(fact.path, MAX_PATH_CHARS)

@@ -1,7 +1,8 @@
-"""What models wrap a document in: tags, code fences, thoughts before it and talk after it.
+"""Remove the text that models put around a document: tags, code fences, reasoning and closing
+remarks.
 
-`unwrapped_lines` takes that off, `code_lines` finds the blocks of code inside, in which nothing is
-markup. A fence without its end is no block.
+`unwrapped_lines` removes it. `code_lines` finds the code blocks, where markup is not parsed. A
+fence without an end does not start a block.
 """
 
 import re
@@ -26,7 +27,7 @@ IsHeading = Callable[[str], bool]
 
 
 def code_lines(lines: Sequence[str]) -> dict[int, bool]:
-    """Return the places of lines in blocks of code; True for those after the fence that opens."""
+    """Return the indexes of lines in code blocks: False for the opening fence, else True."""
     found: dict[int, bool] = {}
     place = 0
     while place < len(lines):
@@ -40,14 +41,15 @@ def code_lines(lines: Sequence[str]) -> dict[int, bool]:
 
 
 def fence_mark(line: str) -> str:
-    """Return the mark of a fence in a line, "" for none."""
+    """Return the fence mark of a line, "" for other lines."""
     found = _FENCE.fullmatch(line) if "```" in line or "~~~" in line else None
     return found["mark"] if found else ""
 
 
 def unwrapped_lines(text: str, is_heading: IsHeading) -> list[str]:
-    """Return the lines of the document in a model's answer. `is_heading` tells the title of a
-    section, with the first of which a document begins."""
+    """Return the lines of the document in a model's answer. `is_heading` is True for a section
+    title; the document begins with the first title.
+    """
     text = text.replace("\r\n", "\n")
     if not is_heading(text.lstrip().partition("\n")[0]):
         text = _without_tags(_THOUGHTS.sub("", text), is_heading)
@@ -58,7 +60,7 @@ def unwrapped_lines(text: str, is_heading: IsHeading) -> list[str]:
 
 
 def _block_end(lines: Sequence[str], start: int) -> int | None:
-    """Return the place of the fence that ends the block which begins at `start`."""
+    """Return the index of the fence that closes the block opened at `start`, else None."""
     mark = fence_mark(lines[start])
     if not mark:
         return None
@@ -71,7 +73,7 @@ def _block_end(lines: Sequence[str], start: int) -> int | None:
 
 
 def _without_tags(text: str, is_heading: IsHeading) -> str:
-    """Return what stands between the last tag right before a heading and its end."""
+    """Return the text inside the last tag that is directly before a heading."""
 
     def opens(tag: re.Match[str]) -> bool:
         line = text[tag.end() :].lstrip().partition("\n")[0]
@@ -85,7 +87,7 @@ def _without_tags(text: str, is_heading: IsHeading) -> str:
 
 
 def _without_fence(lines: list[str], is_heading: IsHeading) -> list[str]:
-    """Return the lines inside a fence that opens before the first heading."""
+    """Return the lines inside a fence that is opened before the first heading."""
     first = next((place for place, line in enumerate(lines) if is_heading(line)), 0)
     opening = 0
     while opening < first:
@@ -108,7 +110,7 @@ def _without_fence(lines: list[str], is_heading: IsHeading) -> list[str]:
 
 
 def _without_talk(lines: list[str]) -> list[str]:
-    """Return the lines without a last paragraph that follows a list and is no part of it."""
+    """Return the lines without a closing remark: a last paragraph after a list."""
     blanks = [place for place, line in enumerate(lines) if not line.strip()]
     start = blanks[-1] + 1 if blanks else 0
     before = next(filter(str.strip, reversed(lines[:start])), "")

@@ -30,7 +30,7 @@ class AgentState:
     features: Features
     runner: ToolRunner
     engine: CompactionEngine = field(init=False)
-    is_open: bool = False  # whether the opening is recorded
+    is_open: bool = False  # the opening is recorded
 
     def __post_init__(self) -> None:
         handle, session = self.handle, self.handle.session
@@ -45,7 +45,7 @@ class AgentState:
 
     @property
     def view(self) -> View:
-        """The messages that the model gets."""
+        """The messages for the model."""
         return self.handle.session.view
 
     @property
@@ -78,17 +78,17 @@ class AgentState:
     async def record_startup(self) -> None:
         """Record the first entries of the features, once. Raises RecordError."""
         if not self._startup.is_over:
-            with waiting(self.emit, "reading what the project says"):
+            with waiting(self.emit, "reading the project's instructions"):
                 await self._startup.complete()
             await self.features.session_started()
 
     async def finish(self) -> None:
-        """Prepare the end of a session that ends normally. Call it before `close`."""
+        """Prepare the end of a session that ends normally. Call this before `close`."""
         if self.is_open:
             await self.engine.finish()
 
     async def end_subagents(self) -> None:
-        """Interrupt the subagents that are at work, and wait for their ends."""
+        """Stop the running subagents, and wait until they have ended."""
         running = [*self.context.agents.values()]
         for each in running:
             each.stop()
@@ -103,7 +103,7 @@ class AgentState:
             await self.model.roles.close()
 
     async def leave(self) -> None:
-        """Close all but the model, which another conversation uses."""
+        """Close everything except the model, which another conversation uses."""
         handle, is_subagent = self.handle, self.folder.parent.name == AGENTS
         try:
             await self.engine.close()

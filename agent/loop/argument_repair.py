@@ -1,4 +1,4 @@
-"""Repair arguments that a tool refuses, where its schema leaves one meaning.
+"""Repair arguments that a tool rejects, if its schema allows only one interpretation.
 
 - An unknown name becomes the name of a missing parameter (`file_path` for `path`), if only one is
   similar and takes a value of that type.
@@ -18,14 +18,14 @@ from pydantic import ValidationError
 from ...tools.base import Params, Tool, input_schema
 from ..models.sse import parse_arguments
 
-MIN_SIMILAR_CHARS = 4  # of a name that is part of another
+MIN_SIMILAR_CHARS = 4  # of a name that is contained in another
 _FENCE = re.compile(r"\s*```\w*\s*(.*?)\s*```\s*", re.DOTALL)
 _TYPES: dict[str, type] = {"string": str, "array": list, "object": dict}
 
 
 def read_arguments(tool: Tool[Any], given: Mapping[str, Any]) -> tuple[Params, Mapping[str, Any]]:
-    """Return the parameters of a call and the arguments they were read from. These are repaired if
-    the tool refuses the given ones. Raises ValidationError about the given ones."""
+    """Return the parameters of a call and the arguments they come from, repaired if the tool
+    rejects the given ones. Raises ValidationError about the given ones."""
     try:
         return tool.Params.model_validate(given), given
     except ValidationError as error:
@@ -39,7 +39,7 @@ def read_arguments(tool: Tool[Any], given: Mapping[str, Any]) -> tuple[Params, M
 
 
 def unwrapped_arguments(raw: str) -> dict[str, Any] | None:
-    """Return the object in raw arguments that are fenced, or a JSON text in JSON; else None."""
+    """Return the object in raw arguments that are fenced or JSON-encoded twice, else None."""
     text = _unfenced(raw)
     try:
         inner = json.loads(text)
@@ -68,8 +68,8 @@ def _repaired(
 
 
 def _is_meant(known: str, properties: Mapping[str, Any], name: str, value: Any) -> bool:
-    """Return True if an unknown name means a known parameter: the same letters, or one name is part
-    of the other. A part does not count for a number: `timeout_ms` is not `timeout`."""
+    """Return True if an unknown name has the letters of a known one, or one name contains the
+    other. Containing does not count for numbers: `timeout_ms` is not `timeout`."""
     one, other = sorted((_letters(known), _letters(name)), key=len)
     if one == other:
         return True
@@ -83,7 +83,7 @@ def _letters(name: str) -> str:
 
 
 def _decoded(value: Any, schema: Mapping[str, Any]) -> Any:
-    """Return the object or list in a text if the parameter takes one; else the value itself."""
+    """Return the object or list in a text if the parameter takes one, else the value itself."""
     takes = _TYPES.get(schema.get("type", ""))
     if takes not in (list, dict) or not isinstance(value, str):
         return value

@@ -10,16 +10,16 @@ from .agent import AgentState
 
 
 async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
-    """Make the context small enough and ask the model for one reply.
+    """Compact if needed and ask the model for one reply.
 
-    If the server refuses images, the engine removes them. If it refuses the prompt as too long, the
-    engine makes it smaller, once. Then the model is asked again. If it stays overloaded, the
-    fallback is asked.
+    If the server refuses images, they are removed. If it refuses the prompt as too long, the
+    context is shrunk, once. Then the request is repeated. If the server stays overloaded, the
+    fallback model is used.
     """
     await take_turn()
     _let_due_model_answer(agent)
     await _fit_window(agent, turn_start=turn_start)
-    first_size = 0  # tokens of the request that was refused as too long
+    first_size = 0  # tokens of the request that was too long
     while True:
         try:
             return await _send_request(agent)
@@ -34,7 +34,7 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
         except RequestRejected as error:
             if agent.engine.drop_refused_images(error):
                 if agent.model.takes_images():
-                    agent.emit(Notice("info", f"asking again without images: {error.message}"))
+                    agent.emit(Notice("info", f"retrying without images: {error.message}"))
                 continue
             if await agent.features.request_refused(error):
                 continue
@@ -47,7 +47,9 @@ async def ask_for_reply(agent: AgentState, *, turn_start: bool) -> Reply:
 
 
 def _let_due_model_answer(agent: AgentState) -> None:
-    """Change to the model whose turn it is, and record that. Raises RecordError and UsageError."""
+    """Switch to the model that should answer now, and record the change. Raises RecordError and
+    UsageError.
+    """
     due = agent.model.roles.due(agent.approval.mode)
     if agent.model.client is not due:
         agent.model.change(due)
@@ -55,13 +57,13 @@ def _let_due_model_answer(agent: AgentState) -> None:
 
 
 async def _fit_window(agent: AgentState, *, turn_start: bool) -> None:
-    """Make the context small enough for the model that answers."""
+    """Compact the context for the current model if needed."""
     await agent.model.window()
     try:
         await agent.engine.before_call(turn_start=turn_start)
     except LimitReached:
         if agent.model.learned_window.forget() is None:
-            raise  # otherwise only the server can say whether that size was true
+            raise  # else the learned size was perhaps wrong: let the server decide
 
 
 async def _send_request(agent: AgentState) -> Reply:
@@ -77,26 +79,26 @@ async def _send_request(agent: AgentState) -> Reply:
     reply = await agent.model.ask(request, "turn", agent.emit, agent.features.reply_streamed)
     agent.model.token_correction = 1.0
     if reply.usage.web_searches:
-        return reply  # whose usage counts the prompt several times
+        return reply  # its usage counts the prompt several times
     if wrong := agent.model.learned_window.accept(reply.usage.prompt):
-        text = f"a request of {reply.usage.prompt:,} tokens was accepted: the window is no longer "
-        agent.emit(Notice("info", f"{text}taken to be {wrong:,} tokens"))
+        text = f"a request of {reply.usage.prompt:,} tokens was accepted: the window is larger "
+        agent.emit(Notice("info", f"{text}than the assumed {wrong:,} tokens"))
     return reply
 
 
 async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
-    """Make the context smaller than a prompt that the server refused. The size of the window that
-    the server names is used if it is plausible and something fits into it. Raises LimitReached if
-    nothing can be made smaller."""
+    """Shrink the context below a prompt that the server refused. Use the window size in the refusal
+    if it is plausible and a request fits into it. Raises LimitReached if nothing can be removed.
+    """
     before, size_before = agent.model.current_window(), agent.view.size
     size, correction = learn_from_refusal(
         before, refusal.tokens, refusal.maximum, least=agent.model.least_window()
     )
     agent.model.learned_window.size = size
     agent.model.token_correction *= correction
-    learned = f"the window is {size:,} tokens" if size else "the window is smaller than thought"
+    learned = f"the window is {size:,} tokens" if size else "the window is smaller than assumed"
     if refusal.maximum and not size:
-        learned = f"a window of {refusal.maximum:,} tokens, as the server says, is not believed"
+        learned = f"the server's window size of {refusal.maximum:,} tokens is not plausible"
     agent.emit(Notice("info", f"the prompt was too long; {learned}"))
     try:
         await agent.engine.force_fit()
@@ -108,17 +110,18 @@ async def _make_smaller(agent: AgentState, refusal: PromptTooLong) -> None:
 
 
 def _too_long_again(agent: AgentState, refusal: PromptTooLong, first_size: int) -> LimitReached:
-    """Return the error for a prompt that is still refused at its smallest. The next turn starts
-    without what was learned about the window."""
+    """Return the error for a prompt that is refused even at its smallest. Forget the learned window
+    size, so that the next turn starts without it.
+    """
     agent.model.learned_window.forget()
     agent.model.token_correction = 1.0
     tokens = agent.model.current_window().tokens
-    tried = f"made smaller, from about {first_size:,} tokens to {tokens:,}, it was refused again"
+    tried = f"reduced from about {first_size:,} tokens to {tokens:,}, it was refused again"
     if tokens >= first_size:
-        tried = f"nothing in its {tokens:,} tokens or so could be made smaller"
+        tried = f"its {tokens:,} tokens (estimated) could not be reduced"
     return LimitReached(
-        f"the server finds the request too long; {tried}. The server said: {refusal.message}",
+        f"the server refused the request as too long; {tried}. The server said: {refusal.message}",
         limit="context",
-        hint="Your next words are tried afresh, and nothing recorded is lost. If they are refused "
-        "too: /clear begins with an empty context, /model takes a model with a larger window.",
+        hint="Send another message; nothing is lost. If it is refused too, start with an empty "
+        "context (/clear) or choose a model with a larger window (/model).",
     )

@@ -1,10 +1,10 @@
-"""Decide whose a change is that was found after a command: the session's own, another session's,
-or uncertain.
+"""Decide which session made a change that was found after a command: this one, another one, or
+uncertain.
 
-The only proof of a change is that the command visibly writes to the file (`> a.txt`, `sed -i … b`)
-or that a session's record names it. A change without proof is listed as made while the command
-ran: an editor or another program may have made it. If a command of another session ran at that
-moment too, neither session lists the change as its own.
+A change is only proved if the command visibly writes to the file (`> a.txt`, `sed -i … b`) or a
+session's record names it. A change without proof is listed as made while the command ran, since an
+editor or another program may have made it. If a command of another session ran at the same time,
+neither session lists the change as its own.
 """
 
 import os
@@ -18,19 +18,21 @@ from ..worktree import Touches, TreeChange, content_of
 
 @dataclass(slots=True)
 class SortedChanges:
-    """Changes, sorted by how certain it is that this session made them. Changes by other sessions
-    are left out."""
+    """Changes, grouped by how certain it is that this session made them. Changes by other sessions
+    are left out.
+    """
 
     own: list[TreeChange] = field(default_factory=list)
     uncertain: list[TreeChange] = field(default_factory=list)  # made while the command ran
-    shared: list[TreeChange] = field(default_factory=list)  # and one of another session
+    shared: list[TreeChange] = field(default_factory=list)  # another session's command ran too
 
 
 def sort_changes(
     changes: Iterable[TreeChange], writes: Collection[str], others: Touches
 ) -> SortedChanges:
-    """Sort the changes that were found after a command which visibly writes to the paths `writes`.
-    `others` are the calls of other sessions at that time."""
+    """Sort the changes found after a command. `writes` are the paths that the command visibly
+    writes to. `others` are the calls of other sessions at that time.
+    """
     found = SortedChanges()
     for change in changes:
         if others.claims(change.path, content_of(change)):

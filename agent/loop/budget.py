@@ -1,4 +1,4 @@
-"""Count the calls and the cost of a run, and check them against its budget before each call."""
+"""Count the model calls and the cost of a run, and check its budget before each call."""
 
 from dataclasses import field
 from typing import Optional
@@ -11,21 +11,21 @@ from ..lazy import dataclass
 
 @dataclass
 class BudgetMeter:
-    """Model calls and dollars of one run, shared by its conversations.
+    """The model calls and dollars of one run, shared by its conversations.
 
-    Calls and dollars also count for the meter `within`, and its limits apply too.
+    Calls and dollars are also counted by the meter `within`, whose limits apply too.
     """
 
     budget: Budget = field(default_factory=Budget)
     calls: int = 0
     dollars: float = 0.0
-    in_flight: float = 0.0  # estimated dollars of requests that have no reply yet
-    records_requests: bool = False  # whether the log says that a request begins
+    in_flight: float = 0.0  # estimated dollars of requests without a reply yet
+    records_requests: bool = False  # record the start of each request in the log
     within: Optional["BudgetMeter"] = None
-    hint: str = ""  # how to continue after the limit; "" for a higher option
+    hint: str = ""  # how to continue after the limit; "": raise the option
 
     def check(self) -> None:
-        """Raise LimitReached before a call that this run may not make."""
+        """Raise LimitReached if the budget allows no further call."""
         if self.within is not None:
             self.within.check()
         if self.budget.calls is not None and self.calls >= self.budget.calls:
@@ -44,7 +44,7 @@ class BudgetMeter:
 
     @property
     def is_spent(self) -> bool:
-        """Whether no further call may be made."""
+        """True if no further call is allowed."""
         try:
             self.check()
         except LimitReached:
@@ -54,8 +54,8 @@ class BudgetMeter:
     def call(self) -> int:
         """Count one more call and return its number.
 
-        Raises LimitReached like `check`: another conversation may have used the rest of the budget
-        meanwhile.
+        Raises LimitReached like `check`, since another conversation may have spent the rest of the
+        budget.
         """
         self.check()
         self._count()
@@ -67,7 +67,7 @@ class BudgetMeter:
             self.within.pay(dollars)
 
     def reserve(self, dollars: float) -> None:
-        """Count a request that begins until it is paid; a negative amount ends that."""
+        """Reserve the dollars of a request until it is paid. A negative amount releases them."""
         self.in_flight += dollars
         if self.within is not None:
             self.within.reserve(dollars)

@@ -1,4 +1,4 @@
-"""Check the arguments that a model sent for a call of a tool."""
+"""Check the arguments of a tool call by the model."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ call again{hint}."
 
 
 class CallRefused(Exception):
-    """The call does not run; the output says why."""
+    """Raised if a call must not run. The output has the reason."""
 
     def __init__(self, text: str, **details: Any) -> None:
         super().__init__(text)
@@ -25,8 +25,9 @@ class CallRefused(Exception):
 
 
 def title_of(tools: Mapping[str, Tool[Any]], call: Block) -> str:
-    """Return a line for people about a call: from its tool or, for invalid arguments, the texts
-    among them."""
+    """Return a one-line title of a call, for display: from its tool or, for invalid arguments, the
+    texts among them.
+    """
     tool, given = tools.get(call["name"]), call["input"]
     try:
         if tool is not None:
@@ -39,21 +40,21 @@ def title_of(tools: Mapping[str, Tool[Any]], call: Block) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCall:
-    """A call that may be judged."""
+    """A call with valid arguments."""
 
     tool: Tool[Any]
     params: Params
     arguments: Mapping[str, Any]
-    is_repaired: bool  # the arguments are not those that the model sent
+    is_repaired: bool  # the arguments differ from those that the model sent
 
 
 def checked_call(
     tools: Mapping[str, Tool[Any]], call: Block, raw: str | None, *, cut: bool
 ) -> CheckedCall:
-    """Return a call with its tool, its parameters and its arguments, repaired where that is safe.
+    """Return a call with its tool, parameters and arguments, repaired if that is safe.
 
-    `raw` has the arguments if they are not valid JSON. `cut` is True if the output limit cut the
-    message off. Raises CallRefused.
+    `raw` has the arguments if they are not valid JSON. `cut` is True if the reply was cut off at
+    the output limit. Raises CallRefused.
     """
     tool = tools.get(call["name"])
     if tool is None:
@@ -88,7 +89,7 @@ def _json_error(raw: str) -> str:
 
 
 def argument_error(tool: Tool[Any], error: ValidationError) -> str:
-    """Return the errors of pydantic as short lines that the model can act on."""
+    """Return pydantic's errors as short lines for the model."""
     lines = [f"{tool.name} was not run, its arguments are wrong:"]
     for found in error.errors(include_url=False)[:8]:
         where = ".".join(map(str, found["loc"])) or "arguments"

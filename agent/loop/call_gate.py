@@ -1,4 +1,4 @@
-"""Permission for calls of tools: rules, features and the user decide, in this order."""
+"""Permission for tool calls: rules, features and the user decide, in this order."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +28,11 @@ from .session_handle import SessionHandle
 
 T = TypeVar("T")
 
-LONG_SUBJECT_CHARS = 500  # a longer command takes more than a moment to judge
-MAX_JUDGING_S = 5.0  # for one call, before the user is asked
+LONG_SUBJECT_CHARS = 500  # a longer command may be slow to judge
+MAX_JUDGING_S = 5.0  # for one call; then the user is asked
 TOO_MANY_GUARDED = (
-    "rules guard more files of this project than the sandbox can hide. Commands that you or a rule "
-    "allow are held to these rules by their text alone"
+    "permission rules guard more files of this project than the sandbox can hide. For commands "
+    "that you or a rule allow, only the text of the command is checked against these rules"
 )
 
 
@@ -47,17 +47,18 @@ class CallGate:
     async def permit(
         self, tool: Tool[Any], params: Params, call: ToolCall
     ) -> tuple[Params, ToolCall, Verdict]:
-        """Return the verdict by which a call may run, and the call as the features leave it. Raises
-        CallRefused."""
+        """Return the verdict that permits a call, and the call as changed by features. Raises
+        CallRefused.
+        """
         verdict = await self._ruled(tool, params, call.title)
-        waited = list[bool]()  # filled once anything else has had its turn
+        waited = list[bool]()  # not empty once another task has run
         mark = asyncio.get_running_loop().call_soon(waited.append, True)
         with self._vetoes(tool, call, verdict):
             changed, ruling = await self.features.before_tool(call)
         mark.cancel()
         if changed is not call:
             params, call, verdict = await self._ruled_again(tool, changed)
-        elif waited:  # files and rules may be others by now
+        elif waited:  # files and rules may have changed
             verdict = await self._ruled(tool, params, call.title)
         if ruling.action == "allow" and verdict.action == "ask":
             verdict = self._allowed(tool, params, call, verdict, ruling.reason)
@@ -83,8 +84,9 @@ class CallGate:
     async def _ruled_again(
         self, tool: Tool[Any], changed: ToolCall
     ) -> tuple[Params, ToolCall, Verdict]:
-        """Return a call that features have changed, with the verdict of the rules on what it is
-        now. Raises CallRefused."""
+        """Return a call that features have changed, with the rules' verdict on the changed call.
+        Raises CallRefused.
+        """
         try:
             params = tool.Params.model_validate(changed.arguments)
         except ValidationError as error:
@@ -95,8 +97,9 @@ class CallGate:
     def _allowed(
         self, tool: Tool[Any], params: Params, call: ToolCall, asked: Verdict, reason: str
     ) -> Verdict:
-        """Return the verdict on a call as if a rule allowed its tool; the verdict `asked` where
-        that is not enough."""
+        """Return the verdict on a call as if a rule allowed its tool. Return the verdict `asked` if
+        such a rule would not be enough.
+        """
         try:
             as_if = self.handle.approval.with_rule(tool.name)
         except UsageError:  # no rule can name the tool
@@ -108,7 +111,7 @@ class CallGate:
         return replace(verdict, reason=reason)
 
     async def _ruled(self, tool: Tool[Any], params: Params, title: str) -> Verdict:
-        """Return the verdict of the rules. Raises CallRefused for a denied call."""
+        """Return the rules' verdict. Raises CallRefused for a denied call."""
         verdict = await self._judged_in_time(tool, params)
         if verdict.action == "deny":
             self._deny(tool, title, verdict, asked=True)
@@ -117,7 +120,7 @@ class CallGate:
 
     @contextmanager
     def _vetoes(self, tool: Tool[Any], call: ToolCall, verdict: Verdict) -> Iterator[None]:
-        """Record the veto of a feature and raise CallRefused for it."""
+        """Record a feature's veto and raise CallRefused for it."""
         try:
             yield
         except Veto as veto:
@@ -128,8 +131,9 @@ class CallGate:
     async def _asked(
         self, tool: Tool[Any], params: Params, call: ToolCall, verdict: Verdict, *, must_ask: bool
     ) -> Verdict:
-        """Return the verdict for a call that the user allows. With `must_ask` no rule and no mode
-        answers in place of the user. Raises CallRefused."""
+        """Ask the user, and return the verdict if they allow the call. With `must_ask`, no rule and
+        no mode answers for the user. Raises CallRefused.
+        """
         answer, title = None, call.title
         if self.handle.ask is not None:
             question = await self._question(tool, params, call, verdict, must_ask=must_ask)
@@ -166,8 +170,9 @@ class CallGate:
         )
 
     async def why_not_reached(self, host: str) -> str:
-        """Return why a command in the sandbox may not connect to a host; "" if it may. Rules and
-        the user decide, as for a call."""
+        """Return the reason why a sandboxed command may not connect to a host; "" if it may. Rules
+        and the user decide, as for a call.
+        """
         tool, params = NetworkTool(), NetworkParams(host=host)
         call = ToolCall("", tool.name, host, {"host": host}, self.handle.context.cwd)
         try:
@@ -179,8 +184,9 @@ class CallGate:
     def context_for(
         self, tool: Tool[Any], verdict: Verdict, hide: Sequence[str] = (), keep: Sequence[str] = ()
     ) -> Context:
-        """Return the context of a call: the place that was judged and, of a command, the sandbox
-        that its verdict asks for, with these paths hidden and read-only."""
+        """Return the context of a call: the judged path and, for a command, the sandbox of its
+        verdict. The paths in `hide` are hidden, the paths in `keep` are read-only.
+        """
         context = replace(self.handle.context, judged=verdict.path)
         sandbox = self._sandbox_of(verdict)
         if tool.effect != "run" or sandbox is None:
@@ -196,8 +202,10 @@ class CallGate:
         return replace(context, sandbox=sandbox.for_command(limits))
 
     def context_to_run(self, tool: Tool[Any], verdict: Verdict) -> Context:
-        """Return the context in which a permitted call runs. A command is kept from what deny rules
-        name, and from what ask rules name if nobody was asked. Raises CallRefused."""
+        """Return the context to run a permitted call in. Files that deny rules name are hidden from
+        commands or read-only. If the user was not asked, this includes files that ask rules name.
+        Raises CallRefused.
+        """
         sandbox = self._sandbox_of(verdict)
         if tool.effect != "run" or sandbox is None or sandbox.absent:
             return self.context_for(tool, verdict)
@@ -211,21 +219,22 @@ class CallGate:
                     "Not done: files that rules guard cannot be found any more. Try again."
                 )
             self.handle.warn_once(TOO_MANY_GUARDED)
-            guarded = self.handle.guarded  # a command may have made that many
+            guarded = self.handle.guarded  # the last known: a command may have created too many
         self.handle.guarded = hide, keep = guarded
         if verdict.confined and self.planted:
             keep = [*keep, *self.planted.closed()]
         return self.context_for(tool, verdict, hide, keep)
 
     def _sandbox_of(self, verdict: Verdict) -> Confinement | None:
-        """Return the sandbox of the session's commands, or of those that only look."""
+        """Return the sandbox for the session's commands, or the one for read-only commands."""
         context = self.handle.context
         looks = verdict.looks and context.looking is not None and context.looking.holds_looking
         return context.looking if looks else context.sandbox
 
     async def _judged_in_time(self, tool: Tool[Any], params: Params) -> Verdict:
-        """Return the verdict of the rules, which an interrupt can cancel. A verdict that takes too
-        long is "ask" in every mode."""
+        """Return the rules' verdict; an interrupt can cancel this. After a timeout, the verdict is
+        "ask" in every mode.
+        """
         try:
             async with asyncio.timeout(MAX_JUDGING_S):
                 return await _beside(lambda: self._judged(tool, params), tool, params)
@@ -233,7 +242,7 @@ class CallGate:
             return Verdict("ask", "what it does cannot be told in time")
 
     def _judged(self, tool: Tool[Any], params: Params, approval: Approval | None = None) -> Verdict:
-        """Return the verdict of the rules, or "ask" for an exception that no rule covers."""
+        """Return the rules' verdict, or "ask" for an exception that no rule covers."""
         verdict = (approval or self.handle.approval).judge(tool, params)
         if tool.subject(params) in self.handle.repository_commands:
             verdict = replace(verdict, writes_repository=True)
@@ -245,7 +254,7 @@ class CallGate:
     def _recheck(self, tool: Tool[Any], params: Params, asked: Verdict) -> None:
         """Refuse a call whose file has moved since the user was asked.
 
-        The user may take minutes to answer, and background jobs run meanwhile.
+        The user may take minutes to answer, and background jobs keep running.
         """
         now = self.handle.approval.judge(tool, params)
         moved = tool.effect in ("read", "edit") and now.path != asked.path
@@ -304,10 +313,10 @@ class CallGate:
         )
 
     async def _diff(self, tool: Tool[Any], params: Params, verdict: Verdict) -> str | None:
-        """Return what the call would change.
+        """Return the diff of a call, for the question.
 
-        A call that must fail is refused without asking the user, unless the reason would reveal the
-        content of a file that may not be read.
+        A call that must fail is refused without a question, unless the reason would reveal the
+        content of an unreadable file.
         """
         try:
             found = await tool.preview(params, self.context_for(tool, verdict))
@@ -325,7 +334,7 @@ class CallGate:
         return self.handle.approval.judge(reader, given).action == "allow"
 
     def _note_answer(self, tool: Tool[Any], title: str, answer: Answer) -> None:
-        """Record that a call which was asked about is allowed."""
+        """Record that the user, a rule or a feature allowed a call after a question."""
         kind = "always" if answer.where else "not needed" if answer.reason else "yes"
         data = {
             "answer": kind, "rule": answer.rule, "where": answer.where, "reason": answer.reason,
@@ -347,14 +356,15 @@ class CallGate:
 
 
 def _to_be_asked(verdict: Verdict, why: str) -> Verdict:
-    """Return a verdict by which the user is asked for one more reason."""
+    """Return the verdict changed to "ask", with one more reason."""
     reason = f"{why}; {verdict.reason}" if verdict.action == "ask" else why
     return replace(verdict, action="ask", reason=reason, confined=False, looks=False)
 
 
 async def _beside(look: Callable[[], T], tool: Tool[Any], params: Params) -> T:
-    """Return the result of `look`. For a call with a long subject `look` runs in a thread, because
-    it may take more than a moment."""
+    """Return the result of `look`. Run it in a thread if the call has a long subject, since it may
+    be slow.
+    """
     if len(tool.subject(params)) < LONG_SUBJECT_CHARS:
         return look()
     return await asyncio.to_thread(look)

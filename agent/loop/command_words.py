@@ -1,4 +1,4 @@
-"""The message for the model when the user calls a command from a file."""
+"""The message for the model when the user runs a command from a file."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 _HEAD = "[/{call}, a command from {path}:]\n\n{text}"
 _IS_HEAD = regex(r"\[/[^\n]+, a command from [^\n]+:\]\n")
 _NOT_TRUSTED = (
-    "/{name}: {path} is not trusted, so {what} in it does not count. Read the file, then accept it "
-    "with `ctxagent config --trust`"
+    "/{name}: {path} is not trusted; ignored: {what}. Review the file, then trust it with "
+    "`ctxagent config --trust`"
 )
 
 
 async def command_words(agent: AgentState, command: CommandFile, arguments: str) -> str:
-    """Return the message of a command, with the output of its shell commands, and allow calls by
-    its rules for the next turn.
+    """Return the message of a command, with the output of its shell commands. Its `allowed-tools`
+    rules apply to the next turn.
 
-    A shell command runs under the same permission rules as a call from the model. If it may not
-    run, the message says why. Raises RecordError, and CancelledError for an interrupt.
+    Shell commands run under the same permission rules as calls from the model. If one may not run,
+    the message has the reason. Raises RecordError, and CancelledError for an interrupt.
     """
     await agent.begin()
     parts, texts = command.parts(arguments), list[str]()
@@ -56,7 +56,7 @@ async def command_words(agent: AgentState, command: CommandFile, arguments: str)
 
 
 async def prompt_words(agent: AgentState, servers: "McpServers", name: str, arguments: str) -> str:
-    """Return the message of a server's prompt `SERVER:NAME`. Raises ToolError."""
+    """Return the message of an MCP server's prompt `SERVER:NAME`. Raises ToolError."""
     text = await servers.prompt(name, split_arguments(arguments))
     call = f"{name} {arguments}".rstrip()
     source = f"the MCP server {name.partition(':')[0]}"
@@ -64,14 +64,14 @@ async def prompt_words(agent: AgentState, servers: "McpServers", name: str, argu
 
 
 def model_of_turn(command: CommandFile, own: str) -> str:
-    """Return the model that the command names for its turn; "" for the session's `own`."""
+    """Return the model that the command sets for its turn; "" for the session's `own`."""
     if not command.is_trusted or command.model in ("", "inherit"):
         return ""
     return model_of_family(command.model, own)
 
 
 def is_of_command(words: Content) -> bool:
-    """Return True for the message of a command: the user did not type the names of files in it."""
+    """Return True for the message of a command. The user did not type file names in it."""
     return isinstance(words, str) and _IS_HEAD.match(words) is not None
 
 

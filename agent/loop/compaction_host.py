@@ -1,4 +1,4 @@
-"""The agent as the compaction engine sees it: the state that the engine reads, and its actions."""
+"""The interface of the agent for the compaction engine: its state and its actions."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ def attach_engine(agent: AgentState) -> AgentState:
 
 
 class CompactionHost:
-    """An agent as `compaction.host.EngineHost`, which documents each member."""
+    """An agent as a `compaction.host.EngineHost`, where each member is documented."""
 
     def __init__(self, agent: AgentState) -> None:
         self._agent, model, features = agent, agent.model, agent.features
@@ -67,7 +67,7 @@ class CompactionHost:
         return self._agent.model.client.abilities.slots == 1
 
     def cache_is_cold(self) -> bool:
-        agent, model = self._agent, self.model_id  # each model has a cache of its own
+        agent, model = self._agent, self.model_id  # each model has its own cache
         asked_at = agent.model.last_calls.get(model) or agent.totals.replied_at(model)
         return asked_at is None or time.time() - asked_at > self.cache_terms().life
 

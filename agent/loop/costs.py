@@ -35,15 +35,15 @@ class BillLine:
 class SessionBill:
     """The bill of one session."""
 
-    lines: tuple[BillLine, ...]  # with calls: the session's own lines, then its subagents
+    lines: tuple[BillLine, ...]  # lines with calls: the session's own, then its subagents
     totals: Totals
-    saved: float | None  # dollars that the cache saved (negative: cost); None when not known
+    saved: float | None  # dollars that the cache saved (negative: cost); None if unknown
 
 
 def session_bill(
     entries: Iterable[Entry], log: Callable[[SubagentRun], Iterable[Entry]]
 ) -> SessionBill:
-    """Return the bill of a session. `log` returns the entries of a subagent's own log."""
+    """Return the bill of a session. `log` returns the entries of a subagent's log."""
     totals, own = Totals(), {what: Totals() for what in PURPOSES.values()}
     agents: dict[str, SubagentRun] = {}
     cache = _Cache()
@@ -71,7 +71,7 @@ class _Cache:
 
     saved: float | None = 0.0
     calls: int = 0
-    asked: str = ""  # the model of the newest call: a server may answer under another name
+    asked: str = ""  # requested model of the newest call; servers may answer under another name
 
     def add(self, entry: Entry) -> None:
         if isinstance(entry, Session):
@@ -90,7 +90,9 @@ class _Cache:
                 self.saved += full - paid
 
     def include(self, other: "_Cache", counts: Counts) -> None:
-        """Add the savings of a subagent; unknown when its log lacks calls that were counted."""
+        """Add the savings of a subagent. The sum is unknown if the subagent's log lacks counted
+        calls.
+        """
         if self.saved is None or other.saved is None or other.calls < counts.calls:
             self.saved = None
         else:

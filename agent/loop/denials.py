@@ -1,4 +1,4 @@
-"""Tool calls of a conversation that were denied."""
+"""Denied tool calls of a conversation."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import field
@@ -8,13 +8,13 @@ from ..lazy import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A call that was denied."""
+    """A denied call."""
 
     tool: str
     title: str
     rule: str
     reason: str
-    asked: bool  # False where the user could not be asked
+    asked: bool  # False if the user could not be asked
 
 
 @dataclass(slots=True)
@@ -36,16 +36,16 @@ class Denials:
         return self._all[self._reported :]
 
     def unasked(self) -> Sequence[Denial]:
-        """Return the denials of this turn about which the user could not be asked."""
+        """Return the denials of this turn for which the user could not be asked."""
         return [denial for denial in self.of_turn() if not denial.asked]
 
     def end_turn(self) -> None:
-        """Begin the list of the next turn."""
+        """Start the list of the next turn."""
         self._reported = len(self._all)
 
 
 def denial_error(denials: Sequence[Denial]) -> dict[str, str] | None:
-    """Return the error of a turn with these denials, None for no denials."""
+    """Return the error of a turn with these denials; None without denials."""
     if not denials:
         return None
     lines = [

@@ -1,5 +1,8 @@
-"""Additional directories in which a session works. The entry that tells the model about one is
-also its record: a session that is resumed has it again."""
+"""Additional working directories of a session.
+
+The entry that announces a directory to the model is also its record, so resumed sessions have it
+again.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -19,17 +22,18 @@ if TYPE_CHECKING:
 def open_directories(
     approval: "Approval", recorded: Mapping[str, str], chosen: Sequence[str]
 ) -> list[str]:
-    """Let a session that opens work in the directories that its log has (paths as named, and with
-    links followed) and in those of the settings; return warnings. Raises UsageError for one of the
-    settings that cannot be added."""
+    """Add the directories of the log and of the settings to a session that is opened, and return
+    warnings. `recorded` maps names to real paths. Raises UsageError if a directory of the settings
+    cannot be added.
+    """
     warnings = []
     for name, real in recorded.items():
         try:
             if os.path.realpath(checked_directory(name, "/", approval.own)) != real:
-                raise UsageError(f"{name} led to {real} when it was added")
+                raise UsageError(f"{name} pointed to {real} when it was added")
         except UsageError as error:
             warnings.append(
-                f"the session goes on without {name}: {error.message}. /add-dir adds it"
+                f"the session continues without {name}: {error.message}. Use /add-dir to add it"
             )
         else:
             add_folder(approval, name)
@@ -39,7 +43,7 @@ def open_directories(
 
 
 def untold_directories(handle: "SessionHandle") -> "list[User]":
-    """Return the entry for directories that the log does not have yet, if there are any."""
+    """Return the entry for directories that are not in the log yet, if there are any."""
     from ..session.entries import User
 
     folders = handle.approval.folders
@@ -58,7 +62,7 @@ def directories_line(names: Sequence[str]) -> str:
 
 
 def add_folder(approval: "Approval", name: str) -> bool:
-    """Let a session work in a directory that was checked; return whether it is a new one."""
+    """Add a checked directory to a session. Return True if it is new."""
     if is_within(os.path.realpath(name), approval.folders):
         return False
     approval.folders.add(name)

@@ -1,7 +1,7 @@
-"""The interface of features: the parts of the agent that are not the loop.
+"""The interface of features: the parts of the agent outside the loop.
 
 A feature is a subclass of `Feature` that overrides the methods for the events it needs. The loop
-calls the features in a fixed order and knows none of them by name. Extensions use the same
+calls the features in a fixed order and does not depend on any of them. Extensions use the same
 interface.
 """
 
@@ -28,16 +28,16 @@ MakeModel = Callable[[ModelSettings, Mapping[str, str]], Model]  # given setting
 
 
 class Veto(CtxagentError):
-    """Raised by a feature to stop the event that is announced. Its message is shown."""
+    """Raised by a feature to stop the announced event. Its message is shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingMessage:
-    """A message of the user."""
+    """A user message."""
 
     content: Content
     attached: Sequence[Any] = ()  # see `features.attachments`
-    verbatim: bool = False  # names no files, skills or resources
+    verbatim: bool = False  # not searched for names of files, skills or resources
     mid_turn: bool = False
 
 
@@ -54,20 +54,20 @@ class ToolCall:
 
     id: str
     tool: str
-    title: str  # one line for people
+    title: str  # one line, for display
     arguments: Mapping[str, Any]
     cwd: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What a feature decides about a call that is about to run."""
+    """A feature's decision about a call that is about to run."""
 
-    # "allow" counts like an allow rule for the tool, or, to a question, like the user's yes. "ask"
-    # asks the user although the rules allow the call.
+    # "allow" counts as an allow rule for the tool or, in `before_question`, as the user's yes.
+    # "ask" asks the user even if the rules allow the call.
     action: Literal["", "allow", "ask"] = ""
     reason: str = ""
-    arguments: Mapping[str, Any] | None = None  # to run the call with; None keeps them
+    arguments: Mapping[str, Any] | None = None  # new arguments; None keeps the old ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +84,15 @@ class FeatureCommand:
     name: str  # without the slash
     help: str
     run: Callable[[str], Awaitable[str | Prompt | None]]  # takes the text after the name
-    argument: str = ""  # what help shows after the name: [FILE]
-    group: CommandGroup = OWN  # in which help lists it
+    argument: str = ""  # shown after the name in help, such as [FILE]
+    group: CommandGroup = OWN  # section in help
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that an extension NAME declares: `extensions.NAME.KEY`. A value must have the type
-    of the default."""
+    """A setting `extensions.NAME.KEY` that the extension NAME declares. Values must have the type
+    of the default.
+    """
 
     default: Any
     help: str
@@ -99,7 +100,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """A result in the view to replace by a short text."""
+    """A result in the view, and the short text that replaces it."""
 
     result: ViewResult
     text: str
@@ -108,7 +109,8 @@ class Clear:
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A layer of compaction: a pure function from the view to the results to clear. It runs before
-    each model call, after the built-in layers."""
+    each model call, after the built-in layers.
+    """
 
     name: str
     plan: Callable[[View, Window], Sequence[Clear]]
@@ -118,8 +120,9 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 
 def tool(effect: Effect = "run") -> Callable[[M], M]:
-    """Make a method of a feature a tool. Its name, its docstring and its type hints are what the
-    model gets. A tool with the effect "none" or "read" runs without a question."""
+    """Make a method of a feature a tool. The model gets its name, docstring and type hints. A tool
+    with the effect "none" or "read" runs without asking the user.
+    """
 
     if effect not in get_args(Effect):
         raise TypeError(f"write @tool(EFFECT), with an effect of {', '.join(get_args(Effect))}")
@@ -132,9 +135,10 @@ def tool(effect: Effect = "run") -> Callable[[M], M]:
 
 
 def command(help: str, *, argument: str = "", name: str = "", group: str = OWN) -> Callable[[M], M]:
-    """Make a method of a feature, async or not, a slash command of its name. The method takes the
-    text after the name. It returns a text to show, or a Prompt. `group` is one of those in /help;
-    an unknown one is the default."""
+    """Make a method of a feature, async or not, a slash command. The method takes the text after
+    the command's name, and returns a text to show or a Prompt. `group` is the section in /help; an
+    unknown name selects the default.
+    """
 
     if not isinstance(help, str):
         raise TypeError("write @command(HELP), with a text for /help")
@@ -148,9 +152,9 @@ def command(help: str, *, argument: str = "", name: str = "", group: str = OWN) 
 
 
 class Feature:
-    """A part of the agent. Every method does nothing unless a subclass overrides it.
+    """A part of the agent. Methods do nothing unless a subclass overrides them.
 
-    Methods may record entries (`self.handle.record`) and raise RecordError when that fails.
+    Methods may record entries (`self.handle.record`), which raises RecordError on failure.
     """
 
     name: ClassVar[str] = ""  # for settings and messages
@@ -185,7 +189,7 @@ class Feature:
 
     @classmethod
     def marked(cls, mark: str) -> list[tuple[str, Any]]:
-        """Return the names of the methods that a decorator has marked, each with the mark."""
+        """Return (method name, mark) for each method that a decorator has marked."""
         methods = ((name, each) for name, each in vars(cls).items() if isfunction(each))
         return [(name, vars(each)[mark]) for name, each in methods if mark in vars(each)]
 
@@ -201,7 +205,7 @@ class Feature:
 
     @classmethod
     def parts(cls) -> list[str]:
-        """Return a few words for each part that this class adds."""
+        """Return a short description of each part that this class adds."""
         events = (each for each in vars(cls) if not each.startswith("_") and hasattr(Feature, each))
         return [
             *(f"tool {name}" for name in cls.tool_names()),
@@ -217,18 +221,18 @@ class Feature:
         return ()
 
     def status(self) -> str:
-        """Return a few words for the status line, "" for none. Must be quick."""
+        """Return a short text for the status line, "" for none. Must be quick."""
         return ""
 
     def first_entries(self) -> Sequence[Entry]:
-        """Return entries to record before the first turn. Runs in a thread; may block."""
+        """Return entries to record before the first turn. Runs in a thread and may block."""
         return ()
 
     async def prepare(self) -> None:
-        """Get ready before the list of tools is recorded, once."""
+        """Prepare, once, before the list of tools is recorded."""
 
     async def session_started(self) -> None:
-        """Act after the first entries are recorded, once."""
+        """Act once, after the first entries are recorded."""
 
     async def session_ended(self) -> None:
         """Act after the log is closed."""
@@ -237,54 +241,60 @@ class Feature:
         """Act before the first model call of a turn."""
 
     async def message_received(self, message: IncomingMessage) -> Content | None:
-        """Return a replacement for a message of the user before it is recorded; None keeps it.
-        Raises Veto."""
+        """Return a replacement for a user message before it is recorded; None keeps it. Raises
+        Veto.
+        """
         return None
 
     async def message_recorded(self, message: IncomingMessage) -> None:
-        """Act after a message of the user is recorded."""
+        """Act after a user message is recorded."""
 
     async def before_call(self) -> None:
         """Act before a model call. Raises Veto to end the turn."""
 
     def reply_streamed(self, delta: Delta) -> str:
-        """Act on a part of a reply that streams in. Must be quick. Return the text that the reply
-        repeats to stop it, "" to let it go on."""
+        """Act on a part of a streaming reply. Must be quick. Return the repeated text to stop a
+        reply that repeats itself, else "".
+        """
         return ""
 
     async def reply_received(self, reply: Reply, *, is_final: bool) -> str | None:
         """Act on a recorded reply. For a final reply, return a notice to continue the turn ("" to
-        continue without one); None ends the turn."""
+        continue without a notice), or None to end it.
+        """
         return None
 
     async def before_tool(self, call: ToolCall) -> Mapping[str, Any] | Ruling | None:
-        """Return other arguments for a call that is about to run, or a ruling; None changes
-        nothing. Raises Veto."""
+        """Return new arguments for a call that is about to run, or a ruling; None changes nothing.
+        Raises Veto.
+        """
         return None
 
     async def before_question(self, call: ToolCall, reason: str) -> Ruling | None:
-        """Return a ruling that answers a question about a call in place of the user; None leaves
-        it to the user. Raises Veto."""
+        """Return a ruling that answers a permission question for the user; None leaves the question
+        to the user. Raises Veto.
+        """
         return None
 
     async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output | None:
-        """Return another output of a call before it is recorded; None keeps it."""
+        """Return a replacement for a call's output before it is recorded; None keeps it."""
         return None
 
     async def tool_finished(self, call: ToolCall, output: Output, seconds: float) -> None:
         """Act after the output of a call is recorded."""
 
     async def step_finished(self) -> str | None:
-        """Act after a reply and the results of its calls are recorded, if the turn continues.
-        Return a text to end the turn with this answer."""
+        """Act after a reply and its results are recorded, if the turn continues. Return a text to
+        end the turn with it as the answer.
+        """
         return None
 
     async def request_refused(self, refusal: RequestRejected) -> bool:
-        """Return True if the request is worth sending again, after a change of the view."""
+        """Return True to send the request again, after a change of the view."""
         return False
 
     def recorded(self, entry: Entry) -> None:
-        """Act on an entry of the log. Must be quick."""
+        """Act on a new log entry. Must be quick."""
 
     async def before_summary(self, event: Mapping[str, Any]) -> None:
         """Act before a summary is made. Raises Veto."""
@@ -293,12 +303,13 @@ class Feature:
         """Act after a summary is recorded."""
 
     def reinserted(self, staying: Collection[int]) -> Sequence[Entry]:
-        """Return entries to add after a summary. `staying` has the numbers of the entries that
-        stay in the view."""
+        """Return entries to add after a summary. `staying` has the seqs of the entries that stay in
+        the view.
+        """
         return ()
 
     async def turn_ended(self, finished: TurnFinished) -> None:
         """Act after the end of a turn is recorded."""
 
     async def close(self) -> None:
-        """Release resources, before the log is closed."""
+        """Release resources before the log is closed."""

@@ -1,4 +1,4 @@
-"""Checks of what the methods of features return, since those of extensions may return anything."""
+"""Check the return values of features' methods, since extensions may return anything."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from .feature import Clear, FeatureCommand, Layer, Ruling
 
 T = TypeVar("T")
 
-# The types of single values, and of the items of sequences, that methods may return.
+# Allowed return types: of single values, then of the items of sequences.
 _VALUES: Mapping[str, tuple[type, ...]] = {
     "status": (str,),
     "message_received": (str, list, NoneType),
@@ -31,12 +31,13 @@ _ITEMS: Mapping[str, type] = {
     "first_entries": Entry,
     "reinserted": Entry,
 }
-_TOOL_NAME = regex(r"[A-Za-z0-9_-]{1,64}")  # as the Messages API takes it
+_TOOL_NAME = regex(r"[A-Za-z0-9_-]{1,64}")  # accepted by the Messages API
 
 
 def check_result(event: str, found: Any) -> Any:
-    """Return what a method returned for an event, sequences as lists. Raises TypeError for what
-    the caller cannot use."""
+    """Return the checked result of a method for an event, with sequences as lists. Raises TypeError
+    or ValueError for invalid results.
+    """
     if iscoroutine(found):
         found.close()
         raise TypeError(f"{event} must not be async")
@@ -59,7 +60,7 @@ def check_result(event: str, found: Any) -> Any:
 
 
 def check_items(what: str, kind: type[T], found: Any) -> list[T]:
-    """Return the items. Raises TypeError for one of another type."""
+    """Return the items as a list. Raises TypeError or ValueError for invalid items."""
     items = list(found)
     for each in items:
         _check(what, each, kind)
@@ -94,7 +95,9 @@ def _check_tool(tool: Tool[Any]) -> None:
 
 
 def _check_content(what: str, content: Any) -> None:
-    """Raise TypeError for content that no request can hold: the log would keep it for ever."""
+    """Raise TypeError for content that cannot be sent. It would stay in the log and break every
+    request.
+    """
     _check(what, content, str, list)
     for block in content if isinstance(content, list) else ():
         if not isinstance(block, dict) or not isinstance(block.get("type"), str):

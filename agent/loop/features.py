@@ -1,8 +1,8 @@
 """The features of one conversation, called in order.
 
-A feature that overrides no method for an event costs nothing there. An extension that raises
-anything but a Veto where that is allowed, or returns something of another type, is named in a
-warning and switched off for the session.
+Features that do not override an event's method cost nothing at that event. An extension that fails
+is named in a warning and switched off for the session. It fails if it raises an exception (except a
+Veto where that is allowed) or returns a value of the wrong type.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ VETO_EVENTS = (
     "message_received", "before_call", "before_tool", "before_question", "before_summary",
 )  # fmt: skip
 ENDING_EVENTS = ("close", "session_ended")
-MAX_ENDING_SECONDS = 10.0  # of an extension, in each of these
+MAX_ENDING_SECONDS = 10.0  # for an extension, in each of these events
 
 
 class Features:
@@ -48,7 +48,7 @@ class Features:
 
     def __init__(self, emit: Emit) -> None:
         self._features: list[Feature] = []
-        self._guarded: dict[int, Feature] = {}  # by `id`: an extension may define what is equal
+        self._guarded: dict[int, Feature] = {}  # by `id`: an extension may override equality
         self._by_event: dict[str, list[Feature]] = {}
         self._emit = emit
         self.extension_tools: list[Tool[Any]] = []  # also of extensions that are switched off
@@ -61,7 +61,7 @@ class Features:
 
     @property
     def extensions(self) -> list[Feature]:
-        """The features from outside."""
+        """The features that are extensions."""
         return [each for each in self._features if id(each) in self._guarded]
 
     def drop(self, feature: Feature) -> None:
@@ -77,7 +77,7 @@ class Features:
         self.extension_tools.clear()
 
     async def start_extensions(self) -> None:
-        """Announce the start of the session to extensions that were added since."""
+        """Announce the start of the session to the extensions."""
         for event in ("prepare", "session_started"):
             for each in self.extensions:
                 await self._ask(each, event)
@@ -86,7 +86,7 @@ class Features:
         return iter(self._features)
 
     def find(self, kind: type[F]) -> F | None:
-        """Return the feature of a class, None if it is switched off."""
+        """Return the feature of a class; None if it is switched off."""
         return next((each for each in self._features if isinstance(each, kind)), None)
 
     def tools(self) -> list[Tool[Any]]:
@@ -104,8 +104,9 @@ class Features:
         return [found for each in [*self._features] for found in self._call(each, "commands") or ()]
 
     def clears(self, view: View, window: Window) -> Iterator[tuple[str, Sequence[Clear]]]:
-        """Yield the name of each layer that features add, and what it clears. The next layer runs
-        when the caller goes on."""
+        """Yield (layer name, results to clear) for each layer of a feature. Each layer runs when
+        the caller asks for the next pair.
+        """
         for each in self._for("layers"):
             for layer in self._call(each, "layers") or ():
                 found = list[Clear]()
@@ -115,7 +116,7 @@ class Features:
 
     @staticmethod
     def _cleared(layer: Layer, view: View, window: Window) -> list[Clear]:
-        """Return what a layer clears, as far as it is in the view and makes that smaller."""
+        """Return a layer's clears that are in the view and make it smaller."""
         planned = check_items(f"the layer {layer.name}", Clear, layer.plan(view, window))
         by_call = {each.result.call.id: each for each in planned}  # a result is cleared once
         return [
@@ -127,12 +128,12 @@ class Features:
         ]
 
     def status(self) -> list[str]:
-        """Return the words of all features for the status line."""
+        """Return the status line texts of all features."""
         found = (self._call(each, "status") for each in self._for("status"))
         return [text for text in found if text]
 
     def first_entries(self) -> list[Entry]:
-        """Return the entries to record before the first turn; blocking."""
+        """Return the entries to record before the first turn. Blocking."""
         return self._collect("first_entries")
 
     def reinserted(self, staying: Collection[int]) -> list[Entry]:
@@ -140,7 +141,7 @@ class Features:
         return self._collect("reinserted", staying)
 
     def recorded(self, entry: Entry) -> None:
-        """Pass an entry on."""
+        """Announce a new log entry."""
         for each in self._for("recorded"):
             self._call(each, "recorded", entry)
 
@@ -169,7 +170,7 @@ class Features:
         await self._each("close")
 
     async def message_received(self, message: IncomingMessage) -> IncomingMessage:
-        """Return a message as the features change it. Raises Veto."""
+        """Return a message after changes by the features. Raises Veto."""
         for each in self._for("message_received"):
             changed = await self._ask(each, "message_received", message)
             message = message if changed is None else replace(message, content=changed)
@@ -184,7 +185,9 @@ class Features:
         await self._each("before_call")
 
     def reply_streamed(self, delta: Delta) -> str:
-        """Announce a part of a reply. Return the text for whose repetition it is to be stopped."""
+        """Announce a part of a streaming reply. Return the repeated text if the reply must be
+        stopped, else "".
+        """
         for each in self._for("reply_streamed"):
             if repeats := self._call(each, "reply_streamed", delta):
                 return str(repeats)
@@ -199,7 +202,7 @@ class Features:
         return None
 
     async def before_tool(self, call: ToolCall) -> tuple[ToolCall, Ruling]:
-        """Return a call as the features change it, and the strictest ruling. Raises Veto."""
+        """Return a call after changes by the features, and the strictest ruling. Raises Veto."""
         strictest = Ruling()
         for each in self._for("before_tool"):
             found = await self._ask(each, "before_tool", call)
@@ -219,7 +222,7 @@ class Features:
         return None
 
     async def after_tool(self, call: ToolCall, output: Output, seconds: float) -> Output:
-        """Return an output as the features change it."""
+        """Return an output after changes by the features."""
         for each in self._for("after_tool"):
             changed = await self._ask(each, "after_tool", call, output, seconds)
             output = changed or output
@@ -230,7 +233,7 @@ class Features:
         await self._each("tool_finished", call, output, seconds)
 
     async def step_finished(self) -> str | None:
-        """Announce the end of a step. Return the first answer that a feature ends the turn with."""
+        """Announce the end of a step. Return the first answer that ends the turn, else None."""
         for each in self._for("step_finished"):
             if (answer := await self._ask(each, "step_finished")) is not None:
                 return str(answer)
@@ -252,7 +255,7 @@ class Features:
         await self._each("after_summary", event)
 
     def _for(self, event: str) -> Sequence[Feature]:
-        """Return the features that override the method for an event."""
+        """Return the features that override an event's method."""
         if event not in self._by_event:
             default = getattr(Feature, event)
             self._by_event[event] = [
@@ -289,7 +292,7 @@ class Features:
 
     @contextmanager
     def _guard(self, feature: Feature, event: str) -> Iterator[None]:
-        """Switch an extension off when it fails. Errors of our own features are passed on."""
+        """Switch an extension off if it fails. Errors of built-in features are not caught."""
         if id(feature) not in self._guarded:
             yield
             return

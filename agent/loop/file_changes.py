@@ -1,8 +1,7 @@
-"""Find which files a tool call changed, by a scan of the work tree before and after each command.
-While no job runs, a watch may show that nothing has changed since the last scan, which is then used
-again.
+"""Find the files that a tool call changed, by scanning the work tree before and after each command.
+If no job runs and a watch shows no change since the last scan, that scan is reused.
 
-Calls and changes are reported to the other sessions of the project (`touch_record`). Their reports
+Calls and changes are reported to the other sessions of the project (`touch_record`). These reports
 decide which session made a change (`attribution`). Files that a call may change are saved before it
 runs (`saving`).
 """
@@ -35,27 +34,27 @@ from ..worktree import (
 from .attribution import SortedChanges, sort_changes
 from .saving import FileSaver
 
-MAX_CHANGES_IN_RESULT = 2_000  # changes of one call that are recorded; the rest is counted
+MAX_CHANGES_IN_RESULT = 2_000  # recorded changes of one call; the others are only counted
 HURRIED_LOOK_S = 1.0  # seconds for the last scan after an interrupt
 INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedCall:
-    """A call that is watched: a command, an edit, or a call that only reads jobs."""
+    """A watched call: a command, an edit, or a call that reads jobs."""
 
     before: TreeState | None = None  # the scan before a command
     named: tuple[str, ...] = ()
-    edits: "FileEdit | None" = None  # the file that an edit changes
-    since: int = 0  # index of the first edit that another conversation may make during this call
-    began: int = 0  # the moment before the scan, in nanoseconds since the epoch
+    edits: "FileEdit | None" = None  # set for an edit
+    since: int = 0  # index of the first edit that may be by another conversation during this call
+    began: int = 0  # start of the scan, in nanoseconds since the epoch
     writes: frozenset[str] = frozenset()  # paths that a command visibly writes to
     id: str = ""  # in the touch record
 
 
 @dataclass(slots=True)
 class FileEdit:
-    """A file that a conversation edits."""
+    """The edit of a file by a conversation."""
 
     name: str  # of the conversation
     path: str
@@ -65,29 +64,30 @@ class FileEdit:
 
 @dataclass
 class ChangeTracker:
-    """Finds what the calls of one conversation change."""
+    """Finds the files that one conversation's calls change."""
 
     tree: WorkTree
     context: Context
     name: str = ""  # of the conversation
-    # The rest is shared by all conversations of a session, which run side by side.
+    # Shared by all conversations of a session, which run in parallel: `edits`, `record`, `saver`.
     edits: list[FileEdit] = field(default_factory=list)
     record: TouchRecord | None = None
     saver: FileSaver | None = None
-    _base: TreeState | None = None  # the scan up to which the author of every change is known
+    _base: TreeState | None = None  # the last scan; authors of all earlier changes are known
     _base_began: int = 0
-    _by: str = ""  # the authors of changes since
-    _own: set[str] = field(default_factory=set)  # paths edited since
+    _by: str = ""  # authors of changes since the base
+    _own: set[str] = field(default_factory=set)  # paths edited since the base
     _since: int = 0  # index of the first edit after the base
-    _found: list[dict[str, Any]] = field(default_factory=list)  # rows that no result has yet
+    _found: list[dict[str, Any]] = field(default_factory=list)  # rows not yet in a result
     _shared: list[TreeChange] = field(default_factory=list)  # the same, of an uncertain session
-    _open: dict[str, frozenset[str]] = field(default_factory=dict)  # writes of calls, by their ids
+    _open: dict[str, frozenset[str]] = field(default_factory=dict)  # written paths, by call ID
     _busy: bool = False
     moment: float = HURRIED_LOOK_S
 
     async def before(self, tool: Tool[Any], params: Params) -> WatchedCall | None:
-        """Scan before a call runs. Return what `after` needs, None if the call cannot change
-        files."""
+        """Scan before a call runs. Return the token for `after`; None if the call cannot change
+        files.
+        """
         subject = tool.subject(params)
         if tool.effect == "edit":
             edit = FileEdit(self.name, self._real(subject))
@@ -95,7 +95,7 @@ class ChangeTracker:
             self.edits.append(edit)
             return WatchedCall(edits=edit, id=self._begin(frozenset((edit.path,))))
         if tool.effect == "none":
-            # The call reports the changes of jobs, also of those that ended since the last scan.
+            # A Job call reports the changes of jobs, including jobs that ended since the last scan.
             return WatchedCall() if self._by and tool.name == "Job" else None
         if tool.effect != "run":
             return None
@@ -131,14 +131,15 @@ class ChangeTracker:
             self.record.close()
 
     def credit(self, name: str, paths: Iterable[str]) -> None:
-        """Count files as changed by a subagent that has ended."""
+        """Attribute changed files to a subagent that has ended."""
         self._own.update(paths)
         for edit in self.edits:
             edit.ended |= edit.name == name
 
     async def save_before_rewind(self, paths: Iterable[str]) -> frozenset[str]:
-        """Save files that a rewind may restore. Return those that cannot be saved. Raises
-        RecordError."""
+        """Save files that a rewind may restore. Return the paths that cannot be saved. Raises
+        RecordError.
+        """
         rows = await self.saver.save(paths, COMMAND) if self.saver is not None else ()
         return frozenset(file.path for file in rows if file.why)
 
@@ -149,10 +150,10 @@ class ChangeTracker:
             self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=True)
 
     async def after(self, token: WatchedCall | None, *, hurry: bool = False) -> dict[str, Any]:
-        """Return the details of changes for the call's result.
+        """Return the changes for the details of the call's result.
 
-        If `hurry` is set or the call is cancelled, changes that are not found within a moment are
-        left to a later result.
+        With `hurry`, or after a cancellation, changes that are not found within a second are left
+        to a later result.
         """
         if token is None:
             return {}
@@ -161,7 +162,7 @@ class ChangeTracker:
             token.edits.ended = True
             await asyncio.to_thread(self._tell_edit, token.id, token.edits)
             return {}
-        if self._busy:  # calls of Job may run at the same time: one of them scans
+        if self._busy:  # Job calls may run in parallel: only one of them scans
             return {}
         self._busy = True
         try:
@@ -200,8 +201,9 @@ class ChangeTracker:
         return _details(rows, shared, head)
 
     async def _settle(self, look: TreeState, running: str, began: int) -> None:
-        """Find the changes since the last scan that a job or a killed call made. `running` are the
-        jobs that ran before the scan `look`, which started at `began`."""
+        """Find the changes since the last scan that a job or a killed call made. `look` is the new
+        scan, started at `began`; `running` are the jobs that ran before it.
+        """
         if self._base is not None and self._by:
             changes = await asyncio.to_thread(self.tree.changes, self._base, look)
             own = self._own | self._of_others(self._since)
@@ -225,8 +227,9 @@ class ChangeTracker:
         )
 
     def _begin(self, writes: frozenset[str]) -> str:
-        """Report to the other sessions that a call starts, and return its ID in the touch
-        record."""
+        """Report the start of a call to the other sessions. Return the call's ID in the touch
+        record.
+        """
         if self.record is None:
             return ""
         id = self.record.begin(writes)
@@ -234,8 +237,9 @@ class ChangeTracker:
         return id
 
     def _tell(self, id: str, changes: Iterable[TreeChange], running: str) -> None:
-        """Report the changes of a call to the other sessions. If no job runs, all calls have
-        ended."""
+        """Report a call's changes to the other sessions. If no job runs, also report that all calls
+        have ended.
+        """
         if self.record is None or id not in self._open:
             return
         self.record.tell(id, {c.path: content_of(c) for c in changes}, ended=not running)
@@ -252,12 +256,14 @@ class ChangeTracker:
             self.record.tell(id, changed, ended=True)
 
     def _rest(self, look: TreeState, running: str, began: int) -> None:
-        """Keep a scan that started at `began`: the author of every change up to here is known."""
+        """Make a scan the new base. It started at `began`, and the author of every earlier change
+        is known.
+        """
         self._base, self._base_began, self._by, self._own = look, began, running, set()
         self._since = self._still()
 
     def _still(self) -> int:
-        """Return the index of the first edit of another conversation that has not ended."""
+        """Return the index of the first unfinished edit of another conversation."""
         still = (n for n, e in enumerate(self.edits) if not e.ended and e.name != self.name)
         return next(still, len(self.edits))
 
@@ -265,7 +271,7 @@ class ChangeTracker:
         return {edit.path for edit in self.edits[since:] if edit.name != self.name}
 
     def _real(self, path: str) -> str:
-        """Return the real path, "" if it cannot be found, which the tool reports."""
+        """Return the real path; "" if it cannot be resolved. The tool reports that error."""
         with suppress(OSError, ValueError, RuntimeError):
             return os.path.realpath(self.context.resolve(path))
         return ""
@@ -276,13 +282,14 @@ class ChangeTracker:
 
 
 def current_content(path: str) -> str:
-    """Return the digest of a file as the touch record has it; blocking."""
+    """Return the digest of a file in the form of the touch record. Blocking."""
     return (blob_digest(path) or UNKNOWN) if os.path.lexists(path) else DELETED
 
 
 def change_row(change: TreeChange, *, by: str = "", certain: bool = True) -> dict[str, Any]:
-    """Return a change as a row for the details of a result. `by` names the author if that is not
-    the call. A change that is not `certain` was made while the call ran."""
+    """Return a change as a row of a result's details. `by` names the author if it is not the call.
+    With `certain` False, the change was made while the call ran, perhaps by another program.
+    """
     told: dict[str, Any] = {
         "path": change.path,
         "action": change.action,
@@ -296,7 +303,7 @@ def change_row(change: TreeChange, *, by: str = "", certain: bool = True) -> dic
 def _details(
     rows: Sequence[dict[str, Any]], shared: Iterable[TreeChange], head: str
 ) -> dict[str, Any]:
-    """Return the details of a result about these changes."""
+    """Return the details of a result for these changes."""
     details: dict[str, Any] = {}
     if rows:
         details["changes"] = rows[:MAX_CHANGES_IN_RESULT]

@@ -1,4 +1,4 @@
-"""What is kept of one call of the model: the entry of its reply, also of a part of it."""
+"""The log entry of one model call, also for a partial reply."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -14,22 +14,22 @@ from ..models.base import Reply, text_of
 from ..models.catalog import cost
 from ..session.entries import HOOK, MEMORY, PLAN, SKILL, SKILL_LIST, Assistant, Block, Usage
 
-BROKEN_ATTEMPT = "attempt"  # the purpose of a call that broke off: only its price counts
+BROKEN_ATTEMPT = "attempt"  # purpose of a failed call: only its cost counts
 
 
 @dataclass(slots=True)
 class PartialReply:
-    """The part of a reply that has arrived."""
+    """The part of a reply that has arrived so far."""
 
     model: str
     ratio: float  # real tokens per estimated token
-    usage: Usage = field(default_factory=Usage)  # as the server gave it with the first event
+    usage: Usage = field(default_factory=Usage)  # from the server's first event
     sent: Mapping[str, Any] = field(default_factory=dict)  # how the request was sent
     text: str = ""
     thinking: str = ""
     arguments: int = 0  # characters of the calls' arguments
-    searches: int = 0  # of the web, that have ended
-    _draft: int = 0  # of those, in the newest call
+    searches: int = 0  # finished web searches
+    _draft: int = 0  # characters of arguments in the newest call
 
     def add(self, delta: Delta) -> None:
         if isinstance(delta, Accepted):
@@ -46,8 +46,9 @@ class PartialReply:
             self.searches += not delta.is_error
 
     def reply(self, text: str) -> Reply:
-        """Return the reply as far as it has arrived, with this text. The server counts the output
-        only at its end, so the tokens are estimated."""
+        """Return the partial reply, with this text. Servers count output only at the end, so its
+        tokens are estimated.
+        """
         said = tokens.estimate(self.text) + tokens.estimate(self.thinking)
         said += tokens.estimate_length(self.arguments)
         usage = replace(
@@ -59,7 +60,9 @@ class PartialReply:
         return Reply(content, INTERRUPTED, usage, self.model, sent=self.sent)
 
     def stopped(self, repeated: str) -> Reply:
-        """Return the reply that was stopped because it repeated a text. The text is kept once."""
+        """Return the reply that was stopped because it repeated a text. The repeated text is kept
+        once.
+        """
         in_text = self.text.endswith(repeated)
         begin = _repetition_start(self.text if in_text else self.thinking, len(repeated))
         end = begin + len(repeated)
@@ -69,7 +72,7 @@ class PartialReply:
 
 
 def _repetition_start(text: str, period: int) -> int:
-    """Return where the repetition at the end of a text begins."""
+    """Return the index where the repetition at the end of a text begins."""
     start = len(text) - period
     while start >= period and text[start - period : start] == text[start : start + period]:
         start -= period
@@ -96,11 +99,11 @@ def reply_entry(reply: Reply, request: Request, purpose: str) -> Assistant:
     )
 
 
-_NOT_WORDS = ("notice", PLAN, SKILL, SKILL_LIST, MEMORY, HOOK)  # of the user
+_NOT_WORDS = ("notice", PLAN, SKILL, SKILL_LIST, MEMORY, HOOK)  # sources that are not the user
 
 
 def last_text(items: Sequence[Item]) -> str:
-    """Return the newest text of the model since the last message of the user."""
+    """Return the model's newest text since the last user message; "" if there is none."""
     for item in reversed(items):
         if item.role == "assistant" and (text := text_of(item.blocks)):
             return text

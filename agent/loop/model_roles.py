@@ -1,7 +1,7 @@
-"""Which model answers: the session's own, that of plan mode, or the fallback during an overload.
+"""Choose the model: the session's own, the one for plan mode, or the fallback during an overload.
 
-A change is recorded before the next request, as one by `/model` is, so that a replay builds each
-request again and no model is sent the thinking of another.
+A change is recorded before the next request, like a change by `/model`. So a replay can rebuild
+each request, and no model gets another model's thinking.
 """
 
 import time
@@ -16,41 +16,41 @@ from ..models.overview import facts_of
 from ..models.providers import served
 
 FALLBACK_AFTER_S = 20.0  # of an overload or a rate limit
-FALLBACK_S = 120.0  # after which the first model is asked again
+FALLBACK_S = 120.0  # then the first model is tried again
 
 
 @dataclass
 class ModelRoles:
-    """The models of a conversation by their roles. `make` returns the client of an ID."""
+    """The models of a conversation by role. `make` returns the client for a model ID."""
 
-    own: Model  # of the session, as chosen
+    own: Model  # the session's model
     make: Callable[[str], Model] | None = None
-    plan: str = ""  # IDs, "" for none
-    fallback: str = ""
+    plan: str = ""  # model ID for plan mode, "" for none
+    fallback: str = ""  # model ID for overloads, "" for none
     clock: Callable[[], float] = time.monotonic
     _clients: dict[str, Model] = field(default_factory=dict)
-    _overloaded: str = ""  # the ID of the model that the fallback stands in for
+    _overloaded: str = ""  # ID of the model that the fallback replaces
     _since: float = 0.0
     _has_told: bool = False
 
     def choose(self, own: Model, *, planning: bool) -> None:
-        """Take a model as the session's own. In plan mode it answers there, too."""
+        """Set the session's own model. With `planning`, also use it in plan mode."""
         self.own, self._overloaded = own, ""
         if planning:
             self.plan = ""
 
     def fallback_after(self, id: str) -> float | None:
-        """Return the seconds of an overload after which another model is asked, None for never."""
+        """Return the seconds of overload after which the fallback is used; None for never."""
         return FALLBACK_AFTER_S if self.fallback not in ("", id) else None
 
     def client(self, id: str, now: Model) -> Model:
-        """Return the client for requests to a model; `now` where that has the same server."""
+        """Return the client for requests to a model; `now` if that client has the same provider."""
         if self.make is None or served(id).provider == served(now.id).provider:
             return now
         return self._client(id)
 
     def due(self, mode: str) -> Model:
-        """Return the model whose turn it is in a permission mode. Raises UsageError."""
+        """Return the model that should answer in a permission mode. Raises UsageError."""
         first = self._client(self.plan) if self.plan and mode == "plan" else self.own
         if self._overloaded != first.id or self.clock() - self._since >= FALLBACK_S:
             self._overloaded = ""
@@ -58,25 +58,27 @@ class ModelRoles:
 
     @property
     def overloaded(self) -> tuple[str, float]:
-        """The ID of the model that the fallback stands in for, "" for none, and the seconds until
-        that model is asked again."""
+        """The ID of the overloaded model ("" for none), and the seconds until it is asked again."""
         return self._overloaded, max(0.0, self._since + FALLBACK_S - self.clock())
 
     def take_over(self, first: str, error: ModelUnavailable) -> tuple[bool, str]:
-        """Let the fallback answer for a while if a model is overloaded. Return whether it does, and
-        what to tell the user of it."""
+        """Switch to the fallback for a while if a model is overloaded. Return True if it takes
+        over, and the message for the user.
+        """
         if not error.is_overload or self.fallback_after(first) is None:
             return False, ""
         self._overloaded, self._since = first, self.clock()
         has_told, self._has_told = self._has_told, True
         row = known_model(self.fallback)
         prices, _ = facts_of(None, row.price if row else None)
-        told = f"{prices} per million tokens in/out/cached" if prices else "at no known price"
+        told = f"{prices} per million tokens in/out/cached" if prices else "price unknown"
         text = f"{first}: {error.reason}. {self.fallback} answers meanwhile ({told})"
         return True, "" if has_told else text
 
     def answered(self, id: str) -> None:
-        """Note that a model has answered: the next overload is told again if it is not over."""
+        """Note that a model has answered. If it is not the fallback, the next overload is reported
+        again.
+        """
         self._has_told = self._has_told and id == self.fallback
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The model of one conversation: its limits, the size of its window, and calls of it."""
+"""The model of one conversation: its limits, its window and its calls."""
 
 import asyncio
 import time
@@ -21,13 +21,13 @@ from .repeated_text import RepeatedReply
 from .request_in_flight import RequestInFlight
 from .session_record import SessionRecord
 
-MAX_REASON_CHARS = 200  # of a refusal, in the notice about what was learned from it
-DEFAULT_REPLY_TOKENS = 32_000  # requested where no setting gives a number
+MAX_REASON_CHARS = 200  # of a refusal's reason, in a notice
+DEFAULT_REPLY_TOKENS = 32_000  # requested without a setting
 
 
 @dataclass
 class ModelSession:
-    """A conversation's use of its model. Replies are recorded and paid from the budget."""
+    """A conversation's use of its model. Replies are recorded and charged to the budget."""
 
     roles: ModelRoles
     session: SessionRecord
@@ -36,11 +36,11 @@ class ModelSession:
     max_tokens: int | None = None  # of a reply
     effort: str | None = None
     overload_wait: float | None = None  # seconds for which a turn retries an overloaded server
-    images_setting: ImagesMode = "auto"  # whether the model takes images
-    # removes secrets from a reply
+    images_setting: ImagesMode = "auto"  # whether the model accepts images
+    # Removes secrets from a reply.
     clean_reply: Callable[[ReplyStream], ReplyStream] = lambda stream: stream
-    client: Model = field(init=False)  # that answers now
-    limits: Limits | None = None  # None until the model was asked
+    client: Model = field(init=False)  # the model that answers now
+    limits: Limits | None = None  # None until they are requested
     learned_window: LearnedWindow = field(default_factory=LearnedWindow)
     token_correction: float = 1.0  # the server's token count divided by our estimate
     # When this process last called each model for this conversation, in Unix time.
@@ -55,37 +55,39 @@ class ModelSession:
         return self.client.id
 
     def change(self, client: Model) -> None:
-        """Use another model from the next call on."""
+        """Use another model, starting with the next call."""
         self.client, self.limits, self.learned_window = client, None, LearnedWindow()
 
     def share(self, other: "ModelSession") -> None:
-        """Use the limits, the window and the effort of another conversation with this model."""
+        """Copy the limits, the learned window and the effort of another conversation with this
+        model.
+        """
         self.limits, self.effort = other.limits, other.effort
         self.learned_window = other.learned_window
 
     async def window(self) -> Window:
-        """Return the size and level of the context. The first call asks the model for its
-        limits."""
+        """Return the size and level of the context. The first call requests the model's limits."""
         if self.limits is None:
-            with waiting(self.emit, "asking how much the model takes"):
+            with waiting(self.emit, "checking the model's context window"):
                 self.limits = await self.client.limits()
         return self.current_window()
 
     def current_window(self) -> Window:
-        """Return the size and level of the context without asking the model."""
+        """Return the size and level of the context without a request."""
         size = (self.limits or self.client.assumed_limits()).window
         window = measure(self.session.view, self.learned_window.limit(size))
         return replace(window, tokens=round(window.tokens * self.token_correction))
 
     def least_window(self) -> int:
-        """Return the least size in tokens that the model's window can have: the largest prompt that
-        it accepted, or the system prompt, the tools and a reply."""
+        """Return a lower bound of the model's window in tokens: the largest accepted prompt, or the
+        system prompt, the tools and a reply.
+        """
         view = self.session.view
         fixed = view.size - sum(item.size for item in view.items)
         return max(self.learned_window.accepted, view.scaled(fixed) + MIN_OUTPUT_TOKENS)
 
     def reply_room(self) -> int:
-        """Return the number of tokens for the next reply; 0 when nothing fits."""
+        """Return the number of tokens for the next reply; 0 if there is no room."""
         limits = self.limits or self.client.assumed_limits()
         wanted = self.max_tokens or DEFAULT_REPLY_TOKENS
         wanted = min(wanted, limits.output or wanted)
@@ -98,19 +100,18 @@ class ModelSession:
         emit: Emit = lambda event: None,
         repeats: Callable[[Delta], str] | None = None,
     ) -> Reply:
-        """Send a request, pass the reply's deltas to `emit` and record the reply.
+        """Send a request, pass the reply's deltas to `emit`, and record the reply.
 
-        The entry of the reply is recorded at once; after a cancellation, an entry of what had
-        arrived. The reply is stopped once `repeats` (by default a `RepeatedReply`) returns a text
-        that it repeats. If an attempt breaks off after the server took the request, an entry with
-        its cost is recorded. Raises ModelError and RecordError.
+        After a cancellation, the partial reply is recorded. The reply is stopped once `repeats`
+        (default: a `RepeatedReply`) returns a repeated text. If an accepted attempt fails, an entry
+        with its cost is recorded. Raises ModelError and RecordError.
         """
         repeats = repeats or RepeatedReply().add
         if purpose == "turn":
             self.last_calls[self.id] = time.time()
             after = self.roles.fallback_after(self.id)
             request = replace(request, overload_wait=self.overload_wait, fallback_after=after)
-        # Both may change meanwhile.
+        # Both may change during the request.
         client, ratio = self.roles.client(request.model, self.client), self.session.view.ratio
         took_images, partial = client.abilities.images, PartialReply(client.id, ratio)
         in_flight = RequestInFlight(self.session, self.budget_meter, purpose, client.id)
@@ -154,19 +155,20 @@ class ModelSession:
     def _tell_no_images(self, client: Model, error: ModelError) -> None:
         if isinstance(error, RequestRejected) and self.images_setting == "auto":
             reason = error.message[:MAX_REASON_CHARS]
-            text = f"{client.id} takes no images: requests go without from now on ({reason})"
+            text = f"{client.id} takes no images: they are left out from now on ({reason})"
             self.emit(Notice("warning", text))
 
     def has_compaction(self) -> bool:
-        """Return True if, as far as is known, the server can summarise this conversation. It cannot
-        if it gets an earlier compaction block as text."""
+        """Return True if the server is known to offer summaries for this conversation. It does not
+        if it gets an earlier compaction block as text.
+        """
         abilities, summary = self.client.abilities, self.session.view.summary
         if summary is None or summary.block is None:
             return abilities.makes_blocks
         return abilities.makes_blocks and abilities.takes_blocks
 
     def takes_images(self) -> bool:
-        """Return True if the model takes images: by the setting, else as far as is known."""
+        """Return True if the model accepts images, by the setting or else as far as is known."""
         if self.images_setting != "auto":
             return self.images_setting == "on"
         return self.client.abilities.images

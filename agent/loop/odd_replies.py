@@ -1,4 +1,4 @@
-"""Replies that are neither an answer nor calls of tools."""
+"""Handle replies that are neither an answer nor tool calls."""
 
 from ...tools.system.shorten import shorten
 from ..context.request import PAUSED_STOP_REASON
@@ -7,8 +7,8 @@ from ..errors import CtxagentError, LimitReached
 from ..lazy import dataclass
 from ..models.base import Reply, text_of
 
-MAX_ODD_REPLIES = 3  # in a row
-MAX_REPEATED_CHARS = 300  # of what a reply repeated, in the notice
+MAX_ODD_REPLIES = 3  # consecutive
+MAX_REPEATED_CHARS = 300  # of a repeated text, in the notice
 
 CONTINUE_CUT_REPLY = (
     "Your reply was cut off at the output limit of {limit:,} tokens. Go on exactly where it \
@@ -23,13 +23,14 @@ Do not write it again. Go on with the task; if it is done, say what you did."""
 
 @dataclass(slots=True)
 class OddReplies:
-    """The odd replies in a row."""
+    """The number of consecutive odd replies."""
 
     _count: int = 0
 
     def count(self, reply: Reply, notice: str | None) -> CtxagentError | None:
-        """Count a reply that did not end the turn; `notice` is its continuation prompt. Return the
-        error for too many, and count from 0 again."""
+        """Count a reply that did not end the turn. `notice` is its continuation prompt. After too
+        many, reset the count and return the error.
+        """
         if any(block.get("type") == "tool_use" for block in reply.content):
             self._count = 0
         elif notice is not None:
@@ -47,7 +48,7 @@ class OddReplies:
             return LimitReached(
                 f"{MAX_ODD_REPLIES} replies in a row repeated the same text and were stopped",
                 limit="loop",
-                hint="Say what to do next, or take another model.",
+                hint="Say what to do next, or choose another model.",
             )
         what = "paused" if reply.stop_reason == PAUSED_STOP_REASON else "were empty"
         return CtxagentError(
@@ -56,8 +57,9 @@ class OddReplies:
 
 
 def continuation_prompt(reply: Reply) -> str | None:
-    """Return a prompt for the rest of an unfinished reply: None for an answer, "" to call the model
-    again without a prompt."""
+    """Return a prompt to continue an unfinished reply. Return None for an answer, and "" to call
+    the model again without a prompt.
+    """
     if reply.stop_reason == PAUSED_STOP_REASON:
         return ""
     if reply.stop_reason == "max_tokens":
@@ -68,15 +70,15 @@ def continuation_prompt(reply: Reply) -> str | None:
 
 
 def raise_if_turn_ends(reply: Reply) -> None:
-    """Raise for a reply that ends the turn whatever else is in it: its calls are not run."""
+    """Raise an error for a reply that ends the turn. Its tool calls are not run."""
     if reply.stop_reason == "refusal":
         raise CtxagentError(
             "the model declined to answer (stop reason: refusal)",
-            hint="Its reply is in the log but not in the context. Say it in other words.",
+            hint="Its reply is in the log but not in the context. Rephrase your message.",
         )
     if reply.stop_reason == "model_context_window_exceeded":
         raise LimitReached(
             "the model's context window is full",
             limit="context",
-            hint="/compact makes room; everything said stays in the log.",
+            hint="Run /compact to make room. The log keeps the whole conversation.",
         )

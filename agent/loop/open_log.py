@@ -1,4 +1,4 @@
-"""Find and open the log of the session that was asked for."""
+"""Find and open the log of the requested session."""
 
 import os
 from pathlib import Path
@@ -26,21 +26,23 @@ def open_log(project: Project, choice: SessionChoice) -> OpenedLog:
 
 
 def fork_origin(log: Log, state: SessionState) -> dict[str, Any] | None:
-    """Return ID and newest entry of the session that this one is a fork of, if it is one."""
+    """Return the ID and the newest entry of the session that this one was forked from; None if it
+    is not a fork.
+    """
     if state.session in ("", log.path.parent.name):
         return None
     return {"id": state.session, "seq": state.newest}
 
 
 def warnings_on_resume(state: SessionState, cwd: Path, own_prompt: str) -> list[str]:
-    """Return warnings about start options that a resumed session does not use."""
+    """Return warnings about start options that a resumed session ignores."""
     warnings = list[str]()
     if state.began is not None and os.path.realpath(state.began) != os.path.realpath(cwd):
-        warnings.append(f"this session began in {state.began}; it goes on in {cwd}")
+        warnings.append(f"this session began in {state.began} and continues in {cwd}")
     if state.entries and own_prompt and own_prompt != state.own_prompt:
         before = "another system prompt" if state.own_prompt else "the usual system prompt"
         warnings.append(
-            f"this session began with {before} and keeps it: --system-prompt counts for a new "
-            "session"
+            f"this session began with {before} and keeps it: --system-prompt only applies to new "
+            "sessions"
         )
     return warnings

@@ -1,4 +1,4 @@
-"""The entry with which a process opens a session."""
+"""The entry that records how a process opens a session."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +16,13 @@ from ..version import __version__
 
 @dataclass(frozen=True, slots=True)
 class SessionOpening:
-    """How a process opens a session."""
+    """The options with which a process opens a session."""
 
     log_path: Path
     cwd: Path
     system: str  # the system prompt
     own_prompt: str = ""  # the part that replaces the built-in prompt
-    parent: Mapping[str, Any] | None = None  # ID and entry of the session that this one forks
+    parent: Mapping[str, Any] | None = None  # ID and newest entry of the session it was forked from
 
     def model_entry(self, model: Model) -> Session:
         """Return the entry for a change of the model."""
@@ -36,7 +36,9 @@ class SessionOpening:
         )
 
     def session_entry(self, view: View, model: Model, tools: Sequence[Tool[Any]]) -> Session:
-        """Return the entry, with the system prompt and the tools where the view has others."""
+        """Return the entry. It has the system prompt and the tools only if they differ from the
+        view's.
+        """
         schemas = [tool.schema() for tool in tools]
         is_same = self.system == view.system
         return replace(

@@ -1,4 +1,4 @@
-"""Announce changes of the permission mode to the model, by a notice before the next message."""
+"""Announce changes of the permission mode to the model, with a notice before the next message."""
 
 import re
 from typing import TYPE_CHECKING
@@ -27,9 +27,9 @@ _MODE_NOTICE = regex(
 
 
 def announce_mode(handle: "SessionHandle", last_mode: str) -> None:
-    """Record a notice for the model if it knows another mode than the current one.
+    """Record a notice for the model if the mode has changed since the last announcement.
 
-    `last_mode` is the mode of the model's newest turn. It counts if the view names no mode. Raises
+    If the view names no mode, `last_mode`, the mode of the model's newest turn, is used. Raises
     RecordError.
     """
     from ..session.entries import User
@@ -44,7 +44,7 @@ def mode_notice(mode: "PermissionMode") -> str:
 
 
 def announced_mode(view: "View") -> str | None:
-    """Return the mode that the view names last, None when it names none."""
+    """Return the last mode that the view names; None if it names none."""
     for item in reversed(view.items):
         for block in item.blocks if item.role == "user" else ():
             if found := _MODE_NOTICE.match(str(block.get("text", ""))):

@@ -1,31 +1,31 @@
-"""Find text that repeats at the end of a stream, exactly and many times."""
+"""Find text that repeats exactly and many times at the end of a stream."""
 
 from ..events import Accepted, Delta, Retrying, TextDelta, ThinkingDelta
 from ..lazy import regex
 
-CHECKED_CHARS = 256  # new ones, until the text is checked again
-MIN_TIMES = 6  # that the text is repeated
-MIN_CHARS = 3_000  # that sentences and their repetitions have
-# The same of text without sentences: tables, drawings and lists of numbers may repeat their lines.
+CHECKED_CHARS = 256  # new characters between two checks
+MIN_TIMES = 6  # repetitions
+MIN_CHARS = 3_000  # of all repetitions together, for sentences
+# The same for text without sentences: tables, drawings and lists of numbers may repeat their lines.
 MIN_PLAIN_CHARS = 8_000
-MAX_TAIL_CHARS = 16_000  # that are kept, so a sixth of them is the longest text that is found
+MAX_TAIL_CHARS = 16_000  # kept of the stream; a repeated text has at most a sixth of this length
 
-_SUFFIX_CHARS = 128  # whose last occurrence is looked for
-# Four words in a row, or as many letters of a script that may have no spaces.
+_SUFFIX_CHARS = 128  # of the end, searched for its previous occurrence
+# Four words in a row, or eight letters of a script that may have no spaces.
 _SENTENCE = regex(
     r"\b[^\W\d_]{2,}(?:[ \n,;:'’-]+[^\W\d_]+){3}|[^\W\d_\x00-\x7f]{8}",
 )
 
 
 class RepeatedText:
-    """The end of a text that streams in."""
+    """The end of a streaming text."""
 
     def __init__(self) -> None:
         self._tail = ""
         self._unchecked = 0
 
     def add(self, text: str) -> str:
-        """Add text. Return what the whole text repeats at its end, "" for nothing."""
+        """Add text. Return the text that is repeated at the end, "" for none."""
         self._tail += text
         self._unchecked += len(text)
         if self._unchecked < CHECKED_CHARS:
@@ -35,13 +35,13 @@ class RepeatedText:
 
 
 class RepeatedReply:
-    """The text and the thinking of a reply that streams in."""
+    """The text and the thinking of a streaming reply."""
 
     def __init__(self) -> None:
         self._text, self._thinking = RepeatedText(), RepeatedText()
 
     def add(self, delta: Delta) -> str:
-        """Add a delta. Return the text that the reply repeats at its end, "" for nothing."""
+        """Add a delta. Return the text that is repeated at the end, "" for none."""
         if isinstance(delta, TextDelta):
             return self._text.add(delta.text)
         if isinstance(delta, ThinkingDelta):
@@ -52,7 +52,7 @@ class RepeatedReply:
 
 
 def repeated_end(text: str) -> str:
-    """Return what a text repeats at its end, "" for nothing."""
+    """Return the text that is repeated at the end of `text`, "" for none."""
     suffix = text[-_SUFFIX_CHARS:]
     place = text.rfind(suffix, 0, len(text) - 1)
     if place < 0:

@@ -1,4 +1,4 @@
-"""What one request may cost while it has no reply: in the log, and for the budget."""
+"""Record and reserve the estimated cost of a request until its reply arrives."""
 
 import hashlib
 import secrets
@@ -16,14 +16,17 @@ from .budget import BudgetMeter
 from .session_record import SessionRecord
 
 RUN_ID = secrets.token_hex(4)  # of this process
-MAX_ERROR = 0.02  # of an estimate, as a share; a worse one is recorded again
-WARM_FOLDER = "warm"  # in the state folder: files whose age is that of a prefix in the cache
+MAX_ERROR = 0.02  # relative error of an estimate; with a larger error it is recorded again
+WARM_FOLDER = "warm"  # in the state folder: a file's age is the age of a prompt prefix in the cache
 
 
 @dataclass(slots=True)
 class RequestInFlight:
-    """A request from its beginning to the record of its reply. The cost is that of the prompt, of
-    which the server's cache has what was sent before, and of a reply as long as earlier ones."""
+    """A request from its start until its reply is recorded.
+
+    The estimated cost includes the prompt, with the cached part at the cache price, and a reply of
+    the usual length.
+    """
 
     session: SessionRecord
     meter: BudgetMeter
@@ -33,7 +36,7 @@ class RequestInFlight:
     is_open: bool = False
 
     def begin(self) -> None:
-        """Record that the request is sent, or sent again. Raises RecordError."""
+        """Record that the request is sent or sent again. Raises RecordError."""
         if not self.meter.records_requests:
             return
         (prompt, _), terms = self.session.view.prompt_tokens(), cache_terms(self.model)
@@ -43,8 +46,7 @@ class RequestInFlight:
         self._record(Usage(cache_read=read, cache_creation=rest) if has_cache else Usage(rest))
 
     def accepted(self, usage: Usage) -> None:
-        """Correct the estimate by the prompt's tokens as the server counts them. Raises
-        RecordError."""
+        """Correct the estimate with the server's token count of the prompt. Raises RecordError."""
         if not self.is_open or not usage.prompt:
             return
         if not self.session.totals.in_flight.replies:
@@ -55,8 +57,9 @@ class RequestInFlight:
         self._record(usage)
 
     def _cached_tokens(self, life: float) -> int:
-        """Return how much of the prompt the server's cache has: the newest prompt of the session,
-        else system prompt and tools where another session has sent the same."""
+        """Return how many tokens of the prompt are in the server's cache: the session's newest
+        prompt, or the system prompt and tools if another session has sent the same ones.
+        """
         known, now = self.session.totals, time.time()
         replied = known.replied_at(self.model)
         if replied is not None:
@@ -85,12 +88,12 @@ class RequestInFlight:
         self._reserve(dollars)
 
     def answered(self) -> None:
-        """Leave the cost to the entry of the reply."""
+        """Release the reservation, since the reply's entry has the cost."""
         self.is_open = False
         self._reserve(0.0)
 
     def gave_up(self) -> None:
-        """Record that no reply comes. Raises RecordError."""
+        """Record that there will be no reply. Raises RecordError."""
         if self.is_open:
             self.session.record(request_note(self.purpose, RUN_ID, None, replaces=True))
         self.answered()

@@ -1,5 +1,6 @@
-"""Files of the session for results of tools: a large text, an image, an output that was written to
-a file while its command ran."""
+"""Session files for tool results: large texts, images, and outputs that were written to a file
+while the command ran.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -19,7 +20,7 @@ from ..session.archive import OFFLOADED, offload, offload_image, open_partial
 
 @dataclass(frozen=True, slots=True)
 class ResultFiles:
-    """Puts results of one conversation into files of its session."""
+    """Writes the results of one conversation to files of its session."""
 
     tools: Mapping[str, Tool[Any]]
     context: Context
@@ -28,8 +29,9 @@ class ResultFiles:
     emit: Emit
 
     def opener(self, tool: str, id: str) -> Callable[[], OutputFile] | None:
-        """Return a function that creates the file for the output of the call `id` while it runs;
-        None if nothing is recorded."""
+        """Return a function that creates the file for the output of call `id` while it runs; None
+        without a session folder.
+        """
         folder = self.context.session_dir
         if folder is None:
             return None
@@ -37,9 +39,10 @@ class ResultFiles:
         return lambda: open_partial(folder, tool, id, limit)
 
     def settle(self, tool: str, output: Output, details: dict[str, Any]) -> tuple[str, str | None]:
-        """Return the text for the model, and the file of the session with the whole output. A large
-        text is written to a file: the text is a reference to it. Adds facts about the file to
-        `details`."""
+        """Return the text for the model, and the session file with the whole output or None. A
+        large text is moved to a file and replaced by a reference. Facts about the file are added to
+        `details`.
+        """
         if "printed_bytes" in details:
             sizes = (
                 f"{details['printed_bytes']:,} bytes, {details['kept_bytes']:,} of them are kept"
@@ -66,7 +69,7 @@ class ResultFiles:
         except OSError as error:
             details["gate"] = OVERSIZE_GATE
             details["not_offloaded"] = str(error.strerror)
-            told = f"the output of {tool} stays in the context, it cannot be kept in {folder}"
+            told = f"the output of {tool} stays in the context: it cannot be saved in {folder}"
             self.emit(Notice("warning", f"{told}: {error.strerror}"))
             return output.text, None
         if found is None:
@@ -77,23 +80,25 @@ class ResultFiles:
         return plan.reference, path
 
     def kept_original(self, output: Output) -> dict[str, Any]:
-        """Keep the original of an image in a file of the session and return the details about it;
-        nothing if there is no image or it cannot be kept."""
+        """Save the original of an image to a session file, and return its details. Return an empty
+        dict if there is no image or it cannot be saved.
+        """
         folder, data = self.context.session_dir, output.original
         if not data or folder is None:
             return {}
         try:
             path = offload_image(folder, data, images.format_of(data).lower() or "bin")
         except OSError as error:
-            told = f"the image stays in the log alone, it cannot be kept in {folder}"
+            told = f"only the log has the original image: it cannot be saved in {folder}"
             self.emit(Notice("warning", f"{told}: {error.strerror}"))
             return {}
         digest = hashlib.sha256(data).hexdigest()
         return {"image": {"path": path, "sha256": digest, "bytes": len(data)}}
 
     def _beside_whole(self, tool: str, output: Output) -> tuple[str, str | None]:
-        """Keep the whole text of a partial output in a file of the session. Return the text, with
-        the path added, and the file."""
+        """Save the whole text of a partial output to a session file. Return the text with the path
+        added, and the file.
+        """
         folder, seq = self.context.session_dir, self.next_seq()
         if folder is None:
             return output.text, None
@@ -108,12 +113,13 @@ class ResultFiles:
     def _in_its_file(
         self, tool: str, text: str, filed: FiledOutput, details: dict[str, Any]
     ) -> tuple[str, str | None]:
-        """Give the file of an output its final name, or remove it if the text stays in the
-        context."""
+        """Rename the file of an output to its final name, or remove it if the text stays in the
+        context.
+        """
         seq, file = self.next_seq(), filed.file
         try:
             file.move(file.path.with_name(file_name(tool, seq, datetime.now())))
-        except OSError as error:  # the file stays where it is
+        except OSError as error:  # the file keeps its name
             self.emit(Notice("warning", f"{file.path} cannot be renamed: {error.strerror}"))
         name = f"{OFFLOADED}/{file.path.name}"
         plan = demote.plan(text, path=str(file.path), policy=self.policy, tool=tool, filed=filed)

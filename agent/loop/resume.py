@@ -1,10 +1,9 @@
-"""A cache of the state of a session at some point of its log. A resumed session reads the log only
-from there on.
+"""Cache a session's state at a point of its log, so that a resume only reads the rest of the log.
 
-`resume.json` may be deleted at any time; it is written again when the log has grown enough. It is
-valid only for the same bytes of the log. The digests of these bytes are compared with the log,
-unless the log is unchanged since its last writer (`resume.stat`). The cache contains the
-conversation, so only the owner can read it, like the log. A failure to write it is ignored.
+`resume.json` may be deleted at any time. It is written again when the log has grown enough. It is
+valid only for the same log content: digests are compared, unless the log is unchanged since its
+last writer closed it (`resume.stat`). The cache contains the conversation, so only the owner can
+read it, like the log. Write failures are ignored.
 """
 
 import hashlib
@@ -41,28 +40,28 @@ from ..version import __version__
 
 @dataclass(slots=True)
 class SessionState:
-    """The state that is computed from the entries of a session."""
+    """The state computed from the entries of a session."""
 
     folding: Folding = field(default_factory=Folding)
     ledger: Ledger = field(default_factory=Ledger)
     totals: Totals = field(default_factory=Totals)
     numbering: PointCounter = field(default_factory=PointCounter)
-    entries: int = 0  # how many there are
+    entries: int = 0  # number of entries
     newest: int = 0  # seq of the last entry
     highest: int = 0  # the largest seq
-    own_prompt: str = ""  # the user's system prompt, in place of the built-in one
-    began: str | None = None  # the directory in which the session was opened first
-    session: str = ""  # the id under which it was opened last
-    origins: set[str] = field(default_factory=set)  # all ids under which it was opened
-    # path to sha256, as the tools knew the files
+    own_prompt: str = ""  # the user's system prompt, replacing the built-in one
+    began: str | None = None  # the directory in which the session was first opened
+    session: str = ""  # the ID under which it was last opened
+    origins: set[str] = field(default_factory=set)  # all IDs under which it was opened
+    # sha256 by path, of the files that the tools have seen
     seen: dict[str, str] = field(default_factory=dict)
     todos: list[Any] = field(default_factory=list)
-    directories: dict[str, str] = field(default_factory=dict)  # added: as named, links followed
-    # ids of subagents whose end the model has not heard of
+    directories: dict[str, str] = field(default_factory=dict)  # added: real path by name
+    # IDs of subagents whose end was not yet reported to the model
     untold: set[str] = field(default_factory=set)
-    ends: list[int] = field(default_factory=list)  # seq of the newest ends of turns
+    ends: list[int] = field(default_factory=list)  # seqs of the newest ends of turns
     conversation_bytes: int = 0  # of `conversation.md`
-    # An entry changed what was folded before it: only `catch_up` puts the view right.
+    # The view is outdated until `catch_up`: an entry changed entries before it.
     behind: bool = False
 
     @property
@@ -76,12 +75,12 @@ class SessionState:
 
     @property
     def ended(self) -> int:
-        """The number of turns after that summary, as far as it matters."""
+        """The number of turns since that summary, at most WATCHED_TURNS."""
         since = self.summary.seq if self.summary else 0
         return sum(end > since for end in self.ends)
 
     def add(self, entry: Entry) -> bytes:
-        """Fold one more entry. Return what it adds to `conversation.md`."""
+        """Add an entry. Return the text that it adds to `conversation.md`."""
         self.behind = self.behind or not self.folding.add(entry)
         for fold_of in (self.ledger.add, self.totals.add, self.numbering.add):
             fold_of(entry)
@@ -102,7 +101,7 @@ class SessionState:
         return text
 
     def catch_up(self, entries: Iterable[Entry]) -> None:
-        """Fold the view again, from all entries."""
+        """Rebuild the view from all entries."""
         self.folding, self.behind = start_folding(entries), False
 
     def _add_known(self, details: dict[str, Any]) -> None:
@@ -119,11 +118,11 @@ class SessionState:
 CACHE_NAME = "resume.json"
 LOG_STATE_NAME = "resume.stat"
 CACHE_VERSION = 1
-MIN_UNCACHED_LOG_BYTES = 1 << 20  # fewer are read faster than a cache is written
+MIN_UNCACHED_LOG_BYTES = 1 << 20  # reading less is faster than writing a cache
 MAX_CACHED_LOG_BYTES = 32 << 20  # read for the cache while a session is open
 MAX_LOG_BYTES_AT_EXIT = 8 << 20  # read for the cache during the exit of the program
-SEGMENT_BYTES = 32 << 20  # of log under one digest: several are checked side by side
-MAX_SKIPPED_LINES_SHOWN = 100  # lines that are no entries; the others are counted
+SEGMENT_BYTES = 32 << 20  # of log per digest; several digests are checked in parallel
+MAX_SKIPPED_LINES_SHOWN = 100  # invalid lines; further ones are only counted
 FILE_TIME_GRAIN_NS = 20_000_000  # two changes within this time may have the same time stamp
 
 _READ_BLOCK_BYTES = 1 << 18
@@ -136,7 +135,7 @@ class CachedState:
     standing: SessionState = field(default_factory=SessionState)
     offset: int = 0
     lines: int = 0  # in the first `offset` bytes
-    # end and digest of each stretch of the log
+    # end and digest of each segment of the log
     segments: list[tuple[int, str]] = field(default_factory=list)
     errors: list[tuple[int, str]] = field(default_factory=list)
     more_errors: int = 0
@@ -147,10 +146,10 @@ class CachedState:
         return shown + more
 
     def follow(self, log: Path, write: Callable[[bytes], None] = lambda text: None) -> None:
-        """Continue to the end of the log, and give its conversation to `write`. The view may be
-        outdated then (`behind`).
+        """Read to the end of the log, and pass its conversation text to `write`. The view may be
+        outdated afterwards (`behind`).
 
-        Raises SessionError when the log cannot be read.
+        Raises SessionError if the log cannot be read.
         """
         try:
             with open_kept(log) as file:
@@ -185,25 +184,25 @@ class CachedState:
 
 
 class ResumeCache:
-    """The cache of one log. Only the holder of the log's lock calls `keep`, `renew` and `leave`."""
+    """The cache of one log. `keep`, `renew` and `leave` require the log's lock."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
         self._path, self._left = log.with_name(CACHE_NAME), log.with_name(LOG_STATE_NAME)
         self.reached = 0
-        self._size = 0  # bytes that are kept
-        self._behind = False  # whether an entry since needs all of the log to be read
+        self._size = 0  # bytes of the cache
+        self._behind = False  # a newer entry requires reading the whole log
         self._thread: threading.Thread | None = None
 
     def read(self, *, writes: bool = False) -> CachedState:
-        """Return the state of the session, from the cache and the log after it. `writes`: write the
-        conversation, if there is neither that nor a cache.
+        """Return the state of the session, from the cache and the rest of the log. With `writes`,
+        write the conversation file if there is no usable cache.
 
-        Raises SessionError when the log cannot be read.
+        Raises SessionError if the log cannot be read.
         """
         told, kept = self._load(), None
         if told is not None:
-            with ThreadPoolExecutor(1) as aside:  # both take their time
+            with ThreadPoolExecutor(1) as aside:  # both are slow
                 holds = aside.submit(self._holds, told["segments"])
                 kept = _parsed_state(told)
                 kept = kept if holds.result() else None
@@ -217,14 +216,14 @@ class ResumeCache:
             kept.follow(self._log)
         if kept.standing.behind:
             kept.standing.catch_up(Entries(self._log))
-            self.reached = 0  # so that it is kept: to read all of it once is enough
+            self.reached = 0  # so that the cache is written, and the log not read in full again
         return kept
 
     def renew(self, most: int = MAX_CACHED_LOG_BYTES) -> None:
-        """Write the cache again if enough has been added to the log.
+        """Rewrite the cache if the log has grown enough.
 
-        If more than `most` bytes were added, which takes long, the next process that opens the
-        session writes it.
+        If it has grown by more than `most` bytes, leave the slow rewrite to the next process that
+        opens the session.
         """
         with suppress(OSError, SessionError):
             size = self._log.stat().st_size
@@ -246,7 +245,9 @@ class ResumeCache:
             self._thread.start()
 
     def keep(self, kept: CachedState) -> None:
-        """Write what was read, if it is worth it. Its folds must not have grown since."""
+        """Write the state to the cache if it has grown enough. The state must not have been
+        extended since it was read.
+        """
         if kept.offset - self.reached < self._worth:
             return
         rest = to_json(CachedState, replace(kept, segments=[]))
@@ -258,10 +259,10 @@ class ResumeCache:
             self.reached, self._size = kept.offset, len(data)
 
     def leave(self, log: Log) -> None:
-        """Renew the cache, and note what the log file is like, unless something else has changed
-        it.
+        """Renew the cache and save the state of the log file, unless another program changed the
+        file.
 
-        Blocking. Does nothing where nothing may be appended to the log.
+        Blocking. Does nothing for a read-only log.
         """
         if self._thread is not None:
             self._thread.join()
@@ -274,7 +275,7 @@ class ResumeCache:
             log.sync()
             left = log.unchanged_state
             while left and 0 <= time.time_ns() - left.changed < FILE_TIME_GRAIN_NS:
-                time.sleep(FILE_TIME_GRAIN_NS / 4e9)  # or a later change might not show
+                time.sleep(FILE_TIME_GRAIN_NS / 4e9)  # else a later change might go unnoticed
             if left:
                 replace_file(
                     self._left, json.dumps(left).encode(), single_writer=True, durable=False
@@ -285,7 +286,7 @@ class ResumeCache:
         return max(MIN_UNCACHED_LOG_BYTES, self._size)
 
     def _load(self) -> dict[str, Any] | None:
-        """Return the content of the cache file, None if it is incomplete or has another form."""
+        """Return the content of the cache file; None if it is incomplete or has another format."""
         try:
             with open_kept(self._path) as file:
                 digest, _, data = file.read().partition(b"\n")
@@ -300,7 +301,7 @@ class ResumeCache:
         return told
 
     def _holds(self, segments: Sequence[tuple[int, str]]) -> bool:
-        """Return True if the log begins with the bytes from which the cache was made."""
+        """Return True if the log begins with the bytes that the cache was made from."""
         try:
             stat = self._log.stat()
             if segments[-1][0] > stat.st_size:
@@ -314,7 +315,7 @@ class ResumeCache:
 
 
 def _parsed_state(told: dict[str, Any]) -> CachedState | None:
-    """Return the state in a cache file; None for an invalid file."""
+    """Return the state in a cache file; None if it is invalid."""
     try:
         kept: CachedState = from_json(CachedState, told["kept"])
         kept.segments = [(end, digest) for end, digest in told["segments"]]
@@ -324,7 +325,7 @@ def _parsed_state(told: dict[str, Any]) -> CachedState | None:
 
 
 class OpenedLog(NamedTuple):
-    """The log of a session that this process has open."""
+    """The open log of a session."""
 
     log: Log
     state: SessionState
@@ -332,14 +333,14 @@ class OpenedLog(NamedTuple):
 
 
 def create_session(path: Path) -> OpenedLog:
-    """Make a new log; return what `resume_session` returns."""
+    """Create a log and return it with an empty state."""
     log = Log(path)
     log.keep_conversation(0)
     return OpenedLog(log, SessionState(), ResumeCache(path))
 
 
 def copy_cache(log: Path, copy: Path) -> None:
-    """Give a copy of a log the cache of the log itself."""
+    """Copy the cache of a log for a copy of the log."""
     with suppress(OSError):
         with open_kept(log.with_name(CACHE_NAME)) as file:
             data = file.read()
@@ -347,7 +348,7 @@ def copy_cache(log: Path, copy: Path) -> None:
 
 
 def resume_session(path: Path, *, read_only: bool = False) -> OpenedLog:
-    """Open an existing log and return it with the session's state. Raises as `Log.open` does."""
+    """Open an existing log and return it with its state. Raises the errors of `Log.open`."""
     resumption, kept = ResumeCache(path), CachedState()
 
     def read(log: Log) -> tuple[int, list[str]]:
@@ -365,10 +366,11 @@ def resume_session(path: Path, *, read_only: bool = False) -> OpenedLog:
 
 @cache
 def _cache_form() -> str:
-    """Return a digest of everything that must be equal for a process to use the cache.
+    """Return a digest of everything that a process must have in common with the writer of the
+    cache.
 
-    That is this program, the fields that it keeps, and how it counts tokens. Several programs may
-    have one version number, so the sources of the folds are included.
+    This is the program's version, the stored fields, the tokenizer and the source of the folding
+    modules. Several builds may share a version number.
     """
     told = [CACHE_VERSION, __version__, tokens.use_vocabulary(), signature(CachedState)]
     digest = hashlib.sha256(json.dumps(told).encode())
@@ -378,7 +380,7 @@ def _cache_form() -> str:
 
 
 def fold_sources() -> list[Path]:
-    """Return the modules that the folds are made of."""
+    """Return the source files that compute the cached state."""
     agent = Path(__file__).parents[1]
     rooms = ("context", "session", "worktree", "compaction/drift", "compaction/language")
     return sorted(
@@ -387,7 +389,7 @@ def fold_sources() -> list[Path]:
 
 
 def _match_digests(log: Path, segments: Sequence[tuple[int, str]]) -> bool:
-    """Return True if the stretches of a log have these digests."""
+    """Return True if the segments of a log have these digests."""
     starts = [0, *(end for end, _ in segments)]
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         found = pool.map(lambda stretch: _digest(log, *stretch), pairwise(starts))

@@ -1,7 +1,6 @@
-"""Save files before calls change them, and record that in the session's log.
+"""Save files before calls change them, and record the saves in the session's log.
 
-Each file is saved once between two points to which a session can be rewound. Subagents save for the
-session that started them.
+Each file is saved once between two rewind points. Subagents save for the session that started them.
 """
 
 import asyncio
@@ -16,20 +15,21 @@ from ..worktree import SavedFile, SavedFiles
 
 @dataclass(slots=True)
 class FileSaver:
-    """Saves the files of one session; `point` returns the number of the newest point."""
+    """Saves the files of one session. `point` returns the number of the newest rewind point."""
 
     files: SavedFiles
     record: Callable[[Entry], Entry]
     point: Callable[[], int]
-    _since: int = -1  # the point that these were saved after
+    _since: int = -1  # the point after which `_saved` were saved
     _saved: set[tuple[str, str]] = field(default_factory=set)
 
     async def save(
         self, paths: Iterable[str], by: str, left_out: Iterable[SavedFile] = ()
     ) -> Sequence[SavedFile]:
-        """Save the files at these paths, unless that was done since the newest point, and return
-        what was recorded. `left_out` are recorded too: files that are not saved, with the reason.
-        Raises RecordError."""
+        """Save the files at these paths that were not saved since the newest point. Record and
+        return the saved files and `left_out`, which are files that cannot be saved. Raises
+        RecordError.
+        """
         if self.point() != self._since:
             self._since, self._saved = self.point(), set()
         wanted = [p for p in dict.fromkeys(paths) if p and (p, by) not in self._saved]

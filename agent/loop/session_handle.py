@@ -1,4 +1,4 @@
-"""The part of a conversation that its features may use."""
+"""The interface of a conversation for its features."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from .turn_rules import TurnRules
 
 @dataclass
 class SessionHandle:
-    """One conversation as its features see it."""
+    """The parts of a conversation that its features may use."""
 
     session: SessionRecord
     model: ModelSession
@@ -31,20 +31,20 @@ class SessionHandle:
     context: Context  # for the tools
     opening: SessionOpening
     emit: Emit
-    ask: Ask | None  # None where the user cannot be asked
+    ask: Ask | None  # None if the user cannot be asked
     policy: Policy
     budget_meter: BudgetMeter
     extension_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     denials: Denials = field(default_factory=Denials)
-    # Messages of the user that came in answer to a call; recorded after the results of the reply.
+    # User messages given as an answer to a call; recorded after the results of the reply.
     queued_messages: list[str] = field(default_factory=list)
-    # Commands that the user has allowed to write the project's repository.
+    # Commands that the user has allowed to write to the project's repository.
     repository_commands: set[str] = field(default_factory=set)
-    # Added directories that the log has: as named, and with links followed.
+    # Added directories in the log: real path by name.
     directories: dict[str, str] = field(default_factory=dict)
-    # Files that rules guard, to be hidden and to be kept, when they could last be found.
+    # Files guarded by rules, to hide and to make read-only, from the last successful search.
     guarded: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
-    _notices: set[str] = field(default_factory=set)  # that are shown once
+    _notices: set[str] = field(default_factory=set)  # shown by `warn_once`
 
     def __post_init__(self) -> None:
         session = self.session
@@ -62,36 +62,39 @@ class SessionHandle:
         self.emit(Notice(level, text))
 
     def warn_once(self, text: str) -> None:
-        """Show the user a warning that is not repeated in this session."""
+        """Show the user a warning once per session."""
         if text not in self._notices:
             self._notices.add(text)
             self.notify("warning", text)
 
     def allow_for_turn(self, rules: Sequence[str], origin: str) -> None:
-        """Allow calls by these rules until the turn ends. `origin` names their source in
-        warnings about invalid rules."""
+        """Allow calls by these rules until the turn ends. `origin` names the source of the rules in
+        warnings.
+        """
         for problem in self.turn_rules.allow(rules):
             self.notify("warning", f"{origin}: allowed-tools: {problem}")
 
     def record_queued_messages(self) -> None:
-        """Record the queued messages of the user. Raises RecordError."""
+        """Record the queued user messages. Raises RecordError."""
         while self.queued_messages:
             self.record(User(content=self.queued_messages[0], mid_turn=True))
             del self.queued_messages[0]
 
     def record_opening(self) -> None:
-        """Record the model, the system prompt and the tools, as far as they have changed. Raises
-        RecordError."""
+        """Record the model, and the system prompt and tools if they have changed. Raises
+        RecordError.
+        """
         self.record(self.opening.session_entry(self.view, self.model.client, self.tools))
 
     def record_model(self) -> None:
-        """Record the model where the log has another one: only the model that thought is sent its
-        thinking. Raises RecordError."""
+        """Record the model if the log has another one, since thinking may only be sent to the model
+        that wrote it. Raises RecordError.
+        """
         if self.session.log.last_seq and self.view.model != self.model.id:
             self.record(self.opening.model_entry(self.model.client))
 
     async def snapshot(self) -> None:
-        """Record the state of the files, once a turn. Raises RecordError."""
+        """Record the state of the files, once per turn. Raises RecordError."""
         checkpoints = self.session.checkpoints
         if taken := await asyncio.to_thread(checkpoints.turn_snapshot):
             self.record(taken)

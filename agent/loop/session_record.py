@@ -1,6 +1,6 @@
-"""The log of a conversation, and everything that is computed from its entries.
+"""The log of a conversation, and the state computed from its entries.
 
-`SessionRecord.record` is the only way into the log of an open session.
+All entries of an open session are written by `SessionRecord.record`.
 """
 
 from collections.abc import Callable
@@ -35,8 +35,9 @@ class SessionRecord:
         return self.log.path.parent
 
     def record(self, entry: Entry) -> Entry:
-        """Append an entry to the log, update everything computed from it, and return the entry with
-        its number. Raises RecordError."""
+        """Append an entry to the log and update the computed state. Return the entry with its
+        number. Raises RecordError.
+        """
         recorded = self.log.append(entry)
         if not isinstance(recorded, Revert):  # a revert needs `rebuild_view`
             self.view.add(recorded)
@@ -47,5 +48,5 @@ class SessionRecord:
         return recorded
 
     def rebuild_view(self) -> None:
-        """Compute the view again from the whole log, for example after a revert."""
+        """Rebuild the view from the whole log, for example after a revert."""
         self.view = start_folding(self.log.entries()).view

@@ -1,7 +1,7 @@
-"""The single task of a session whose ID was given: it is done once, however often it is requested.
+"""The single task of a session with a given ID. It is done once, however often it is requested.
 
 The first request records a digest of the task and starts a normal turn. A later request continues
-an interrupted turn, and returns the answer of a finished one.
+an interrupted turn, or returns the answer of a finished one.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ FINAL_STOP_REASONS = ("end_turn", "stop_sequence")
 
 
 async def find_answer(agent: AgentState, task: str, *, needs_end: bool) -> TurnFinished | None:
-    """Return how the task of this session was answered, None if it was not yet.
+    """Return the answer to the task of this session, None if there is none yet.
 
-    Without `needs_end` a whole answer also counts if a kill came before the end of the turn was
-    recorded. Raises UsageError for another task than the recorded one, and RecordError.
+    Without `needs_end`, a complete answer also counts if the process was killed before the end of
+    the turn was recorded. Raises UsageError if another task is recorded, and RecordError.
     """
     digest = hashlib.sha256(task.encode(errors="surrogatepass")).hexdigest()
     known = await asyncio.to_thread(_recorded_digest, agent.log.entries())
@@ -35,18 +35,18 @@ async def find_answer(agent: AgentState, task: str, *, needs_end: bool) -> TurnF
         return None
     if known != digest:
         id = agent.log.path.parent.name
-        hint = f"Take another id, or say more in this session: --resume {id}"
+        hint = f"Use another ID, or continue this session: --resume {id}"
         raise UsageError(f"the session {id} was begun with another task", hint=hint)
     plan = agent.ledger.plan.text if agent.ledger.plan else ""
     answer = _answer(reversed(agent.log.entries()), plan, needs_end=needs_end)
     if agent.totals.turns:
-        told = "goes on with the task" if answer is None else "has done the task: its result stands"
+        told = "continues the task" if answer is None else "has already done the task"
         agent.emit(Notice("info", f"the session {told}"))
     return answer
 
 
 def _recorded_digest(entries: Iterable[Entry]) -> str | None:
-    """Return the digest of the task that a session is for. It is recorded before the first turn."""
+    """Return the digest of the session's task, which is recorded before the first turn."""
     for entry in entries:
         if isinstance(entry, Note) and entry.topic == TASK_TOPIC:
             return str(entry.data.get("of"))

@@ -1,4 +1,4 @@
-"""The entries of a session that are recorded before its first turn."""
+"""The entries that are recorded before the first turn of a session."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -12,8 +12,8 @@ from ..session.entries import Entry
 class StartupEntries:
     """Entries that are collected once, in a thread, and recorded once.
 
-    The thread cannot be stopped. An interrupt loses nothing that it has found: the next call of
-    `complete` waits for the same thread.
+    The thread cannot be stopped. After an interrupt, the next call of `complete` waits for the same
+    thread, so no result is lost.
     """
 
     def __init__(
@@ -25,8 +25,9 @@ class StartupEntries:
         self.is_over = False
 
     async def complete(self) -> None:
-        """Collect and record the entries. A later call continues with the rest. Raises RecordError
-        and the errors of `collect`."""
+        """Collect and record the entries. After an interrupt, a later call continues. Raises
+        RecordError and the errors of `collect`.
+        """
         if not (self.is_over or self._unrecorded):
             self._unrecorded = list(await self._found())
         while self._unrecorded:
@@ -35,7 +36,7 @@ class StartupEntries:
         self.is_over = True
 
     async def close(self) -> None:
-        """Complete what has begun, as far as possible."""
+        """Complete the collection if it has begun, ignoring errors."""
         if self._collecting or self._unrecorded:
             with suppress(CtxagentError, OSError):
                 await self.complete()
@@ -46,7 +47,7 @@ class StartupEntries:
             self._collecting = thread.submit(self._collect)
             thread.shutdown(wait=False)
         done = asyncio.wrap_future(self._collecting)
-        done.add_done_callback(lambda d: d.cancelled() or d.exception())  # raised below
+        done.add_done_callback(lambda d: d.cancelled() or d.exception())  # errors are raised below
         await asyncio.wait([done])
         finished, self._collecting = self._collecting, None
         return finished.result()

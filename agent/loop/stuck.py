@@ -1,11 +1,11 @@
-"""The end of a turn in which the model gets no further, unless the user lets it go on."""
+"""End a turn in which the model makes no progress, unless the user lets it continue."""
 
 from ..errors import CtxagentError
 from ..events import FormQuestion, Question
 from ..session.entries import Note, User
 from .session_handle import SessionHandle
 
-LOOP_TOPIC = "loop"  # of the note about a user who lets the model go on
+LOOP_TOPIC = "loop"  # of the note that the user let the model continue
 STOP, GO_ON = "Stop", "Go on"
 _CHOICES = (
     (STOP, "end the turn"),
@@ -14,8 +14,9 @@ _CHOICES = (
 
 
 async def end_unless_allowed(handle: SessionHandle, error: CtxagentError) -> None:
-    """Ask the user whether the model may go on. Raises the error if it may not, or if nobody can be
-    asked."""
+    """Ask the user whether the model may continue. Raises the error if it may not, or if the user
+    cannot be asked.
+    """
     if handle.ask is None:
         raise error
     why = f"{error.message[:1].upper()}{error.message[1:]}"

@@ -1,8 +1,8 @@
 """Run the tool calls of one reply.
 
 Each call is checked (`call_arguments`), permitted (`call_gate`) and run. Calls that change nothing
-run at the same time, the others one after another, in the order of the reply. Each result is
-recorded as it finishes, so that an interrupt, a crash or a kill loses no finished result.
+run in parallel. Other calls run one after another, in the order of the reply. Each result is
+recorded as soon as it is finished, so that an interrupt, a crash or a kill loses no result.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from .session_handle import SessionHandle
 
 UNJUDGED = Verdict("allow", "nobody was asked: it is a call of the user", writes_repository=True)
 
-MAX_PARALLEL_CALLS = 16  # each may hold a process and its pipes
+MAX_PARALLEL_CALLS = 16  # each may have a process with pipes
 INTERRUPTED = "[interrupted by the user]"
 NOT_RUN = "[not run: the user interrupted before this call started]"
 
@@ -47,21 +47,21 @@ class ToolRunner:
     handle: SessionHandle
     features: Features
     change_tracker: ChangeTracker | None = None  # finds what calls change
-    planted: PlantedWatch | None = None  # finds what commands leave for other programs to run
+    planted: PlantedWatch | None = None  # finds files that commands leave for others to run
 
     @property
     def tools(self) -> dict[str, Tool[Any]]:
-        """The tools by the names that the model knows."""
+        """The tools by the name that the model uses."""
         return {tool.wire_name: tool for tool in self.handle.tools}
 
     @property
     def gate(self) -> CallGate:
-        """Decides which calls may run."""
+        """The gate that decides which calls may run."""
         return CallGate(self.handle, self.features, self.planted)
 
     @property
     def files(self) -> ResultFiles:
-        """The files of the session for results."""
+        """The writer of result files."""
         handle = self.handle
         return ResultFiles(
             self.tools, handle.context, handle.policy, lambda: self._next_seq, handle.emit
@@ -74,9 +74,9 @@ class ToolRunner:
     async def run(self, calls: list[Block], broken: Mapping[str, str], *, cut: bool) -> None:
         """Run the calls and record a result for each.
 
-        `broken` has the raw arguments of calls whose JSON is invalid. `cut` is True if the output
-        limit cut the message off. After a cancellation, a result is recorded for every call before
-        CancelledError is raised.
+        `broken` has the raw arguments of calls with invalid JSON. `cut` is True if the reply was
+        cut off at the output limit. After a cancellation, a result is recorded for every call
+        before CancelledError is raised.
         """
         waiting = list(calls)
         try:
@@ -95,8 +95,7 @@ class ToolRunner:
             raise
 
     def _group(self, calls: list[Block]) -> list[Block]:
-        """Return the calls to run next, at the same time: several harmless calls, or one other
-        call."""
+        """Return the calls to run next: several harmless calls in parallel, or one other call."""
         harmless, tools = list[Block](), self.tools
         for call in calls[:MAX_PARALLEL_CALLS]:
             tool = tools.get(call["name"])
@@ -118,7 +117,7 @@ class ToolRunner:
             stopped = Output(INTERRUPTED, {"interrupted": True}, is_error=True)
             self.handle.emit(ToolStarted(call.id, tool.name, title, dict(call.arguments)))
             output = await self.watched(tool, params, call.id, verdict)
-        except CallRefused as refused:  # the time that the user took to answer is not the call's
+        except CallRefused as refused:  # 0 seconds: waiting for the user does not count
             self._finish(block, title, refused.output, 0.0, name)
             return
         except Interrupted as interrupted:
@@ -143,8 +142,9 @@ class ToolRunner:
 
     async def permitted(self, tool: Tool[Any], params: Params, id: str) -> Output:
         """Run a call from a command file under the same permission rules as a call from the model.
-        Return its output, or the reason why it may not run; nothing is recorded. Raises the same
-        errors as `watched`."""
+        Return its output, or the reason why it may not run. Nothing is recorded. Raises the same
+        errors as `watched`.
+        """
         call = ToolCall(id, tool.name, tool.title(params), params.model_dump(), self._cwd)
         try:
             params, call, verdict = await self.gate.permit(tool, params, call)
@@ -155,11 +155,11 @@ class ToolRunner:
     async def watched(
         self, tool: Tool[Any], params: Params, id: str, verdict: Verdict = UNJUDGED
     ) -> Output:
-        """Run a permitted call. Return its output with the changes of files, and with what its
-        command left for other programs to run. Nothing is recorded.
+        """Run a permitted call. Return its output, with its file changes and any files it left for
+        other programs to run. Nothing is recorded.
 
-        The call runs in the sandbox of its verdict, on the file that was judged. Raises Interrupted
-        with the partial output, or CancelledError.
+        The call runs in the sandbox of its verdict, on the judged file. Raises Interrupted with the
+        partial output, or CancelledError.
         """
         tracker, token, left, interrupted = self.change_tracker, None, None, False
         planted = self.planted if tool.effect == "run" or tool.name == "Job" else None
@@ -214,8 +214,9 @@ class ToolRunner:
         )
 
     def _env(self, id: str) -> Mapping[str, str]:
-        """Return the environment of a call's commands. It names the call, so that leftover
-        processes can be found after a kill."""
+        """Return the environment of a call's commands. It includes the name of the call, to find
+        leftover processes after a kill.
+        """
         context = self.handle.context
         if context.session_dir is None:
             return context.env
@@ -226,8 +227,9 @@ class ToolRunner:
     def _finish(
         self, call: Block, title: str, output: Output, seconds: float, name: str = ""
     ) -> Output:
-        """Record a result, and return the output as it was recorded. `name` is the name of the tool
-        that ran, if another name was called."""
+        """Record a result, and return the output as recorded. `name` is the tool that ran, if the
+        call used another name.
+        """
         output = self.handle.context.redact(output)
         details = {**output.details, **self.files.kept_original(output)}
         content: str | list[Block] = output.blocks or output.text
@@ -254,7 +256,9 @@ class ToolRunner:
 
 
 def _ran_with(call: ToolCall, checked: CheckedCall) -> dict[str, Any]:
-    """Return the details with the arguments of the call, if the model sent others; else none."""
+    """Return the arguments that the call ran with as details; an empty dict if the model sent the
+    same ones.
+    """
     is_changed = checked.is_repaired or call.arguments is not checked.arguments
     return {"arguments": dict(call.arguments)} if is_changed else {}
 

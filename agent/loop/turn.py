@@ -1,14 +1,14 @@
-"""A turn: from a message of the user to the agent's final answer.
+"""A turn: from a user message to the agent's final answer.
 
 1. The message is recorded.
-2. The context is compacted if needed, and the model is asked.
+2. The context is compacted if needed, and the model is called.
 3. Its reply is recorded.
 4. The tool calls of the reply are run, and each result is recorded. Messages that the user has sent
    meanwhile are recorded. Back to 2.
 5. A reply without calls ends the turn.
 
-The features (`loop.feature`) are called at each step. Whatever ends a turn early (an interrupt, a
-limit, an error of the model) leaves the log whole and the agent ready for the next message.
+The features (`loop.feature`) are called at each step. If a turn ends early (an interrupt, a limit,
+an error of the model), the log stays valid and the agent accepts the next message.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from .odd_replies import OddReplies, continuation_prompt, raise_if_turn_ends
 from .stuck import end_unless_allowed
 from .user_messages import hear
 
-NextMessage = Callable[[], Content | None]  # takes the next message of the user, if there is one
+NextMessage = Callable[[], Content | None]  # takes the user's next message, if any
 
 
 async def run_turn(
@@ -42,12 +42,12 @@ async def run_turn(
     verbatim: bool = False,
     schema: Any = None,
 ) -> TurnFinished:
-    """Run a turn and return how it ended. Without `content` continue an interrupted turn.
+    """Run a turn and return how it ended. Without `content`, continue an interrupted turn.
 
-    `next_message` is called before each model call. `attached` comes with the first message.
-    `verbatim` messages were not typed by the user. `schema` is the schema of the answer. Errors of
-    the model, limits and a cancellation end the turn and are in the result. Raises only
-    RecordError: if nothing can be recorded, nothing may continue.
+    `next_message` is called before each model call. `attached` belongs to the first message.
+    `verbatim` messages were not typed by the user. `schema` is the JSON schema of the answer. Model
+    errors, limits and cancellations end the turn and are returned in the result. Raises only
+    RecordError, since nothing may continue unrecorded.
     """
 
     def message(content: Content, *, mid_turn: bool) -> IncomingMessage:
@@ -57,8 +57,8 @@ async def run_turn(
         while (said := next_message()) is not None:
             try:
                 await hear(agent, message(said, mid_turn=True))
-            except Veto as veto:  # the turn goes on without it
-                agent.emit(Notice("warning", f"your message is not sent: {veto.message}"))
+            except Veto as veto:  # the turn continues without the message
+                agent.emit(Notice("warning", f"your message was not sent: {veto.message}"))
 
     try:
         try:
@@ -81,7 +81,7 @@ async def run_turn(
         finished = TurnFinished("interrupted", last_text(agent.view.items))
     except RecordError:
         raise
-    except Exception as error:  # a defect must leave the session usable too
+    except Exception as error:  # the session must stay usable after a bug
         finished = _failed(agent, error)
     agent.handle.denials.end_turn()
     agent.handle.turn_rules.end()
@@ -121,7 +121,7 @@ async def _until_answered(agent: AgentState, hear_next: Callable[[], Any]) -> st
 
 
 def _failed(agent: AgentState, error: Exception) -> TurnFinished:
-    """Record the error that ended a turn; a defect of our own with its traceback."""
+    """Record the error that ended a turn. Internal errors are recorded with their traceback."""
     status: Literal["limit", "error"] = "limit" if isinstance(error, LimitReached) else "error"
     shown = {"type": type(error).__name__, "message": str(error)}
     data: dict[str, Any] = dict(shown)

@@ -11,14 +11,15 @@ from ..permissions.rules import parse_rule
 
 @dataclass(slots=True)
 class TurnRules:
-    """The rules that the current turn has added."""
+    """The rules added by the current turn."""
 
     approval: Approval
     _added: list[str] = field(default_factory=list)
 
     def allow(self, rules: Sequence[str]) -> list[str]:
-        """Allow calls by these rules until the turn ends. Return a message for each invalid rule;
-        it is ignored."""
+        """Allow calls by these rules until the turn ends. Invalid rules are ignored; return a
+        message for each.
+        """
         known = {rule for each in self.approval.rules().values() for rule in each}
         problems = list[str]()
         for text in rules:

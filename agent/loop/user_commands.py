@@ -1,5 +1,6 @@
-"""Manual commands of the user: run a shell command (`!cmd`), pin a note (`#words`), unpin, set the
-session's title, add a directory."""
+"""Manual commands of the user: run a shell command (`!cmd`), pin a note (`#words`), unpin it, set
+the session's title, add a directory.
+"""
 
 import asyncio
 import math
@@ -18,7 +19,7 @@ from ..session.titles import keep_title, title_note
 from .agent import AgentState
 from .directories import add_folder, untold_directories
 
-SHELL = "Shell"  # the name of manual commands among tool calls
+SHELL = "Shell"  # the tool name of manual commands
 MAX_CHANGES_NAMED = 10  # changed files in the message for the model
 
 _RAN = "[The user ran a command in a shell of their own, in {cwd}:]\n{command}"
@@ -27,11 +28,11 @@ _TAKEN_BACK = "[The user takes back what they pinned in #{ref}: it need not be k
 
 
 class _ByHand(BashParams):
-    timeout: float = math.inf  # the user ends it
+    timeout: float = math.inf  # only the user ends the command
 
 
 async def run_shell_command(agent: AgentState, command: str) -> None:
-    """Run a command of the user in the project and record it with its output and its changes.
+    """Run a shell command of the user in the project, and record it with its output and changes.
 
     No permission is needed. A cancellation ends the command and records the partial output. Raises
     RecordError.
@@ -71,7 +72,7 @@ async def run_shell_command(agent: AgentState, command: str) -> None:
 
 
 def rename(agent: AgentState, words: str) -> str:
-    """Give the session a title, and return it. Raises UsageError and RecordError."""
+    """Set the session's title and return it. Raises UsageError and RecordError."""
     note = agent.log.redact(title_note(words))
     agent.log.check_writable()
     agent.open()
@@ -81,7 +82,7 @@ def rename(agent: AgentState, words: str) -> str:
 
 
 async def add_directory(agent: AgentState, text: str) -> str:
-    """Let the session work in a directory as in the project, record it, and return its path.
+    """Add a working directory to the session, record it, and return its path.
 
     Raises UsageError for a directory that cannot be added, and RecordError.
     """
@@ -89,17 +90,18 @@ async def add_directory(agent: AgentState, text: str) -> str:
     name = checked_directory(text, approval.folders.cwd, approval.own)
     await agent.begin()
     if not add_folder(approval, name):
-        raise UsageError(f"the session works in {name} already", hint="/add-dir lists them.")
+        raise UsageError(
+            f"{name} is already a directory of this session", hint="/add-dir lists them."
+        )
     for entry in untold_directories(agent.handle):
         agent.record(entry)
     return name
 
 
 async def pin_note(agent: AgentState, words: str) -> int:
-    """Pin a note of the user and return the number by which it can be unpinned.
+    """Pin a note of the user, and return its number for `unpin`.
 
-    The model gets the note with the next request, and verbatim in every summary. Raises
-    RecordError.
+    The next request and every summary contain the note verbatim. Raises RecordError.
     """
     await agent.begin()
     ref = agent.record(User(content=_NOTE.format(words=words), source="note")).seq
@@ -108,7 +110,7 @@ async def pin_note(agent: AgentState, words: str) -> int:
 
 
 def unpin(agent: AgentState, ref: int) -> None:
-    """Remove a pin. The model is told if the note or a summary with the pin is in its view.
+    """Remove a pin. Tell the model if its view has the note or a summary with the pin.
 
     Raises RecordError.
     """
@@ -142,7 +144,7 @@ def _named(agent: AgentState, changes: Sequence[dict[str, Any]]) -> str:
 
 
 def _clear_cancellation() -> None:
-    """Let an interrupt end the command, but not the recording of its output."""
+    """Clear the cancellation: an interrupt ends the command, but its output must be recorded."""
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         task.uncancel()

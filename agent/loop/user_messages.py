@@ -1,4 +1,4 @@
-"""Record the messages of the user."""
+"""Record the user's messages."""
 
 from base64 import b64decode
 
@@ -12,13 +12,14 @@ from ..session.store import content_text
 from .agent import AgentState
 from .feature import IncomingMessage
 
-LONG_MESSAGE_CHARS = 4_096  # from this length on, the size of the window matters
+LONG_MESSAGE_CHARS = 4_096  # shorter messages are never moved to a file
 
 
 async def hear(agent: AgentState, message: IncomingMessage) -> None:
-    """Record a message and show it. Its images become attachments. A message that would fill the
-    window is written to a file, and a reference to the file is recorded. Raises RecordError, and
-    Veto when a feature refuses the message."""
+    """Record a user message and show it. Images become attachments. A message that would fill the
+    window is moved to a file, and a reference is recorded. Raises RecordError, and Veto if a
+    feature rejects the message.
+    """
     typed = message.content
     message = await agent.features.message_received(message)
     content, images = split_images(message.content)
@@ -31,7 +32,7 @@ async def hear(agent: AgentState, message: IncomingMessage) -> None:
                 content, size=size, seq=seq, folder=folder, policy=agent.handle.policy
             )
         except OSError as error:
-            text = f"cannot keep the message in {folder}: {error.strerror}"
+            text = f"cannot save the message in {folder}: {error.strerror}"
             raise RecordError(text) from error
     details = {}
     if message.content != typed:  # by a feature
@@ -45,13 +46,14 @@ async def hear(agent: AgentState, message: IncomingMessage) -> None:
         IncomingMessage(content, attached, message.verbatim, message.mid_turn)
     )
     if attached and agent.log.last_seq == before:
-        text = "what came with the message is not attached: no feature that is on takes it"
+        text = "the message was sent without its attachments: no active feature handles them"
         agent.emit(Notice("warning", text))
 
 
 def split_images(words: Content) -> tuple[Content, list[AttachedData]]:
     """Return a message without its images, and the images as attachments. Attachments are limited
-    and cleared like results."""
+    and cleared like tool results.
+    """
     blocks = words if isinstance(words, list) else []
     found = [b["source"] for b in blocks if b.get("type") == "image"]
     if not found:

@@ -1,4 +1,4 @@
-"""When a summary pays, by its account, in the presets that ask for it."""
+"""When a summary pays, by its cost account, in the presets that use the account."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -60,15 +60,15 @@ def test_context_says_when_a_summary_pays(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_default_makes_none_there(project: Path) -> None:
+def test_the_default_preset_makes_no_summary_there(project: Path) -> None:
     talk = play(project, Player(60, 2_000), replace(DEFAULT, clear_when="off"), window=200_000)
     assert talk.of(Summary) == []
     assert talk.agent.engine.calls_until_summary_pays() is None
 
 
 @pytest.mark.slow
-def test_one_that_clearing_has_overtaken_is_let_go() -> None:
-    """It is written just before most of what it stands for is cleared; later comes another."""
+def test_a_prepared_summary_is_dropped_after_clearing_freed_enough() -> None:
+    """The summary is written just before most of its span is cleared. Another one follows later."""
     terms = Terms("lean", PRESETS["lean"], "claude-sonnet-5-5", 200_000, "", (), fills=0)
     run = replay(workday(), terms)
     written = [call.number for call in run.priced if call.purpose == "summary"]
@@ -77,8 +77,8 @@ def test_one_that_clearing_has_overtaken_is_let_go() -> None:
 
 
 @pytest.mark.slow
-def test_what_pays_goes_with_the_summary() -> None:
-    """The next call writes all that follows a summary to the cache, so an edit there is free."""
+def test_profitable_masks_are_applied_with_the_summary() -> None:
+    """The next call writes everything after a summary to the cache, so an edit there is free."""
     terms = Terms("lean", PRESETS["lean"], "claude-sonnet-5-5", 200_000, "", (), fills=0)
     acts = replay(workday(), terms).acts
     (place,) = (n for n, act in enumerate(acts) if act.trigger == WITH_SUMMARY)

@@ -1,4 +1,4 @@
-"""Layers in a conversation: when each masks something, and what is recorded and told of it."""
+"""Layers in a conversation: when each layer masks results, and what is recorded and shown."""
 
 import shutil
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ def masked(talk: Conversation) -> list[bool]:
 
 
 def words(count: int) -> str:
-    """A text of about so many tokens."""
+    """A text of about this many tokens."""
     return "word " * count
 
 

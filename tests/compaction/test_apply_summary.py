@@ -1,5 +1,4 @@
-"""Applying a summary: what stands beside it counts, it knows the newest facts, and why it could not
-be made is told."""
+"""Applying a summary: reinserted entries, newest facts, and the reasons for failures."""
 
 import asyncio
 from dataclasses import replace
@@ -36,7 +35,7 @@ class StepParams(Params):
 
 
 class Bash(Tool[StepParams]):
-    """Changes a file at each call. The first fails, and passes when `passes` is called."""
+    """Changes a file at each call. The first call fails; it passes once `passes` is called."""
 
     name = "Bash"
     description = "A step of the work."
@@ -68,8 +67,9 @@ def talking(
     again: int = 0,
     words: int = 1,
 ) -> Conversation:
-    """A conversation of so many calls, each after so many `words`, in which about `again` tokens
-    are said after a summary."""
+    """A conversation of `calls` calls, each after this many `words`. About `again` tokens are
+    reinserted after a summary.
+    """
     done = 0
 
     def answer(request: Request) -> Step:
@@ -99,7 +99,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def stood(talk: Conversation) -> list[int]:
-    """The tokens of the context after each summary, once all was said again."""
+    """The size of the context after each summary, including reinserted entries."""
     found: list[int] = []
     record, due = talk.agent.engine.host.record, [0]
 
@@ -119,7 +119,7 @@ def stood(talk: Conversation) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("again", [0, 4_000, 14_000, 20_000])
-def test_what_is_said_again_counts(project: Path, again: int) -> None:
+def test_reinserted_entries_count(project: Path, again: int) -> None:
     talk = talking(project, again=again)
     after = stood(talk)
     assert talk.say("Go.").status == "ok"
@@ -131,7 +131,7 @@ def test_what_is_said_again_counts(project: Path, again: int) -> None:
 
 
 @pytest.mark.slow
-def test_a_preview_counts_what_is_said_again(project: Path) -> None:
+def test_a_preview_counts_reinserted_entries(project: Path) -> None:
     talk = talking(project, replace(BARE, mode="remind"), calls=20)
     talk.say("Go.")
     before = talk.agent.engine.preview().tokens_after_estimate
@@ -233,7 +233,7 @@ def test_rules_without_room_stay_in_the_record_and_come_back(project: Path) -> N
 
 @pytest.mark.slow
 def test_a_small_window_goes_on_after_any_number_of_messages(project: Path) -> None:
-    """The messages have at least 1,500 tokens, but less where nothing else would fit."""
+    """The messages have at least 1,500 tokens, but fewer if a request would not fit otherwise."""
 
     def answer(request: Request) -> Step:
         if is_summary_question(str(request.messages[-1]["content"][-1].get("text", ""))):
@@ -256,7 +256,7 @@ def test_a_small_window_goes_on_after_any_number_of_messages(project: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_end_of_the_ladder_says_why(project: Path) -> None:
+def test_the_error_says_why_no_summary_was_made(project: Path) -> None:
     strict = replace(BARE, rules=replace(BARE.rules, strict=True))
     finished = talking(project, strict, words=200).say("Go.")
     assert finished.status == "limit"
@@ -266,7 +266,7 @@ def test_the_end_of_the_ladder_says_why(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_end_of_the_ladder_names_a_veto(project: Path) -> None:
+def test_the_error_names_a_veto(project: Path) -> None:
     talk = talking(project, words=200)
     talk.hooks.veto = "the tests are red"
     finished = talk.say("Go.")
@@ -275,7 +275,7 @@ def test_the_end_of_the_ladder_names_a_veto(project: Path) -> None:
     assert "cannot be made to fit: a before_compact hook said no: the tests are red" in told
 
 
-def test_what_makes_nothing_smaller_for_what_is_said_again_changes_nothing(project: Path) -> None:
+def test_a_summary_is_rejected_if_reinserted_entries_outweigh_it(project: Path) -> None:
     talk = talking(project, replace(BARE, mode="remind"), calls=3)
     talk.say("Go.")
     talk.environment.after_summary_entries = lambda: [

@@ -92,7 +92,7 @@ def test_it_is_pending_and_then_ready() -> None:
     run(check)
 
 
-def test_one_that_would_not_leave_enough_room_is_not_usable() -> None:
+def test_a_summary_that_leaves_too_little_room_is_not_usable() -> None:
     host = Host()
 
     async def check() -> None:
@@ -105,7 +105,7 @@ def test_one_that_would_not_leave_enough_room_is_not_usable() -> None:
     run(check)
 
 
-def test_one_that_failed_is_not_usable_and_is_asked_for_again() -> None:
+def test_a_failed_summary_is_not_usable_and_is_requested_again() -> None:
     host = Host()
 
     async def check() -> None:
@@ -122,7 +122,7 @@ def test_one_that_failed_is_not_usable_and_is_asked_for_again() -> None:
     run(check)
 
 
-def test_what_it_stands_for_must_be_in_the_view() -> None:
+def test_its_span_must_be_in_the_view() -> None:
     host = Host()
 
     async def check() -> None:
@@ -141,7 +141,7 @@ def test_what_it_stands_for_must_be_in_the_view() -> None:
 @pytest.mark.parametrize(
     ("tokens", "attempts", "starts"), [(799, 1, False), (800, 1, True), (800, 2, False)]
 )
-def test_it_is_not_asked_for_often(tokens: int, attempts: int, starts: bool) -> None:
+def test_it_is_not_requested_often(tokens: int, attempts: int, starts: bool) -> None:
     host = Host()
     first, later = host.cut(), host.cut()
 

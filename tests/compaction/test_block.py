@@ -1,4 +1,4 @@
-"""A summary that the API writes itself: where it may cut, and what stands beside it."""
+"""A summary written by the API: its cut, and the text next to it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -77,7 +77,7 @@ def beside(document: SummaryDocument, **fields: Any) -> str:
     return TextBeside(**{**given, **fields}).render(document, saved=1_234)
 
 
-def test_what_the_block_says_already_is_left_out() -> None:
+def test_facts_in_the_block_are_left_out() -> None:
     document = replace(
         WRITTEN, intent="Build it\nand ship it", decisions=("Use SQLite", "Keep tabs"),
         facts=("The port is 8080",), read=(ReadRow("a.py"), ReadRow("b.py")),
@@ -98,7 +98,7 @@ def test_what_the_block_says_already_is_left_out() -> None:
     assert "**Phase:** done" in beside(replace(WRITTEN, phase="done"))
 
 
-def test_messages_errors_and_pins_stand_behind() -> None:
+def test_messages_errors_and_pins_follow_the_block() -> None:
     text = beside(
         WRITTEN, resolved=("make failed",), messages="## Messages\n…", pins={4: "the port"},
         waiting=(LoggedMessage(7, "And this?"), LoggedMessage(9, "Or that?")),

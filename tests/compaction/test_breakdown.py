@@ -1,4 +1,4 @@
-"""What fills the window: parts that add up to what is measured, for any history."""
+"""The breakdown of the window: its parts add up to the measured size, for any history."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ TOOLS = [{"name": n, "description": "Does it.", "input_schema": {}} for n in ("B
 
 
 def exactly(view: View) -> Breakdown:
-    """The filling in estimated tokens, so that every part has just what was counted of it."""
+    """The breakdown in estimated tokens, so that each part has exactly its estimate."""
     return break_down(view, Window(view.size, 200_000))
 
 
@@ -222,7 +222,7 @@ def test_a_mask_and_what_it_saves() -> None:
     assert [call.argument for call in masked.calls] == ["ls"]
 
 
-def test_what_went_to_a_file_before_it_was_masked_is_saved_too() -> None:
+def test_an_offloaded_result_that_is_masked_counts_both_savings() -> None:
     history = History()
     moved = {"offloaded": "offloaded/b.md", "details": {"tokens_saved": 9_000}}
     seq = history.call("Bash", {"command": "ls"}, words(500), **moved)
@@ -233,7 +233,7 @@ def test_what_went_to_a_file_before_it_was_masked_is_saved_too() -> None:
     assert part(filling, "stubs").saved == 9_000 + 500 + 8 - masked.tokens
 
 
-def test_what_is_pinned_and_preserved_stands_apart() -> None:
+def test_pinned_and_preserved_text_is_counted_separately() -> None:
     history = History()
     history.say("go")
     pins = request.pinned_section({1: words(60)})
@@ -262,7 +262,7 @@ def test_the_largest_first_and_ten_at_most() -> None:
     assert not any(large.masked or large.offloaded for large in filling.largest)
 
 
-def test_a_copy_of_a_view_stands_still() -> None:
+def test_a_copy_of_a_view_does_not_change() -> None:
     history = History()
     seq = history.call("Bash", {"command": "ls"}, words(2_000))
     live = history.view()

@@ -1,5 +1,6 @@
-"""A session that goes on after its prompt cache has ended: what is due goes with the first call,
-since everything is written anew anyway."""
+"""A session that continues after its prompt cache has expired: due results are cleared at the first
+call, since the whole prompt is written again anyway.
+"""
 
 import asyncio
 import re
@@ -16,8 +17,8 @@ from ..support.sessions.conversation import Conversation
 
 
 @pytest.mark.slow
-def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None:
-    """Six results of about 3,600 tokens: too little to pay for a rewrite while the cache lives."""
+def test_due_results_are_cleared_when_a_session_continues(tmp_path: Path) -> None:
+    """Six results of about 3,600 tokens: too little for a rewrite while the cache is warm."""
     command = "seq -f 'item %g of {}' 700"
     calls = [Step(tools=[("Bash", {"command": command.format(n)})]) for n in range(6)]
     first = Conversation(tmp_path / "p", [*calls, Step(text="Done.")], tools=[BashTool()])
@@ -47,9 +48,10 @@ def test_what_is_due_goes_as_a_session_is_taken_up_again(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_what_the_model_was_interrupted_over_stays(tmp_path: Path) -> None:
-    """Six results, an interrupt before the first word about them, and words after the cache has
-    ended: they are in the next request. Once they are answered, what is due goes."""
+def test_results_that_an_interrupt_left_unanswered_stay(tmp_path: Path) -> None:
+    """Six results, an interrupt before the model answers them, and a message after the cache has
+    expired: the results are in the next request. Once they are answered, they are cleared.
+    """
     command = "seq -f 'item %g of {}' 700"
     calls = [("Bash", {"command": command.format(n)}) for n in range(6)]
     steps = [Step(tools=calls), Step(text="Slow."), Step(text="I see."), Step(text="Yes.")]
@@ -70,8 +72,9 @@ def test_what_the_model_was_interrupted_over_stays(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_another_model_has_no_cache_of_this_conversation(tmp_path: Path) -> None:
-    """Six results that do not pay for a rewrite: for another model everything is written anew, and
-    they go with its first call, also where a resume changes the model."""
+    """Six results that do not pay for a rewrite. Another model must write the whole prompt, so they
+    are cleared at its first call, also if a resume changes the model.
+    """
     command = "seq -f 'item %g of {}' 300"
     calls = [Step(tools=[("Bash", {"command": command.format(n)})]) for n in range(6)]
     model = ScriptedModel([*calls, Step(text="Done."), Step(text="Yes.")])

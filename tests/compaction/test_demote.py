@@ -1,4 +1,4 @@
-"""What stands in place of an oversize result."""
+"""The reference that replaces an oversized result."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -61,7 +61,7 @@ def test_one_long_line_is_cut_where_it_must() -> None:
     assert quoted(reference("ab " * 20_000)) == [("ab " * 800)[:2000], "[…]", ("ab " * 800)[-2000:]]
 
 
-def test_what_was_read_may_be_larger_than_what_was_printed() -> None:
+def test_the_limit_for_reads_is_higher() -> None:
     text = "a " * 9_000
     for tool in ("Bash", "Job", "Grep", "mcp__a__b"):
         assert demote.plan(text, path="p", policy=DEFAULT, tool=tool) is not None
@@ -91,7 +91,7 @@ def test_no_preview(chars: int) -> None:
     assert len(lines) == 6
 
 
-def test_a_reference_that_saves_nothing_does_not_take_a_place() -> None:
+def test_a_reference_that_saves_nothing_is_not_used() -> None:
     text = "a " * 12_000
     assert demote.plan("a b c", path="p", policy=replace(DEFAULT, demote_above=1)) is None
     assert demote.plan(text, path="p", policy=replace(DEFAULT, preview_chars=100_000)) is None

@@ -1,5 +1,6 @@
-"""Drift: each indicator caught in several forms and languages, and sessions that do not drift left
-alone."""
+"""Drift: each indicator is detected in several forms and languages, and sessions without drift are
+not reported.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -89,7 +90,7 @@ def write(path: str, content: str = "x = 1\n") -> list[Block]:
 
 
 def told(watch: DriftDetector, *replies: list[Block]) -> list[Drift]:
-    """What the watch says of some replies; one without calls ends its turn."""
+    """The drift in these replies. A reply without calls ends its turn."""
     found = []
     for blocks in replies:
         final = not any(block["type"] == "tool_use" for block in blocks)
@@ -134,7 +135,7 @@ def test_a_question_although_the_record_has_the_next_steps(text: str) -> None:
     "text", ["Done.", "Alles ist fertig.", "全部完成了。", "The work is finished."]
 )
 def test_ending_the_turn_with_open_steps_that_name_a_file(text: str) -> None:
-    """Nothing was changed since the user's message."""
+    """No file was changed since the user's message."""
     history = History()
     history.say(WORDS)
     drifts = told(watch(DOCUMENT, history), say(text))
@@ -191,7 +192,7 @@ def changes(old: str, new: str, path: str = "src/auth/session.py") -> list[Block
 
 
 def armed_after(*edits: list[Block], history: History | None = None) -> DriftDetector:
-    """A watch that begins after these edits."""
+    """A watch that starts after these edits."""
     ledger, memory = folded(history or session()), CallMemory()
     for blocks in edits:
         memory.note(blocks, ledger.words[-1][0])
@@ -235,7 +236,7 @@ def test_making_a_file_again_that_was_deleted() -> None:
     ],
 )
 def test_a_change_of_what_a_rule_names(rule: str, blocks: list[Block]) -> None:
-    """In any language; whether the rule forbids the change is for the model to read."""
+    """In any language. The model decides whether the rule forbids the change."""
     [drift] = watch(rule=rule).check_reply(blocks, final=False)
     assert (drift.indicator, drift.severity) == ("constraint", "LOW")
     assert f"check rule #2, “{rule}”" in drift.detection
@@ -378,7 +379,7 @@ INNOCENT: dict[str, list[list[Block]]] = {
 
 
 @pytest.mark.parametrize("name", INNOCENT)
-def test_what_is_no_drift(name: str) -> None:
+def test_no_drift(name: str) -> None:
     assert told(watch(), *INNOCENT[name]) == []
 
 
@@ -391,7 +392,7 @@ def test_files_beside_the_known_ones_are_related() -> None:
     assert told(watch(DOCUMENT, history), *others) == []
 
 
-def test_a_todo_without_telling_words_may_have_been_done() -> None:
+def test_a_todo_with_vague_words_may_be_done() -> None:
     history = session()
     plan(history, Run_it_all="pending")
     assert told(watch(DOCUMENT, history), bash("pytest -q tests/auth"), say("All done.")) == []
@@ -428,7 +429,7 @@ def test_a_question_of_a_later_turn_is_no_drift() -> None:
     assert told(armed, say("You're welcome! What would you like me to do next?")) == []
 
 
-def test_what_follows_a_new_request_is_compared_with_no_old_step() -> None:
+def test_after_a_new_request_old_steps_do_not_count() -> None:
     for said in ("Could you please provide the error message?", "All done."):
         armed = watch()
         armed.hear("There is another error in production.")
@@ -436,7 +437,7 @@ def test_what_follows_a_new_request_is_compared_with_no_old_step() -> None:
 
 
 @pytest.mark.parametrize("words", ["ok, please continue", "weiter", "继续"])
-def test_to_be_told_to_go_on_is_nothing_new(words: str) -> None:
+def test_a_message_to_continue_is_not_a_new_request(words: str) -> None:
     armed = watch(DOCUMENT, session())
     armed.hear(words)
     assert indicators(told(armed, say("What should I do?"))) == ["clarification"]
@@ -477,7 +478,7 @@ def test_an_edit_may_be_taken_back_for_a_reason(reason: str) -> None:
 
 
 @pytest.mark.parametrize("intent", ["", "9", "修复登录超时问题", "Исправь вход в систему"])
-def test_a_task_that_does_not_tell_is_never_left(intent: str) -> None:
+def test_a_vague_task_never_drifts(intent: str) -> None:
     armed = watch(SummaryDocument(intent=intent), session(intent or "go"))
     assert (
         told(armed, *[write(f"blog/{n}.css") for n in ("a1", "theme", "head", "foot", "gal")]) == []
@@ -487,7 +488,7 @@ def test_a_task_that_does_not_tell_is_never_left(intent: str) -> None:
 # How long, how often, and what it says
 
 
-def test_each_indicator_is_told_once() -> None:
+def test_each_indicator_is_reported_once() -> None:
     armed = watch()
     assert indicators(armed.check_reply(write("migrations/a.py"), final=False)) == ["constraint"]
     assert armed.check_reply(write("migrations/b.py"), final=False) == []
@@ -521,7 +522,7 @@ def test_odd_replies_are_read() -> None:
 
 
 def test_a_reply_costs_little() -> None:
-    """Texts made to be slow for a pattern that backtracks: it would not come to an end."""
+    """Texts that would make a backtracking pattern take forever."""
     for text in ("the " * 9_000, "a/" * 9_000, "a." * 9_000, "'" * 9_001, "`" * 9_001, "?" * 9_000):
         armed = watch(replace(DOCUMENT, decisions=(text,)), session(text), text)
         armed.hear(text)

@@ -199,7 +199,7 @@ def test_what_models_write(text: str, document: SummaryDocument) -> None:
     ],
 )  # fmt: skip
 def test_a_garbled_section_is_named(data: dict[str, Any], section: str) -> None:
-    with pytest.raises(ValueError, match=rf"summary\.{section} has not the shape"):
+    with pytest.raises(ValueError, match=rf"summary\.{section} has the wrong type for its section"):
         SummaryDocument.from_json(data)
 
 
@@ -226,7 +226,7 @@ def test_titles_that_are_missing() -> None:
     ]
 
 
-def test_what_no_longer_holds_is_no_part_of_the_document() -> None:
+def test_the_list_of_outdated_entries_is_not_part_of_the_document() -> None:
     text = "## Facts\n- a\n## No Longer True\n- fact 1: b\n- rule: c"
     assert superseded_lines(text) == ("fact 1: b", "rule: c")
     assert parse(text) == SummaryDocument(facts=("a",))

@@ -1,4 +1,4 @@
-"""The engine in a real loop: when each layer acts, what it leaves, and that nothing wedges."""
+"""The engine in a real loop: when each layer runs, what it leaves, and that nothing gets stuck."""
 
 import asyncio
 import itertools
@@ -131,7 +131,7 @@ def test_each_preset_acts_at_its_numbers(project: Path, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [16_000, 30_000, 120_000, 400_000])
 @pytest.mark.parametrize("name", ["v5", "ledger"])
-def test_in_every_window_a_summary_comes_before_what_was_not_answered_goes(
+def test_in_every_window_a_summary_comes_before_clearing_unanswered_results(
     project: Path, name: str, window: int
 ) -> None:
     policy = replace(PRESETS[name], demote_above=None, clear_when="off", truncate_at=None)
@@ -296,7 +296,7 @@ def test_a_prepared_summary_is_applied_without_a_wait(project: Path) -> None:
 
 @pytest.mark.slow
 def test_pins_and_the_intent_outlive_twenty_summaries(project: Path) -> None:
-    """And summaries merge: each is smaller than its cap and covers more than the one before."""
+    """Summaries also merge: each stays below its cap and covers more than the previous one."""
     policy = replace(DEFAULT, clear_when="off", prepare_at=None, summarizer="model")
     count = [0]
 
@@ -451,7 +451,7 @@ def test_a_second_summary_within_three_calls_is_not_tried(project: Path) -> None
 
 
 @pytest.mark.slow
-def test_by_hand_with_instructions_that_do_not_leak(project: Path) -> None:
+def test_manual_instructions_do_not_leak(project: Path) -> None:
     talk = play(project, Player(12, 2_500), replace(DEFAULT, clear_when="off"), window=200_000)
     summary = asyncio.run(talk.agent.engine.compact("keep the database schema"))
     assert summary.trigger == "manual"
@@ -558,7 +558,7 @@ def test_several_results_together_go_to_files(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_recall_gives_what_a_stub_stands_for(project: Path) -> None:
+def test_recall_returns_the_text_behind_a_stub(project: Path) -> None:
     talk = play(project, Player(12, 2_500), PRESETS["v5"], window=200_000)
     target = talk.of(Mask)[0].targets[0]
     assert f"#{target['seq']}" in target["stub"]
@@ -570,7 +570,7 @@ def test_recall_gives_what_a_stub_stands_for(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_taken_back_is_not_done_again(project: Path) -> None:
+def test_an_undone_act_is_not_repeated(project: Path) -> None:
     talk = play(project, Player(24, 2_500), DEFAULT, window=200_000)
     cleared = {t["seq"] for m in talk.of(Mask) for t in m.targets}
     assert cleared
@@ -602,7 +602,7 @@ def test_a_long_turn_keeps_no_old_summaries_and_renewals(project: Path) -> None:
 
 
 class Shy(ScriptedModel):
-    """Does not say how large its window is before it is asked."""
+    """Reveals the size of its window only when asked."""
 
     def assumed_limits(self) -> Limits:
         return DEFAULT_LIMITS
@@ -640,7 +640,7 @@ def test_words_that_were_never_answered_do_not_pile_up(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_compaction_holds_up_nothing(project: Path) -> None:
+def test_an_interrupted_compaction_blocks_nothing(project: Path) -> None:
     policy = replace(DEFAULT, clear_when="off", prepare_at=None)
     slow, asked = [True], asyncio.Event()
 
@@ -663,7 +663,7 @@ def test_an_interrupted_compaction_holds_up_nothing(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_too_long_without_figures_does_not_shrink_the_window_for_good(project: Path) -> None:
+def test_a_refusal_without_numbers_does_not_shrink_the_window_permanently(project: Path) -> None:
     refused = [0]
 
     def step(request: Request) -> Step:
@@ -682,7 +682,7 @@ def test_too_long_without_figures_does_not_shrink_the_window_for_good(project: P
 
 
 def prepared(project: Path, record: Callable[[Request], Step]) -> tuple[Conversation, Player]:
-    """A conversation in which a summary is being prepared when its turn ends."""
+    """A conversation in which a summary is being prepared at the end of its turn."""
     policy = replace(DEFAULT, clear_when="off", truncate_at=None, prepare_at=0.3)
     player = Player(10, 2_500, record)
     return Conversation(project, player, policy=policy, window=60_000), player
@@ -706,7 +706,7 @@ def test_a_fault_while_preparing_does_not_keep_the_log_open(project: Path) -> No
 
 
 @pytest.mark.slow
-def test_by_hand_while_a_summary_is_prepared(project: Path) -> None:
+def test_a_manual_summary_while_one_is_prepared(project: Path) -> None:
     talk, _ = prepared(project, lambda request: Step(text=RECORD, delay=0.2))
 
     async def run() -> set[asyncio.Task[Any]]:
@@ -725,7 +725,7 @@ def test_by_hand_while_a_summary_is_prepared(project: Path) -> None:
 
 @pytest.mark.slow
 def test_one_summary_stands_in_the_view(project: Path) -> None:
-    """Also when the cut falls among the messages that the summary before it had kept."""
+    """Also if the cut is among the messages that the previous summary kept."""
 
     def step(request: Request) -> Step:
         return Step(text=RECORD if asks_for_a_record(request) else "Noted. " + "blah " * 120)
@@ -770,7 +770,7 @@ def warnings(talk: Conversation) -> list[str]:
     return [event.text for event in talk.seen(Notice) if event.level == "warning"]
 
 
-def test_preserved_sections_that_do_not_stand_after_a_summary_are_reported(project: Path) -> None:
+def test_preserved_sections_missing_after_a_summary_are_reported(project: Path) -> None:
     talk = noted(project)  # whose features put no section back
     asyncio.run(talk.agent.engine.compact())
     text = "1 of 1 preserved section missing from the context; `ctxagent preserve` shows which"
@@ -781,7 +781,7 @@ def test_preserved_sections_that_do_not_stand_after_a_summary_are_reported(proje
     ("expected", "written_at", "is_named"),
     [(True, 10**9, True), (False, 10**9, False), (True, 4 * 10**9, False)],
 )
-def test_a_decision_log_that_is_behind_the_work_is_named(
+def test_an_outdated_decision_log_is_reported(
     project: Path, expected: bool, written_at: int, is_named: bool
 ) -> None:
     rules = replace(DEFAULT.rules, expected=expected)
@@ -791,7 +791,7 @@ def test_a_decision_log_that_is_behind_the_work_is_named(
     talk.agent.record(ToolResult(tool_use_id="c", content="", details={"changes": changes}))
     asyncio.run(talk.agent.engine.compact())
     text = (
-        "the Decision Log was not updated, though files were changed: 2. What was decided belongs "
-        "there"
+        "the Decision Log was not updated, though files were changed: 2. Record your "
+        "decisions there"
     )
     assert (text in warnings(talk)) == is_named

@@ -1,4 +1,4 @@
-"""The examination: what a model is asked about a summary, and how its answers are graded."""
+"""The exam: the questions about a summary, and how the answers are graded."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_right_answers_have_all_points() -> None:
     assert report.outcomes == {"right": 6, "wrong": 0, "unanswered": 0}
 
 
-def test_no_answers_have_none() -> None:
+def test_no_answers_have_no_points() -> None:
     report = grade("", PROBES)
     assert points(report) == dict.fromkeys(TARGET_POINTS, 0.0)
     assert not report.met
@@ -86,13 +86,13 @@ def test_an_unknown_is_not_inaccurate() -> None:
     }
 
 
-def test_a_wrong_answer_is() -> None:
+def test_a_wrong_answer_is_inaccurate() -> None:
     report = grade(RIGHT.replace("KeyError: 'X'", "ValueError"), PROBES)
     assert report.outcomes["wrong"] == 1
     assert points(report)["accuracy"] == pytest.approx(25 / 6)
 
 
-def test_what_a_list_leaves_out_is_unanswered() -> None:
+def test_facts_missing_from_a_list_are_unanswered() -> None:
     report = grade(RIGHT.replace(" | src/b.py", ""), PROBES)
     assert report.outcomes == {"right": 5, "wrong": 0, "unanswered": 1}
     assert points(report)["artifact trail"] == 2.5
@@ -123,7 +123,7 @@ def test_the_first_answer_to_a_question_counts() -> None:
     assert points(report)["instruction following"] == pytest.approx(2.5 + 2.5 * 5 / 7)
 
 
-def test_what_was_not_asked_has_no_points() -> None:
+def test_a_dimension_without_probes_has_no_points() -> None:
     report = grade("1: src/a.py", PROBES[:1])
     assert points(report) == {
         "accuracy": 5.0,

@@ -1,4 +1,4 @@
-"""The error names what fills the window."""
+"""The error names the largest parts of the window."""
 
 from dataclasses import replace
 

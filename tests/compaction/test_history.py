@@ -1,4 +1,4 @@
-"""What compaction did, and how well, folded from entries."""
+"""The acts of compaction and their results, computed from entries."""
 
 from dataclasses import replace
 from typing import Any
@@ -150,7 +150,7 @@ def test_a_summary_without_an_intent_needs_to_be_verified(document: Any) -> None
     assert intent_preserved(acts([summary(6, document=document)])[0]) == "VERIFICATION_NEEDED"
 
 
-def test_marks_are_what_else_a_reader_needs() -> None:
+def test_the_marks_of_a_log() -> None:
     found = marks(
         [
             Checkpoint(seq=1, number=1, path="checkpoints/1.json", trigger="85 %"),
@@ -223,7 +223,7 @@ def test_the_metrics_of_a_session() -> None:
     assert found.cost_usd == 0.75
 
 
-def test_what_was_not_measured_is_neither_met_nor_missed() -> None:
+def test_unmeasured_metrics_are_neither_met_nor_missed() -> None:
     found = session_metrics([summary(6)])
     assert (found.sections.met, found.recovery.met, found.probes) == (None, None, ())
     assert session_metrics([]).halved.met is None
@@ -283,12 +283,12 @@ def test_garbled_checks_count_for_nothing(probes: Any) -> None:
 def test_the_masks_of_one_pass_are_the_last_acts_together(
     log: list[Entry], last: list[int]
 ) -> None:
-    """One pass over results and inputs is undone as the one thing that a person saw."""
+    """One pass over results and inputs is undone as one act, as the user saw it."""
     begun = [User(seq=3, at=AT, content="go"), mask(4, "microcompact", 90, 60)] if log else []
     assert [act.seq for act in last_acts([*begun, *log])] == last
 
 
-def test_what_came_with_a_summary_goes_with_it() -> None:
+def test_masks_are_undone_with_their_summary() -> None:
     said = [User(seq=6, at=AT, content="rules", source="environment")]
     behind = replace(mask(7, "microcompact", 50, 40), trigger=WITH_SUMMARY)
     log: list[Entry] = [mask(4, "microcompact", 90, 60), summary(5), *said, behind]
@@ -306,13 +306,13 @@ def test_why_an_entry_is_gone() -> None:
     moved = replace(result, offloaded="offloaded/a")
     log: list[Entry] = [User(seq=2, at=AT, content="go"), result]
     assert why_gone(log, 3) == ""
-    assert why_gone([log[0], moved], 3) == "it went to a file when it came: offloaded/a"
+    assert why_gone([log[0], moved], 3) == "moved to a file when it was recorded: offloaded/a"
     told = why_gone([*log, cleared], 3)
-    assert told.startswith("#5: 1 old result cleared (it pays). Reading it")
-    assert "1,204 tokens" in told
-    assert "a chance of 1.3%" in told
+    assert told.startswith("#5: 1 old result cleared (it pays). Keeping it since it was due")
+    assert "1,204 input tokens" in told
+    assert "the chance that it is needed again was 1.3%" in told
     assert why_gone([*log, cleared], 2) == ""
     assert why_gone([*log, cleared, Revert(seq=6, target=5)], 3) == ""
     stands = replace(summary(7), covers=[2, 4], trigger="HOOK-CTX-003: 94% of the window")
-    assert why_gone([*log, stands], 2) == "a summary stands for it since #7 (94% of the window)"
+    assert why_gone([*log, stands], 2) == "replaced by the summary #7 (94% of the window)"
     assert why_gone([*log, mask(5, "truncate", 9, 8), stands], 9) == ""

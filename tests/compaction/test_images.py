@@ -1,4 +1,4 @@
-"""Which images stay in a request, and which go when a server refuses it."""
+"""The images that stay in a request, and those removed when a server refuses it."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def image(size: int = len(DATA)) -> dict[str, Any]:
 
 
 def view_of(*sizes: int) -> View:
-    """A view with a call and an image of each size, all unseen but for what `replied` says."""
+    """A view with a call and an image of each size, all unseen except as `replied` says."""
     calls = [
         {"type": "tool_use", "id": f"t{n}", "name": "Read", "input": {"path": f"{n}.png"}}
         for n in range(len(sizes))
@@ -38,7 +38,7 @@ def view_of(*sizes: int) -> View:
 
 
 def gone(view: View, unseen: set[int]) -> list[int]:
-    """The numbers of the images that the plan takes out."""
+    """The numbers of the images that the plan removes."""
     return [int(target["tool_use_id"][1:]) for target in images.plan(view, unseen)]
 
 
@@ -118,7 +118,7 @@ def play(tmp_path: Path, *, limit: int, words: str, status: int = 400) -> Conver
         ("Bad Request", 400, 1, [0]),  # no image is named: what is new is the cause
     ],
 )
-def test_what_a_server_refuses_goes(
+def test_refused_images_are_removed(
     tmp_path: Path, words: str, status: int, limit: int, left: list[int]
 ) -> None:
     talk = play(tmp_path, limit=limit, words=words, status=status)
@@ -133,7 +133,7 @@ def test_what_a_server_refuses_goes(
     )  # nothing is learned
 
 
-def test_another_refusal_is_told(tmp_path: Path) -> None:
+def test_other_refusals_are_reported(tmp_path: Path) -> None:
     talk = play(tmp_path, limit=-1, words="Bad Request")
     finished = talk.say("look")
     assert finished.status == "error"
@@ -153,7 +153,7 @@ def test_another_refusal_is_told(tmp_path: Path) -> None:
         "multimodal content is not supported",
     ],
 )
-def test_what_says_that_a_model_takes_no_images(words: str) -> None:
+def test_refusals_that_mean_no_images(words: str) -> None:
     assert says_no_images(words)
 
 
@@ -169,5 +169,5 @@ def test_what_says_that_a_model_takes_no_images(words: str) -> None:
         "prompt is too long: 210000 tokens > 200000 maximum",
     ],
 )
-def test_what_refuses_one_image_alone(words: str) -> None:
+def test_refusals_of_a_single_image(words: str) -> None:
     assert not says_no_images(words)

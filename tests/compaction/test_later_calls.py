@@ -1,4 +1,4 @@
-"""What became of each result, and the chance that it is needed again."""
+"""The fate of each result, and the chance that it is needed again."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def bash(history: History, command: str, code: int = 0, **details: Any) -> int:
 
 
 def fates(view: View) -> dict[int, Fate]:
-    """The fates by the entry of the result."""
+    """The fates, by the seq of the result."""
     found = fates_of(view)
     return {result.item.seq: found[result.call.id] for result in view.results()}
 
@@ -70,7 +70,7 @@ def test_what_is_repeated_or_part_of_a_later_page_is_superseded() -> None:
     assert chance(history.view(), page) == REPEATED
 
 
-def test_a_file_that_was_read_is_needed_more_than_what_other_calls_gave() -> None:
+def test_files_are_needed_again_more_often_than_other_results() -> None:
     history = History()
     seqs = {
         "read": read(history, "/a.py"),
@@ -117,8 +117,8 @@ def _run(history: History, number: int) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("asked_again", [False, True])
-def test_a_session_shows_by_itself_what_it_needs_again(*, asked_again: bool) -> None:
-    """Of 30 outputs that went none, or every third, is asked for again."""
+def test_chances_adapt_to_the_session(*, asked_again: bool) -> None:
+    """Of 30 cleared outputs, none or every third is requested again."""
     history = History()
     old = [_run(history, number) for number in range(30)]
     history.mask("microcompact", [{"seq": s, "tool_use_id": id, "stub": "gone"} for s, id in old])
@@ -136,7 +136,7 @@ def test_a_session_shows_by_itself_what_it_needs_again(*, asked_again: bool) -> 
     assert (here > usual) if asked_again else (here < 0.5 * usual)
 
 
-def test_what_was_repeated_before_it_went_shows_nothing() -> None:
+def test_results_repeated_before_clearing_do_not_count() -> None:
     history = History()
     first, id = _run(history, 1)
     bash(history, "make part-1")

@@ -1,5 +1,6 @@
-"""The summary document: written and read back without loss, merged by S2's rules, put right from
-the ledger, and made to fit."""
+"""The summary document: rendered and parsed without loss, merged, corrected from the ledger, and
+shortened to fit.
+"""
 
 import itertools
 import json
@@ -126,7 +127,7 @@ Keep the API as it is.
 # Markdown
 
 
-def test_the_sections_stand_in_order() -> None:
+def test_the_sections_are_in_order() -> None:
     assert render(FULL) == MARKDOWN
 
 
@@ -345,7 +346,7 @@ Phase: testing
     ],
     ids=itertools.count(),
 )
-def test_what_an_answer_is_wrapped_in_is_no_part_of_the_document(text: str) -> None:
+def test_wrapping_is_not_part_of_the_document(text: str) -> None:
     document = parse(text)
     assert missing_titles(text) == []
     assert document == SummaryDocument(
@@ -384,7 +385,7 @@ def test_tags_and_fences_that_a_document_speaks_of_stay() -> None:
     assert parse(prose).next_steps == ("I will run the tests.",)
 
 
-def test_what_begins_like_a_label_is_no_label() -> None:
+def test_text_that_begins_like_a_label_is_not_a_label() -> None:
     text = "## Current State\n**Done:**\n- Completed the migration\n- Blocked users are listed"
     assert parse(text).done == ("Completed the migration", "Blocked users are listed")
 
@@ -491,7 +492,7 @@ def test_what_was_done_and_what_blocks_outlive_ten_merges() -> None:
     assert merge(document, ended).blocked == ()
 
 
-def test_no_entry_is_dropped_for_what_a_later_one_says() -> None:
+def test_no_entry_is_dropped_because_of_a_later_one() -> None:
     old = SummaryDocument(
         decisions=("Chose requests over urllib because it is short", "Use SQLite for storage"),
         facts=("The suite has 210 tests.", "Rows 1 to 3 are headers", "Use port 1 or 2"),
@@ -533,8 +534,9 @@ def test_a_word_resolves_only_an_error_of_that_word() -> None:
 
 
 def ledger(*results: tuple[str, dict[str, Any], str], more: tuple[Entry, ...] = ()) -> Ledger:
-    """A ledger of results as (tool, details, text), from #11 on in steps of 2, then `more`. One
-    with an exit code that is not 0 is an error, one that says "offloaded" is."""
+    """A ledger of results as (tool, details, text), from #11 on in steps of 2, then `more`. A
+    result with an exit code other than 0 is an error; a result that says "offloaded" is offloaded.
+    """
     made = Ledger()
     made.add(Session(seq=1, id="s", cwd="/p", version="1", model="m"))
     for seq, (tool, details, text) in enumerate(results, 5):
@@ -588,7 +590,7 @@ def test_files_and_references_come_from_the_ledger() -> None:
     )
 
 
-def test_counted_lines_give_way_to_newer_counts_and_to_words() -> None:
+def test_line_counts_are_replaced_by_newer_counts_and_by_descriptions() -> None:
     first = with_ledger_facts(SummaryDocument(), ledger(("Edit", changed("/p/a.py"), "")))
     twice = ledger(("Edit", changed("/p/a.py"), ""), ("Edit", changed("/p/a.py"), ""))
     assert with_ledger_facts(first, twice).modified[0].change == "+24 −6 lines (Edit, #13)"
@@ -796,7 +798,7 @@ def test_every_document_fits_in_the_end_and_keeps_an_intent(
     assert parse(render(fitted)) == fitted
 
 
-def test_what_is_most_critical_goes_last() -> None:
+def test_the_most_critical_content_goes_last() -> None:
     rules = tuple(f"Not authorised: to touch part_{n} of the archive" for n in range(100))
     rows = tuple(FileRow(f"src/part_{n}/{n}.py", "modified", "types") for n in range(100))
     document = SummaryDocument(

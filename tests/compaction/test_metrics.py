@@ -1,4 +1,4 @@
-"""The metrics of compaction, by session and summed."""
+"""The metrics of compaction, by session and in total."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def test_one_session() -> None:
     ]
 
 
-def test_what_was_asked_for_and_met() -> None:
+def test_rates_that_are_met() -> None:
     assert Rate().met is None
     assert Rate(3, 1, 3).met is True
     assert Rate(3, 3, 2).met is False

@@ -1,4 +1,4 @@
-"""Microcompact: what is due, what is spared, what stands in its place."""
+"""Microcompact: which results are due, which are kept, and their stubs."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ BIG = words(1_200)
 
 
 def due(history: History, policy: Any = DEFAULT) -> list[int]:
-    """Seqs of what is cleared now."""
+    """The seqs of the results that are cleared now."""
     return [each.seq for each in plan(history.view(), policy)]
 
 
@@ -90,7 +90,7 @@ def test_only_large_results_of_the_four_tools() -> None:
     assert due(history, replace(DEFAULT, clear_tools=("Grep",), clear_keep=0)) == large[2:3]
 
 
-def test_what_was_recalled_is_cleared_like_a_search_and_names_its_query() -> None:
+def test_recalled_results_are_cleared_and_their_stub_names_the_query() -> None:
     history = History()
     recalled = history.call("Recall", {"query": "MAX_UPLOAD"}, BIG)
     for number in range(3):
@@ -110,7 +110,7 @@ def test_the_threshold_is_the_policys() -> None:
 
 
 @pytest.mark.parametrize("policy", [DEFAULT, V5])
-def test_what_was_not_answered_stays(policy: Any) -> None:
+def test_unanswered_results_stay(policy: Any) -> None:
     history = History()
     uses = [called(f"p{n}", "Bash", {"command": f"make {n}"}) for n in range(5)]
     history.reply(*uses)
@@ -292,7 +292,7 @@ def test_the_last_resort_masks_everything() -> None:
     assert history.request()
 
 
-def test_what_stands_before_the_oldest_clearable_result_is_settled() -> None:
+def test_items_before_the_oldest_clearable_result_are_stable() -> None:
     history = History()
     assert oldest_clearable(history.view(), DEFAULT) is None
     bash(history, "ls", "small")
@@ -393,7 +393,7 @@ policies = st.sampled_from(
 
 
 def play(history: History, message: list[tuple[Any, Any]]) -> None:
-    """One message of calls with their results, as a turn goes on; without calls the turn ends."""
+    """One message of calls with their results, within a turn. Without calls, the turn ends."""
     uses = [called(f"c{len(history.entries)}_{n}", *a) for n, (a, _) in enumerate(message)]
     history.reply(thought, *(uses or [{"type": "text", "text": "Done."}]))
     for use, (_, answer) in zip(uses, message, strict=True):
@@ -403,7 +403,7 @@ def play(history: History, message: list[tuple[Any, Any]]) -> None:
 
 
 def structure(history: History) -> list[Any]:
-    """Who calls what and who answers, without the contents of results."""
+    """The calls and their results, without the contents."""
     blocks = [block for item in history.view().items for block in shown_blocks(item)]
     return [
         {name: value for name, value in block.items() if name != "content"}
@@ -445,7 +445,7 @@ def permit(*categories: str, **fields: Any) -> Any:
 
 
 def worked(history: History) -> dict[str, int]:
-    """A session with one result of every kind, by what becomes of it."""
+    """A session with one result of every kind of fate."""
     failed = {"is_error": True, "details": {"exit_code": 1}}
     seqs = {
         "solved": bash(history, "pytest -q", **failed),
@@ -491,7 +491,7 @@ def test_other_tools_go_as_tool_results_alone() -> None:
     assert due(history, permit("tool_results", clear_tools=("Todo",))) == [todo]
 
 
-def test_what_no_rule_lets_go_is_settled() -> None:
+def test_results_that_no_rule_allows_to_clear_are_stable() -> None:
     history = History()
     seqs = worked(history)
     assert oldest_clearable(history.view(), permit()) is None
@@ -544,7 +544,7 @@ def test_a_changed_file_names_the_newest_change() -> None:
     assert line.startswith(f"[Read a.py lines 1-50 · superseded by #{last} · ")
 
 
-def test_without_lines_a_superseded_read_is_told_as_ever() -> None:
+def test_a_superseded_read_without_lines_has_a_normal_stub() -> None:
     history = History()
     for _ in range(2):
         history.call("Read", {"path": "a.png"}, BIG)

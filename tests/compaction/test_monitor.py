@@ -1,5 +1,6 @@
-"""Drift in a whole conversation: it is noticed, told, recorded, and the work goes on from what was
-asked. One that does not drift is left alone."""
+"""Drift in a whole conversation: it is detected, shown and recorded, and the work continues with
+the task. Conversations without drift are not interrupted.
+"""
 
 import asyncio
 import sqlite3
@@ -93,7 +94,7 @@ def drifts(talk: Conversation) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("indicator", DRIFTS)
-def test_each_way_to_drift_is_caught_and_put_right(
+def test_each_kind_of_drift_is_detected_and_corrected(
     compacted: Callable[..., Conversation], indicator: str
 ) -> None:
     talk = compacted(*DRIFTS[indicator], ON, ON)
@@ -113,7 +114,7 @@ def test_each_way_to_drift_is_caught_and_put_right(
 
 
 @pytest.mark.slow
-def test_what_the_archive_has_on_it_is_put_in_front(compacted: Callable[..., Conversation]) -> None:
+def test_the_notice_quotes_the_archive(compacted: Callable[..., Conversation]) -> None:
     talk = compacted(DRIFTS["contradiction"][0], ON)
     talk.say("continue")
     (note,) = [n for n in talk.of(Note) if n.topic == "drift"]
@@ -124,7 +125,7 @@ def test_what_the_archive_has_on_it_is_put_in_front(compacted: Callable[..., Con
 
 @pytest.mark.slow
 @pytest.mark.parametrize("error", [sqlite3.DatabaseError("a log is gone"), OSError(28, "full")])
-def test_an_archive_that_cannot_be_searched_is_no_obstacle(
+def test_an_archive_that_cannot_be_searched_is_ignored(
     compacted: Callable[..., Conversation], error: Exception
 ) -> None:
     def search(terms: str) -> list[str]:
@@ -138,7 +139,7 @@ def test_an_archive_that_cannot_be_searched_is_no_obstacle(
 
 
 @pytest.mark.slow
-def test_what_was_put_in_front_is_never_taken_away(compacted: Callable[..., Conversation]) -> None:
+def test_the_notice_is_never_cleared(compacted: Callable[..., Conversation]) -> None:
     talk = compacted(DRIFTS["complete"][0], ON, ON, ON)
     for words in ("continue", "and?", "and now?"):
         talk.say(words)

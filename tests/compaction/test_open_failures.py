@@ -65,7 +65,7 @@ def test_a_command_that_only_answered_no_is_no_failure() -> None:
     assert [each.command for each in open_failures(known)] == ["make a", "make b"]
 
 
-def test_all_failures_are_told_with_what_they_said() -> None:
+def test_all_failures_are_listed_with_their_output() -> None:
     known = ledger(("make a", 2, "error: one"), ("make b", 3, "fatal: two"))
     first, second = (each.ref for each in open_failures(known))
     found = with_open_failures(SummaryDocument(errors=("a note",)), known)
@@ -93,7 +93,7 @@ def test_without_room_one_line_each_and_then_the_refs() -> None:
     assert none == (f"More commands that still fail, found by Recall: {listed}", "a")
 
 
-def test_what_is_over_goes_and_what_a_model_said_stays() -> None:
+def test_past_failures_are_removed_and_the_models_lines_stay() -> None:
     failing = ledger(("make a", 2, "error: one"), ("make b", 2, "error: two"))
     errors = with_open_failures(SummaryDocument(errors=("a model's words",)), failing).errors
     assert still_open(errors, failing) == errors
@@ -104,7 +104,7 @@ def test_what_is_over_goes_and_what_a_model_said_stays() -> None:
     assert said_errors((more, *errors)) == ("a model's words",)
 
 
-def test_the_newest_failures_that_are_over_are_told_in_their_room() -> None:
+def test_the_newest_past_failures_have_their_own_limit() -> None:
     rows = [(f"make {n}", 2, f"error: {n} {'x' * 280}") for n in range(9)]
     known = ledger(*rows, *((command, 0, "ok") for command, _, _ in rows))
     earlier = earlier_failures(["a note"], known)

@@ -1,4 +1,4 @@
-"""The phases of the work, what leaving one compresses, and what the session is for."""
+"""The phases of work, the summary at the end of a phase, and the intent of the session."""
 
 import asyncio
 import re
@@ -148,7 +148,7 @@ def test_a_phase_that_is_already_there_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["--apply", "a\nb", "x" * 41, "a/b"])
-def test_what_is_no_name_of_a_phase(tmp_path: Path, name: str) -> None:
+def test_invalid_phase_names(tmp_path: Path, name: str) -> None:
     talk, desk = compactable(tmp_path)
     before = talk.agent.log.path.read_bytes()
     with pytest.raises(UsageError, match="not a name for a phase"):

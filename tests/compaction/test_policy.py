@@ -1,4 +1,4 @@
-"""When each layer acts: thresholds, presets, and what settings change."""
+"""When each layer runs: thresholds, presets and settings."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Probes: taken from the evidence alone, and looked up in a summary."""
+"""Probes: chosen from recorded facts, and searched in a summary."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ CAP = 1_600
 
 
 class Session(History):
-    """A log with shorthands for what leaves evidence."""
+    """A log with shorthands for entries that are probed."""
 
     def think(self, text: str) -> int:
         return self.reply({"type": "text", "text": text})
@@ -67,7 +67,7 @@ PREVIOUS = SummaryDocument(
 
 
 def full() -> Session:
-    """A session with something of everything."""
+    """A session with every kind of fact."""
     session = Session()
     session.say(
         "Add a password reset to the service.\n"
@@ -121,7 +121,7 @@ def test_evidence_stands_behind_stubs_too() -> None:
     assert session.asked() == before
 
 
-def test_what_was_made_good_is_not_asked_for() -> None:
+def test_fixed_failures_are_not_probed() -> None:
     session = full()
     session.run("pytest -q tests/test_auth.py", 1, "E   ValueError: no token")
     assert "ValueError: no token" in session.facts("errors")
@@ -149,13 +149,13 @@ def test_every_open_failure_is_asked_for() -> None:
     assert facts[0] == "fatal: it broke at 59"
 
 
-def test_what_is_pinned_stays_anyway() -> None:
+def test_pinned_items_are_not_probed() -> None:
     session = full()
     session.add(Pin, text="mind: do not touch the migrations!", ref=None)
     assert session.facts("rules", PREVIOUS) == []
 
 
-def test_a_decision_that_the_model_took_out_is_not_asked_for() -> None:
+def test_a_decision_that_the_model_dropped_is_not_probed() -> None:
     session = full()
     previous = SummaryDocument(decisions=("Use requests", "Use pages of 50 rows"))
     assert session.facts("decisions", previous) == ["Use pages of 50 rows", "Use requests"]
@@ -164,7 +164,7 @@ def test_a_decision_that_the_model_took_out_is_not_asked_for() -> None:
     assert [p.fact for p in asked if p.section == "decisions"] == ["Use requests"]
 
 
-def test_what_was_not_authorised_is_asked_for() -> None:
+def test_denied_calls_are_probed() -> None:
     session = Session()
     session.add(Note, topic="permission", text="not authorised: Bash git push", data={})
     (probe,) = session.asked()

@@ -1,4 +1,4 @@
-"""Recovery: the three levels from a log alone, the commands, and what is typed alone."""
+"""Recovery: the three levels from a log alone, the commands, and "recover" typed alone."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ PATHS = [f"src/store/backend_{n}/a long name with spaces {n}.py" for n in range(
 
 
 def worked(*, summary: bool = True) -> History:
-    """A session with everything in it; the summary stands before its last third."""
+    """A session with every kind of entry. The summary is before its last third."""
     history = History()
     history.say(INTENT)
     history.call("Read", {"path": "docs/plan.md"}, "…", details={"path": "docs/plan.md"})
@@ -262,7 +262,7 @@ def test_the_third_level_names_what_changed_on_disk_since(place: Place) -> None:
 
 
 @pytest.mark.slow
-def test_of_the_disk_no_more_is_read_than_is_bearable(tmp_path: Path) -> None:
+def test_reads_from_disk_are_limited(tmp_path: Path) -> None:
     history = History()
     for n in range(MAX_FILES_CHECKED + 3):
         seen = {"path": str(tmp_path / f"{n}.py"), "sha256": "0"}
@@ -282,7 +282,7 @@ def test_of_the_disk_no_more_is_read_than_is_bearable(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_broken_line_is_told_and_does_not_stop_it(place: Place) -> None:
+def test_a_broken_line_is_reported_and_skipped(place: Place) -> None:
     path = recorded(place, worked().entries)
     lines = path.read_text().splitlines(keepends=True)
     at = next(n for n, line in enumerate(lines) if '"kind": "summary"' in line)
@@ -406,7 +406,7 @@ def test_what_is_said_to_the_agent(words: str) -> None:
 
 @pytest.mark.slow
 def test_a_recovery_that_fails_is_recorded(place: Place) -> None:
-    """With level 3 in its place, and a flag for whoever reviews the session."""
+    """Level 3 replaces it, with a flag for reviewers."""
     entry = ToolResult(tool_use_id="a", content="ok", details={"path": "a.py", "added": 1})
     call = {"type": "tool_use", "id": "a", "name": "Edit", "input": {"path": "a.py"}}
     reply = Assistant(content=[call], usage={}, stop_reason="tool_use", model="m")
@@ -449,7 +449,7 @@ def test_a_summary_after_which_a_result_is_lost_is_followed_by_level_3(tmp_path:
 
 
 class _ReadBackwards(list[Entry]):
-    """Entries that tell how many of them were read."""
+    """Entries that count how many of them were read."""
 
     read = 0
 

@@ -1,4 +1,4 @@
-"""What a summary misses is put back, and counted."""
+"""Facts that a summary misses are added, and counted."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ USELESS = "Some work was done in this project. It will go on."
 
 
 def rate(answered: Mapping[ProbeKind, int], tally: ProbeTally) -> float:
-    """Return the share of the probes that was answered."""
+    """Return the share of answered probes."""
     return sum(answered.values()) / sum(tally.asked.values())
 
 
@@ -72,7 +72,7 @@ def test_a_resolved_error_goes_from_the_summary() -> None:
     assert useless(session, first).errors == ()
 
 
-def test_what_stands_stays_while_there_is_room() -> None:
+def test_existing_items_stay_while_there_is_room() -> None:
     document = SummaryDocument(
         intent="Reset.",
         read=(ReadRow("a.md", "#3"),),
@@ -122,7 +122,7 @@ def test_no_decision_fact_or_error_goes_for_another_fact() -> None:
     assert after.errors == document.errors
 
 
-def test_what_answers_a_probe_is_not_what_goes() -> None:
+def test_items_that_answer_a_probe_are_not_removed() -> None:
     document = crowded(8_000)
     read = probe("src/read_0.py", "artifact", "read")
     step = probe("a step that was finished, number 0", "continuation", "done")

@@ -1,4 +1,4 @@
-"""The request for a summary: where to cut, what to ask, in how many parts."""
+"""The request for a summary: the cut, the question, and the chunks."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -89,7 +89,7 @@ def test_the_users_unanswered_messages_stay() -> None:
     assert question not in [item.seq for item in found.evicted]
 
 
-def test_of_the_newest_exchange_alone_the_last_message_and_reply_stay() -> None:
+def test_newest_only_keeps_the_last_message_and_reply() -> None:
     history = long_session()
     found = cut(history, newest_only=True)
     items = history.view().items
@@ -137,7 +137,7 @@ def test_the_cap_of_a_summary(size: int, cap: int) -> None:
     assert asked.max_summary_tokens(Window(0, size)) == cap
 
 
-def test_what_the_context_may_have_afterwards() -> None:
+def test_the_limit_of_the_context_after_a_summary() -> None:
     assert asked.max_tokens_after(Window(50_000, 100_000)) == 50_000
     assert asked.max_tokens_after(Window(50_001, 100_000), must_halve=True) == 25_000
     assert asked.max_tokens_after(Window(50_000, 100_000), must_halve=True) == 24_999
@@ -240,7 +240,7 @@ def test_a_long_pin_is_cut_and_says_where_the_rest_is() -> None:
     assert tokens.estimate(asked.first_tokens(words(50), 20)) <= 20
 
 
-def test_where_all_of_it_is_kept(tmp_path: Path) -> None:
+def test_the_line_about_the_archive(tmp_path: Path) -> None:
     line = f"All of this session is in {tmp_path}: conversation.md (the full conversation)"
     assert asked.archive_line(tmp_path) == line
     (tmp_path / "offloaded").mkdir()

@@ -1,5 +1,6 @@
-"""Errors that a summary says are resolved: who says so and why is kept, until there is a later
-sign to the contrary."""
+"""Errors that a summary marks as resolved: the author and the reason are kept until a later
+failure.
+"""
 
 from typing import Any
 
@@ -23,7 +24,7 @@ REDIS_ERROR = "Error: connect failed: REDIS_URL is not set"
 
 
 class Session(History):
-    """A log with commands that fail and summaries that say something of them."""
+    """A log with commands that fail, and summaries with claims about them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +62,7 @@ def test_a_line_that_begins_with_the_word_says_that_an_error_is_resolved(line: s
     assert resolved_error(line) is not None
 
 
-def test_what_is_resolved_is_named_with_its_reference() -> None:
+def test_resolved_errors_are_recorded_with_their_refs() -> None:
     assert resolved_error("**Resolved (#12):** KeyError") == "KeyError (#12)"
     assert resolved_error("Resolved: KeyError") == "KeyError"
 

@@ -1,4 +1,4 @@
-"""What is known of the task, and whether calls share anything with it."""
+"""The scope of the task, and whether calls have anything in common with it."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def write(path: str, content: str = "x") -> Block:
 
 
 def unrelated(known: TaskScope, *calls: Block, text: str = "") -> list[str]:
-    """What is said after these calls, one reply each."""
+    """The result after these calls, with one reply each."""
     found: list[str] = []
     for each in calls:
         found = known.unrelated_calls(text, [each])
@@ -86,7 +86,7 @@ def test_what_a_related_call_brings_up_is_related_from_then_on() -> None:
     assert unrelated(known, *KITCHEN) == []
 
 
-def test_calls_that_tell_nothing_do_not_count() -> None:
+def test_neutral_calls_do_not_count() -> None:
     neutral = [
         call("Recall", query="kitchen flour"),
         call("Job", id="kitchen"),
@@ -116,7 +116,7 @@ def test_a_message_of_the_user_begins_the_count_again() -> None:
     assert unrelated(known, *KITCHEN) == []
 
 
-def test_one_new_file_tells_where_a_text_explains_it() -> None:
+def test_one_explained_new_file_can_be_drift() -> None:
     text = "Here comes a wonderful website about cooking dinner."
     page = write("website/index.html", "recipes with garlic butter")
     assert unrelated(scope(), page, text=text) == ["Write website/index.html"]
@@ -125,7 +125,7 @@ def test_one_new_file_tells_where_a_text_explains_it() -> None:
     assert unrelated(scope(), call("Read", path="website/index.html"), text=text) == []
 
 
-def test_a_request_that_says_too_little_is_never_left() -> None:
+def test_a_vague_request_never_drifts() -> None:
     vague = TaskScope(SummaryDocument(intent="do it"), ledger(), ("do it",))
     assert unrelated(vague, *KITCHEN) == []
     foreign = TaskScope(

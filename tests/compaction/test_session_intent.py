@@ -1,4 +1,6 @@
-"""The intent of a session: the summary's, the user's messages and changed files, all bounded."""
+"""The intent of a session: the summary's intent, the user's messages and changed files, all
+limited.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -34,7 +36,7 @@ def test_each_part_stands_below_its_heading() -> None:
     )
 
 
-def test_what_is_not_there_has_no_heading() -> None:
+def test_empty_sections_have_no_heading() -> None:
     assert session_intent([]) == ""
     assert session_intent(numbered(summary(""))) == ""
     text = session_intent(numbered(User(content="Only this.")))

@@ -1,5 +1,4 @@
-"""Folding: changed files and facts that have no room in a summary are counted, and nothing else of
-it, nor the session, is lost for them."""
+"""Shortening: changed files and facts that do not fit are counted, and nothing else is lost."""
 
 import asyncio
 import time
@@ -72,7 +71,7 @@ def test_what_was_worked_on_stays_by_name() -> None:
     )
 
 
-def test_the_newest_stays_of_what_was_worked_on_as_much() -> None:
+def test_among_equal_ranks_the_newest_file_stays() -> None:
     facts = [fact(f"src/file_{n}.py", ref=n) for n in range(200)]
     assert named(changed_file_rows(files(*facts), 1_000))[-1] == "src/file_199.py"
     assert "src/file_0.py" not in named(changed_file_rows(files(*facts), 1_000))
@@ -98,7 +97,7 @@ def test_a_folder_says_what_was_done_to_its_files() -> None:
     assert row == FileRow("out/", "modified", f"{told} (Recall `files.md` names each)")
 
 
-def test_what_is_folded_again_still_counts_every_file() -> None:
+def test_folding_again_still_counts_every_file() -> None:
     rows = changed_file_rows(files(*map(fact, CODEMOD), fact("/etc/hosts"), fact("/etc/x/y")), 600)
     assert len(rows) > 2
     least = rows_within(rows, [(0,)] * len(rows), 0)
@@ -194,7 +193,9 @@ def test_facts_do_not_crowd_out_the_rest_and_the_older_are_counted() -> None:
 
 
 class Change(Tool[Any]):
-    """A command that changes files: those of `first` at its first call, then one of its own."""
+    """A command that changes files: the files of `first` at its first call, then one new file per
+    call.
+    """
 
     name = "Bash"
     description = "Changes files."

@@ -1,4 +1,4 @@
-"""Entries of an earlier summary that a model says no longer hold."""
+"""Entries of an earlier summary that a model marks as no longer true."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_a_rule_is_lifted_only_by_later_words_of_the_user() -> None:
         assert claims(line) == []
 
 
-def test_of_several_entries_the_kind_and_the_ref_tell() -> None:
+def test_kind_and_ref_choose_among_several_entries() -> None:
     line = '"Use tabs in Makefiles": "You may change migrations from now on"'
     assert [each.section for each in claims(f"Rule: {line}")] == ["rules"]
     assert [each.section for each in claims(f"Fact: {line}")] == ["facts"]

@@ -1,4 +1,4 @@
-"""Truncation: only what is on disk leaves the context, as real Write and Edit calls left it."""
+"""Truncation: only content that is on disk leaves the context, with real Write and Edit calls."""
 
 import asyncio
 import hashlib
@@ -29,7 +29,7 @@ PERSISTED = replace(ALL, truncate="persisted")
 
 
 class Project:
-    """A folder that real tools change, and the log of what they did."""
+    """A folder that real tools change, and the log of their calls."""
 
     def __init__(self, folder: Path) -> None:
         self.context = Context(cwd=folder)
@@ -58,7 +58,7 @@ class Project:
         return [target["seq"] for target in plan(self.history.view(), policy, file_sha256)]
 
     def shortened(self) -> list[dict[str, Any]]:
-        """The inputs that would stand in the context."""
+        """The inputs as they would be in the context."""
         return [target["input"] for target in plan(self.history.view(), ALL, file_sha256)]
 
 
@@ -93,7 +93,7 @@ def test_small_inputs_stay(tmp_path: Path) -> None:
     assert project.due() == [over]
 
 
-def test_the_beginning_of_what_another_tool_was_given_stays(tmp_path: Path) -> None:
+def test_the_beginning_of_another_tools_input_stays(tmp_path: Path) -> None:
     project = Project(tmp_path)
     bash = project.history.call("Bash", {"command": "x = 1\n" * 200}, "ok") - 1
     given = {"tool": "mcp__a__b", "arguments": {"sql": words(300), "rows": [words(90), 5]}}
@@ -191,8 +191,8 @@ def test_what_a_later_call_of_ours_replaced_is_history(tmp_path: Path) -> None:
     assert project.due(PERSISTED) == []
 
 
-def test_a_change_of_others_between_two_of_ours(tmp_path: Path) -> None:
-    """What stands there now is as our last call left it, so the file is known again."""
+def test_a_change_by_others_between_two_edits_of_the_session(tmp_path: Path) -> None:
+    """The file is as the session's last call left it, so its content is known again."""
     project = Project(tmp_path)
     first = project.write("a.md", lines(60))
     (tmp_path / "a.md").write_text("other\n")
@@ -290,7 +290,7 @@ def test_the_digest_of_a_file(tmp_path: Path) -> None:
     assert file_sha256(str(path)) is None
 
 
-def test_what_is_no_file_has_no_digest(tmp_path: Path) -> None:
+def test_no_digest_without_a_regular_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     assert file_sha256(str(tmp_path / "fifo")) is None
     assert file_sha256(str(tmp_path)) is None
@@ -326,7 +326,7 @@ def play(project: Project, step: tuple[str, str, str]) -> None:
 
 
 def structure(history: History) -> list[Any]:
-    """Everything but thinking, with the keys alone of what a call was given."""
+    """All blocks except thinking, with only the keys of each call's input."""
     blocks = [block for item in history.view().items for block in shown_blocks(item)]
     return [
         {**block, "input": (block["input"]["path"], sorted(block["input"]))}

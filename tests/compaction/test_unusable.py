@@ -1,4 +1,4 @@
-"""A model whose summaries cannot be used is not asked for ever."""
+"""A model that writes unusable summaries is not asked forever."""
 
 import asyncio
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ def test_a_summary_without_a_count(probes: dict[str, Any]) -> None:
 
 
 class Writer(ScriptedModel):
-    """Answers requests for a summary by these steps, all else by a long text."""
+    """Answers summary requests with these steps, and all other requests with a long text."""
 
     def __init__(self, *records: Step, slots: int = 0, id: str = "scripted") -> None:
         super().__init__(self.play, id=id)
@@ -75,7 +75,7 @@ def begun(project: Path, model: Writer) -> Conversation:
 
 
 def compact(talk: Conversation, times: int) -> Sequence[str]:
-    """Make summaries; return what people are told of those that were not usable."""
+    """Make summaries, and return the notices about the unusable ones."""
     for _ in range(times):
         talk.say("Go on.")
         talk.say("And on.")
@@ -96,7 +96,7 @@ def test_after_two_unusable_summaries_the_ledger_writes_them(project: Path) -> N
     assert model.asked == 4  # two attempts for each of two summaries
     assert first.endswith("; made from the ledger")
     assert second.endswith(
-        "scripted is not asked for summaries any more; /model takes another model"
+        "scripted is not asked for summaries any more; /model selects another model"
     )
     assert len(talk.of(Summary)) == 4
 

@@ -92,7 +92,7 @@ def test_pasted_text_is_shortened_before_typed_text() -> None:
     assert quoted not in text
 
 
-def test_what_was_piped_in_is_a_paste_and_an_attached_file_is_named() -> None:
+def test_piped_text_is_a_paste_and_an_attached_file_is_named() -> None:
     piped = LoggedMessage(
         3, "[The user attached piped input:]\n" + "x y " * 4_000, is_attached=True
     )
@@ -115,7 +115,7 @@ def test_a_long_text_that_was_sent_twice_is_given_once() -> None:
 
 
 @pytest.mark.slow
-def test_thousands_of_messages_are_told_by_refs() -> None:
+def test_thousands_of_messages_are_listed_by_refs() -> None:
     messages = said(*(f"This is message number {n}, and it is short." for n in range(5_000)))
     text = messages_section(messages, MIN_BUDGET_TOKENS)
     whole = [int(n) for n in re.findall(r"This is message number (\d+), and it is short.", text)]
@@ -143,7 +143,7 @@ def test_the_budget_is_a_share_of_the_window() -> None:
     assert budget_tokens(Window(tokens=0, size=200_000), 2.0) == 10_000
 
 
-def test_what_stays_in_the_view_is_not_said_again() -> None:
+def test_messages_in_the_view_are_not_repeated() -> None:
     history = History()
     refs = [history.say("one"), history.say("two"), history.say("three")]
     messages = said("one", "two", "three")

@@ -133,7 +133,7 @@ def test_a_claim_that_quotes_no_later_message_lifts_nothing(claim: str) -> None:
     ],
 )
 def test_a_rule_is_known_by_its_words_and_its_ref(claim: str, gone: str) -> None:
-    """A number tells nothing: the text that the model saw may have left rules out."""
+    """The number does not count: the text that the model saw may have left rules out."""
     messages = said(*PAIRS[0], "Client may have some.")
     old = SummaryDocument(rules=(UserRule(2, PAIRS[0][0]), UserRule(4, PAIRS[0][1])))
     assert [gone in each.text for each in claimed([claim], old, messages, TEXT_OF)] == [

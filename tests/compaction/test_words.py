@@ -1,4 +1,4 @@
-"""Texts in any language, read without a vocabulary."""
+"""Analysis of texts in any language, without a vocabulary."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What models wrap a document in is taken off."""
+"""The text that models put around a document is removed."""
 
 import pytest
 

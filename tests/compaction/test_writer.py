@@ -1,4 +1,4 @@
-"""Summaries that the API or the model writes: which is asked, and what makes an answer unusable."""
+"""Summaries by the API or the model: which one is asked, and which answers are unusable."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -41,7 +41,7 @@ def project(tmp_path: Path) -> Path:
 
 
 class Api(ScriptedModel):
-    """A model whose API writes summaries: each of these answers is one, or an error."""
+    """A model whose API writes summaries: each answer is a summary or an error."""
 
     def __init__(self, steps: Sequence[Step], *answers: Block | ModelError) -> None:
         super().__init__(steps, id=MODEL_ID)
@@ -70,8 +70,9 @@ def talked(
     policy: Policy = BY_API,
     steps: Sequence[Step] = (),
 ) -> Conversation:
-    """A conversation of two turns, the first long. The API gives these answers for a summary, and
-    the model those steps."""
+    """A conversation of two turns, the first one long. The API answers summary requests with these
+    answers, and the model with these steps.
+    """
     said = [Step(text="I see. " * 400), Step(text="Done.")]
     model = Api([*said, *steps], *answers)
     talk = Conversation(project, model=model, policy=policy)
@@ -81,7 +82,7 @@ def talked(
 
 
 def compacted(talk: Conversation, **options: Any) -> tuple[Summary, str]:
-    """The summary that is made now, and what people are told of its author."""
+    """The summary that is made now, and the notices about its author."""
     summary = asyncio.run(talk.agent.engine.compact(**options))
     return summary, talk.seen(Compacted)[-1].detail.partition(" · ")[0]
 

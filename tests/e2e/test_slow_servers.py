@@ -56,7 +56,7 @@ def test_a_model_without_a_usable_summary_is_asked_four_times(place: Place) -> N
             told += done.stderr
     assert len(asked) == 4
     assert told.count("was not usable") == 2
-    assert told.count("is not asked for summaries any more; /model takes another model") == 1
+    assert told.count("is not asked for summaries any more; /model selects another model") == 1
     assert sum(entry["kind"] == "summary" for entry in place.entries()) == 4
 
 

@@ -24,7 +24,7 @@ def events() -> list[Event]:
 
 @pytest.fixture
 def handle(project: Path, events: list[Event]) -> SessionHandle:
-    """The handle of a new session; `events` gets what it shows."""
+    """The handle of a new session. `events` gets its events."""
     return session_handle(
         project, project.parent / "sessions" / "s" / "log.jsonl", emit=events.append
     )

@@ -1,4 +1,4 @@
-"""One conversation from its opening to its end."""
+"""One conversation, from its opening to its end."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from ..support.sessions.conversation import Conversation
 
 
 class Listener(Feature):
-    """Keeps the events and the entries that it hears."""
+    """Records the events and entries that it gets."""
 
     name = "listener"
 
@@ -73,7 +73,10 @@ def test_a_session_begins_once(project: Path) -> None:
     assert talk.kinds() == ["session", "note"]
     assert listener.heard == ["prepare", "session_started"]
     assert listener.entries == talk.entries()
-    assert [event.what for event in talk.seen(Waiting)] == ["reading what the project says", ""]
+    assert [event.what for event in talk.seen(Waiting)] == [
+        "reading the project's instructions",
+        "",
+    ]
 
 
 def test_a_session_ends_after_its_log_is_closed(project: Path) -> None:
@@ -152,7 +155,7 @@ def test_a_file_that_a_job_left_for_other_programs_is_reported_at_the_end(projec
 
 
 class Fence:
-    """A sandbox, as far as the end of a session needs it."""
+    """A sandbox with only the parts that the end of a session needs."""
 
     absent = ""
 
@@ -167,7 +170,7 @@ class Fence:
 
 
 class Tracker:
-    """A change tracker, as far as the end of a session needs it."""
+    """A change tracker with only the parts that the end of a session needs."""
 
     closed = 0
 

@@ -1,4 +1,4 @@
-"""One reply of a turn: requests that the server refuses, and what is learned from each refusal."""
+"""One reply of a turn: refused requests, and what the agent learns from each refusal."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
@@ -24,7 +24,7 @@ DONE = TurnFinished("ok", "Done.")
 
 
 class Counting(ScriptedModel):
-    """Says "Done." and counts these tokens."""
+    """Says "Done." and reports these token counts."""
 
     def __init__(self, usage: Usage) -> None:
         super().__init__([Step(text="Done.")])
@@ -36,7 +36,7 @@ class Counting(ScriptedModel):
 
 
 class Blind(ScriptedModel):
-    """Learns from the first refusal that it takes no images."""
+    """Learns from the first refusal that it does not accept images."""
 
     can_see = True
 
@@ -94,11 +94,11 @@ def too_long(tokens: int | None = None, maximum: int | None = None) -> PromptToo
 @pytest.mark.parametrize(
     ("refusal", "learned", "size"),
     [
-        (too_long(), "the window is smaller than thought", 200_000),
+        (too_long(), "the window is smaller than assumed", 200_000),
         (too_long(11_000, 9_000), "the window is 9,000 tokens", 9_000),
         (
             too_long(11_000, 100),
-            "a window of 100 tokens, as the server says, is not believed",
+            "the server's window size of 100 tokens is not plausible",
             200_000,
         ),
     ],
@@ -130,9 +130,9 @@ def test_a_prompt_that_cannot_be_made_smaller_ends_the_turn(project: Path) -> No
     assert finished.status == "limit"
     assert finished.error is not None
     said = finished.error["message"]
-    assert "nothing in its " in said
-    assert "tokens or so could be made smaller. The server said: prompt is too long" in said
-    assert "/clear begins with an empty context" in said
+    assert "the server refused the request as too long; its " in said
+    assert "tokens (estimated) could not be reduced. The server said: prompt is too long" in said
+    assert "start with an empty context (/clear)" in said
     assert len(sizes(talk)) == 1
     assert talk.say("again") == DONE
 
@@ -142,7 +142,7 @@ def test_a_smaller_prompt_that_is_refused_too_ends_the_turn(project: Path) -> No
     finished = talk.say("go on")
     assert finished.status == "limit"
     assert finished.error is not None
-    assert "made smaller, from about 1" in finished.error["message"]
+    assert "reduced from about 1" in finished.error["message"]
     assert "tokens to " in finished.error["message"]
     assert "it was refused again. The server said: " in finished.error["message"]
     # The next turn starts without what was learned.
@@ -153,7 +153,7 @@ def test_a_smaller_prompt_that_is_refused_too_ends_the_turn(project: Path) -> No
 
 
 def test_a_prompt_that_still_does_not_fit_is_tried_once_smaller(project: Path) -> None:
-    """Only the server can say whether the window it named is true."""
+    """Only the server knows whether the window size that it named is correct."""
     talk = with_result(project, too_long(11_000, 9_000))
     assert talk.say("word " * 9_000) == DONE
     first, *_, last = sizes(talk)
@@ -166,7 +166,7 @@ def test_a_prompt_that_still_does_not_fit_is_tried_once_smaller(project: Path) -
     [
         (
             0,
-            "a request of 500,000 tokens was accepted: the window is no longer taken to be "
+            "a request of 500,000 tokens was accepted: the window is larger than the assumed "
             "12,000 tokens",
         ),
         (1, ""),  # then the usage counts the prompt several times, and proves nothing
@@ -223,8 +223,8 @@ def test_images_that_the_server_refuses_are_left_out(project: Path, can_see: boo
     _, refused, accepted = (str(request.messages) for request in talk.model.requests)  # type: ignore[attr-defined]
     assert "base64" in refused
     assert "base64" not in accepted
-    told = "asking again without images: no such image type"
+    told = "retrying without images: no such image type"
     if not can_see:
-        told = "scripted takes no images: requests go without from now on (no such image type)"
+        told = "scripted takes no images: they are left out from now on (no such image type)"
     assert [event.text for event in talk.seen(Notice)] == [told]
     assert talk.agent.model.takes_images() == can_see

@@ -1,4 +1,4 @@
-"""Whose a change is, by what is written in the command and in the records of other sessions."""
+"""Which session made a change, by the text of the command and the records of other sessions."""
 
 import time
 from pathlib import Path
@@ -25,7 +25,7 @@ def sorted_names(folder: Path, *calls: OtherCall) -> dict[str, list[str]]:
     }
 
 
-def test_alone_only_what_is_named_is_certain(tmp_path: Path) -> None:
+def test_only_named_changes_are_certain(tmp_path: Path) -> None:
     assert sorted_names(tmp_path) == {
         "own": ["mine", "both", "folder/in"], "uncertain": ["theirs", "neither"], "shared": [],
     }  # fmt: skip
@@ -39,7 +39,7 @@ def test_at_the_same_time_as_another_command(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_what_another_session_says_it_made_is_left_out(tmp_path: Path) -> None:
+def test_changes_recorded_by_another_session_are_left_out(tmp_path: Path) -> None:
     changed = {str(tmp_path / "mine"): "1" * 40, str(tmp_path / "neither"): "2" * 40}
     call = OtherCall("b", 0, 1, changed=changed)
     assert sorted_names(tmp_path, call) == {

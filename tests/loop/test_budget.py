@@ -1,4 +1,4 @@
-"""What a run has used, against its budget."""
+"""The calls and dollars of a run, compared with its budget."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_without_a_budget_nothing_ends() -> None:
     assert meter.dollars == 990
 
 
-def test_what_is_spent_within_another_counts_there_too() -> None:
+def test_spending_also_counts_in_the_outer_meter() -> None:
     outer = BudgetMeter(Budget(calls=3, dollars=1.0))
     inner = BudgetMeter(Budget(calls=2), within=outer, hint="Ask for less.")
     assert inner.call() == 1
@@ -64,7 +64,7 @@ def test_no_calls_at_all() -> None:
     assert BudgetMeter(Budget(dollars=0.0)).is_spent
 
 
-def test_what_is_in_flight_counts_for_all_that_share_a_budget() -> None:
+def test_reserved_dollars_count_for_all_users_of_a_budget() -> None:
     meter = BudgetMeter(Budget(dollars=0.5))
     one, other = BudgetMeter(within=meter), BudgetMeter(within=meter)
     one.reserve(0.5)

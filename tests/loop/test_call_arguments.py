@@ -1,4 +1,4 @@
-"""What a model sent for a call: checked, and answered so that it can do better."""
+"""The arguments of a call: checked, repaired, or refused with a helpful answer."""
 
 import copy
 import json
@@ -99,7 +99,7 @@ def test_an_object_in_a_fence_or_in_a_text_is_read(raw: str) -> None:
     refused(call("Read", {}), raw, cut=True)
 
 
-def test_a_tool_that_is_not_there_is_answered_with_those_that_are() -> None:
+def test_an_unknown_tool_is_answered_with_the_known_ones() -> None:
     assert refused(call("Nope", {})) == f"There is no tool 'Nope'. The tools: {NAMES}."
 
 

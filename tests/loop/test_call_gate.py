@@ -1,4 +1,4 @@
-"""Permission for calls: what rules, features and the user decide, and what is recorded of it."""
+"""Permission for calls: decisions of rules, features and the user, and what is recorded."""
 
 import asyncio
 import subprocess
@@ -90,7 +90,7 @@ def test_a_call_that_must_fail_is_not_asked_about(project: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_time_that_a_person_thinks_is_none_of_a_declined_call(project: Path) -> None:
+def test_the_users_thinking_time_does_not_count_for_a_declined_call(project: Path) -> None:
     async def slow(question: Question) -> Answer:
         await asyncio.to_thread(subprocess.run, [sys.executable, "-c", "pass"], check=True)
         return Answer(allow=False)
@@ -102,9 +102,7 @@ def test_the_time_that_a_person_thinks_is_none_of_a_declined_call(project: Path)
 
 
 @pytest.mark.parametrize("deny", ["Edit(c.txt)", "Read(c.txt)"])
-def test_what_must_fail_tells_nothing_of_a_file_that_may_not_be_read(
-    project: Path, deny: str
-) -> None:
+def test_a_failing_call_reveals_nothing_of_an_unreadable_file(project: Path, deny: str) -> None:
     (project / "c.txt").write_text("secret line\n")
     ask, questions = answering(Answer(allow=False))
     steps = [Step(tools=[("Edit", EDIT)]), Step(text="ok")]
@@ -165,7 +163,7 @@ def test_interrupting_a_question_records_the_call_as_not_done(project: Path) -> 
 
 
 class Gatekeeper(Feature):
-    """Gives other arguments to a call, or vetoes it."""
+    """Changes the arguments of a call, or vetoes it."""
 
     name = "gatekeeper"
 
@@ -411,7 +409,7 @@ def test_a_host_is_reached_by_the_rules_of_calls(
 
 
 class Cautious(Tool[Params]):
-    """Asks although a rule allows it."""
+    """Asks the user even if a rule allows the call."""
 
     name, description, effect, Params = "WebSearch", "Waits.", "run", Params
 
@@ -585,7 +583,9 @@ def test_where_too_many_files_are_guarded(
     events: list[Event],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An unasked command is refused. One that was asked about runs, with one warning a session."""
+    """A command that was not asked about is refused. A command that the user allowed runs, with one
+    warning per session.
+    """
     gate = confined_gate(project, handle, None)
     monkeypatch.setattr(handle.approval, "guarded_files", lambda kinds: None)
     with pytest.raises(CallRefused, match="files that rules guard cannot be found any more"):

@@ -1,4 +1,4 @@
-"""The message of a command from a file, and what its shell commands and rules may do."""
+"""The message of a command from a file, with its shell commands and rules."""
 
 import asyncio
 from dataclasses import replace
@@ -114,8 +114,8 @@ def test_a_command_that_is_not_trusted_is_text_alone(
     assert talk.seen(Notice) == [
         Notice(
             "warning",
-            f"/count: commands/count.md is not trusted, so {ignored} in it does not count. Read "
-            "the file, then accept it with `ctxagent config --trust`",
+            f"/count: commands/count.md is not trusted; ignored: {ignored}. Review the file, then "
+            "trust it with `ctxagent config --trust`",
         )
     ]
     assert list(project.iterdir()) == []
@@ -138,7 +138,7 @@ def test_the_model_of_a_commands_turn(model: str, of_turn: str) -> None:
 
 
 class Servers:
-    """MCP servers with one prompt each, which says its arguments."""
+    """MCP servers with one prompt each, which repeats its arguments."""
 
     async def prompt(self, name: str, arguments: list[str]) -> str:
         return f"{name} with {arguments}, key-1234"

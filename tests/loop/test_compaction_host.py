@@ -1,4 +1,4 @@
-"""The agent as the compaction engine sees it."""
+"""The interface of the agent for the compaction engine."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""The bill: lines that add up to the totals, and what the cache saved."""
+"""The bill: its lines add up to the totals, and the savings of the cache."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -122,7 +122,7 @@ def test_a_price_that_rises_with_the_prompt() -> None:
 
 
 def test_requests_of_older_logs_that_kept_the_cache_warm() -> None:
-    """Each cost a cent; without a cache nobody would have made them."""
+    """Each cost a cent. Without a cache they would not have been made."""
     reading = call(Usage(cache_read=100_000), WARMING)
     found = billed([opened(), call(FIRST), reading, reading, call(SECOND), call(SECOND)])
     line = next(line for line in found.lines if line.what == "cache kept warm")

@@ -1,4 +1,4 @@
-"""Denied calls: those of a turn, and the error that they make of it."""
+"""Denied calls: the denials of a turn, and the resulting error."""
 
 from ctxagent.agent.loop.denials import Denial, Denials, denial_error
 

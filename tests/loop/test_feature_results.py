@@ -1,4 +1,4 @@
-"""What methods of features may return."""
+"""Checks of the return values of features' methods."""
 
 from typing import Any
 
@@ -75,12 +75,12 @@ WRONG: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("event", "found"), RIGHT)
-def test_what_may_be_returned(event: str, found: Any) -> None:
+def test_valid_results(event: str, found: Any) -> None:
     assert check_result(event, found) == found
 
 
 @pytest.mark.parametrize(("event", "found", "why"), WRONG)
-def test_what_may_not_be_returned(event: str, found: Any, why: str) -> None:
+def test_invalid_results(event: str, found: Any, why: str) -> None:
     with pytest.raises((TypeError, ValueError), match=why):
         check_result(event, found)
 

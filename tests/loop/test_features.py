@@ -1,4 +1,4 @@
-"""How features are called: in order, first answers, and one that fails is switched off."""
+"""How features are called: in order, until the first answer, and switched off when they fail."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -56,14 +56,14 @@ def features(events: list[Event]) -> Features:
 
 
 def made(handle: SessionHandle, name: str, **methods: Callable[..., Any]) -> Feature:
-    """A feature of a class of its own with these methods, which get no `self`."""
+    """A feature of a new class with these methods, which get no `self`."""
     own = {each: staticmethod(method) for each, method in methods.items()}
     feature: Feature = type(name, (Feature,), {"name": name, **own})(handle)
     return feature
 
 
 def answering(said: list[str], name: str, answer: Any = None) -> Callable[..., Any]:
-    """An async method that notes its name and returns `answer`, or raises it."""
+    """An async method that records its name and returns `answer`, or raises it."""
 
     async def method(*given: Any, **more: Any) -> Any:
         said.append(name)
@@ -267,7 +267,7 @@ def test_a_veto_and_a_log_that_cannot_be_written_are_passed_on(
     assert [feature.name for feature in features] == ["a", "b"]
 
 
-def test_one_that_is_guarded_and_fails_is_named_and_switched_off(
+def test_a_guarded_feature_that_fails_is_switched_off_with_a_warning(
     handle: SessionHandle, features: Features, events: list[Event]
 ) -> None:
     said: list[str] = []
@@ -326,7 +326,7 @@ def test_a_cancelled_feature_stays(handle: SessionHandle, features: Features) ->
     assert len(list(features)) == 1
 
 
-def test_one_that_awaits_what_was_cancelled_has_failed(
+def test_a_feature_that_awaits_a_cancelled_task_has_failed(
     handle: SessionHandle, features: Features, events: list[Event]
 ) -> None:
     features.add(
@@ -337,7 +337,7 @@ def test_one_that_awaits_what_was_cancelled_has_failed(
     assert len(events) == 1
 
 
-def test_a_veto_where_none_counts_is_a_failure(
+def test_a_veto_at_another_event_is_a_failure(
     handle: SessionHandle, features: Features, events: list[Event]
 ) -> None:
     features.add(made(handle, "a", turn_ended=answering([], "a", Veto("no"))), guarded=True)
@@ -426,7 +426,7 @@ def test_an_extension_that_is_equal_to_none_is_switched_off(
     assert list(features) == []
 
 
-def test_one_is_found_by_its_class_until_it_is_dropped(
+def test_a_feature_is_found_by_its_class_until_it_is_dropped(
     handle: SessionHandle, features: Features
 ) -> None:
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""What a call changed stands in its result: real commands, real git, whatever they do."""
+"""The changes of a call are in its result: real commands and real git."""
 
 import asyncio
 import os
@@ -69,7 +69,7 @@ class Bench:
         self.record(Session(id="s", cwd=str(self.project), version="0", model="m"))
 
     async def call(self, tool: str, given: dict[str, Any]) -> ToolResult:
-        """One call; its result, as it stands in the log."""
+        """Run one call. Return its result as recorded in the log."""
         block = {
             "type": "tool_use", "id": f"c{self.log.last_seq}", "name": tool, "input": given,
         }  # fmt: skip
@@ -193,7 +193,7 @@ def test_a_command_that_only_looks_is_not_watched(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_others_change_between_the_calls_is_not_the_commands(tmp_path: Path) -> None:
+def test_changes_by_others_between_calls_are_not_attributed_to_the_command(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     assert bench.did("sed -i s/one/1/ a.txt").keys() == {"a.txt"}
     (bench.project / "src" / "b.py").write_text("by the person\n")
@@ -264,7 +264,7 @@ def interrupt(bench: Bench, command: str, when: Callable[[Event], bool]) -> Tool
 
 
 @pytest.mark.slow
-def test_an_interrupted_command_and_one_that_timed_out_did_what_they_did(tmp_path: Path) -> None:
+def test_changes_of_interrupted_and_timed_out_commands_are_found(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     assert bench.tool_runner.change_tracker
     bench.tool_runner.change_tracker.moment = (
@@ -285,7 +285,7 @@ def test_an_interrupted_command_and_one_that_timed_out_did_what_they_did(tmp_pat
 
 @pytest.mark.slow
 def test_an_interrupt_does_not_wait_for_a_slow_look(tmp_path: Path) -> None:
-    """What the command did is then told in the next result."""
+    """The changes of the command are reported in the next result."""
     bench = Bench(tmp_path)
     assert bench.tool_runner.change_tracker
     slow = bench.tool_runner.change_tracker.tree._lock
@@ -389,7 +389,7 @@ def test_a_repository_that_sets_traps_sets_none_for_the_watch(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_what_is_stale_is_what_somebody_else_changed(tmp_path: Path) -> None:
+def test_only_files_changed_by_others_are_stale(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     asyncio.run(bench.call("Read", {"path": "a.txt"}))
     asyncio.run(bench.call("Read", {"path": "src/b.py"}))
@@ -422,11 +422,11 @@ class Shared(Bench):
         self.other = TouchRecord(folder / "touched", "other")
 
     def seen_by_other(self) -> list[OtherCall]:
-        """The calls of this session, as the other one sees them."""
+        """The calls of this session, as reported to the other session."""
         return list(self.other.others(0).calls)
 
     def saved_contents(self) -> list[tuple[str, str, str]]:
-        """Why files were saved, their names and contents."""
+        """The reasons, names and contents of saved files."""
         return [
             (note.data["by"], os.path.basename(row["path"]), self._content(row["blob"]))  # noqa: PTH119
             for note in self.log.entries()
@@ -457,7 +457,7 @@ def test_an_edit_that_fails_changed_nothing(tmp_path: Path) -> None:
     assert [call.changed for call in bench.seen_by_other()] == [{}]
 
 
-def test_a_path_that_is_none_is_left_to_the_tool(tmp_path: Path) -> None:
+def test_an_invalid_path_is_left_to_the_tool(tmp_path: Path) -> None:
     bench = Shared(tmp_path, plain=True)
     assert asyncio.run(bench.call("Write", {"path": "a\0b", "content": "x"})).is_error
     assert [call.changed for call in bench.seen_by_other()] == [{}]
@@ -477,7 +477,7 @@ def test_the_changes_of_a_command_are_reported_to_other_sessions(tmp_path: Path)
     assert bench.saved_contents() == [("command", "out.txt", "old\n")]
 
 
-def test_a_change_that_another_session_made_is_not_the_commands(tmp_path: Path) -> None:
+def test_a_change_by_another_session_is_not_attributed_to_the_command(tmp_path: Path) -> None:
     bench = Shared(tmp_path, plain=True)
     theirs = str(bench.project / "theirs.txt")
     call = bench.other.begin([theirs])
@@ -485,7 +485,7 @@ def test_a_change_that_another_session_made_is_not_the_commands(tmp_path: Path) 
     assert bench.did("echo x > new.txt; touch $(echo theirs).txt").keys() == {"new.txt"}
 
 
-def test_a_change_while_another_session_works_is_of_neither(tmp_path: Path) -> None:
+def test_a_change_during_another_sessions_call_belongs_to_neither(tmp_path: Path) -> None:
     bench = Shared(tmp_path, plain=True)
     bench.other.begin()
     result = bench.bash("echo x > new.txt; touch $(echo b).txt")
@@ -503,7 +503,7 @@ def test_a_change_that_no_command_names_is_uncertain(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_subagent_edits_meanwhile_is_its_own(tmp_path: Path) -> None:
+def test_parallel_edits_of_a_subagent_are_attributed_to_it(tmp_path: Path) -> None:
     bench = Shared(tmp_path, plain=True)
     path = str(bench.project / "a.txt")
     bench.tracker.edits.append(FileEdit("a-1", path))

@@ -1,4 +1,4 @@
-"""One call of the model: what is passed on, and what is recorded of it."""
+"""One model call: the deltas that are passed on, and the recorded entry."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -42,7 +42,7 @@ WORDS = "word " * 40
 
 
 class Played:
-    """A model that streams these deltas; an exception is raised in its place."""
+    """A model that streams these deltas. An exception among them is raised."""
 
     id = "claude-sonnet-5-5"
     abilities = abilities_of(id)
@@ -61,7 +61,9 @@ class Played:
 
 
 class Kept:
-    """A record that keeps the entries of replies. A token is estimated at `ratio` real tokens."""
+    """A record that collects the entries of replies. `ratio` is the number of real tokens per
+    estimated token.
+    """
 
     def __init__(self, ratio: float) -> None:
         self.entries: list[Assistant] = []
@@ -117,7 +119,7 @@ def test_the_entry_of_a_reply() -> None:
     assert entry.cost_usd > 1
 
 
-def test_a_reply_under_another_name_costs_what_was_asked_for() -> None:
+def test_a_reply_under_another_name_has_the_price_of_the_requested_model() -> None:
     other = Reply([], "end_turn", REPLY.usage, "gateway/unknown", sent={})
     entry = reply_entry(other, REQUEST, "turn")
     assert entry.cost_usd == reply_entry(REPLY, REQUEST, "turn").cost_usd
@@ -134,7 +136,7 @@ def test_a_reply_that_is_interrupted_is_kept_as_far_as_it_came() -> None:
     assert entry.usage["input"] == 50
 
 
-def test_what_was_said_before_an_interrupt_is_estimated() -> None:
+def test_the_output_before_an_interrupt_is_estimated() -> None:
     def output(*deltas: Delta, ratio: float = 1.0) -> int:
         _, (entry,), _ = played(TAKEN, *deltas, asyncio.CancelledError(), ratio=ratio)
         return entry.usage["output"]

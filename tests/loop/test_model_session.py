@@ -1,4 +1,4 @@
-"""The model of a conversation: its window, the room for a reply, and what a server lacks."""
+"""The model of a conversation: its window, the room for a reply, and missing abilities."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -90,7 +90,7 @@ def test_only_a_turn_waits_for_an_overloaded_server(handle: SessionHandle) -> No
 
 
 class Changing(Refusing):
-    """Changes the model of the conversation while it streams, then is interrupted."""
+    """Changes the model of the conversation while streaming, and is then interrupted."""
 
     def __init__(self, session: ModelSession) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ def test_the_model_is_asked_for_its_limits_once(handle: SessionHandle, events: l
         assert asyncio.run(model.window()).size == 50_000
     assert client.asked == 1
     assert [event.what for event in events if isinstance(event, Waiting)] == [
-        "asking how much the model takes", "",
+        "checking the model's context window", "",
     ]  # fmt: skip
     assert model.reply_room() == 9_000
     model.max_tokens = 500
@@ -206,7 +206,7 @@ def test_whether_the_server_can_summarise(
 
 
 @pytest.mark.parametrize("able", [True, False])
-def test_a_setting_counts_more_than_what_is_known_of_images(
+def test_the_images_setting_overrides_the_known_abilities(
     handle: SessionHandle, able: bool
 ) -> None:
     model = used(handle, Able(images=able))
@@ -236,7 +236,7 @@ def test_a_limit_that_is_not_known_does_not_bound_the_reply(handle: SessionHandl
 def test_a_notice_of_the_model_goes_to_the_front_end(
     handle: SessionHandle, events: list[Event]
 ) -> None:
-    """Also during a call whose deltas nobody sees."""
+    """Also during a call whose deltas are not shown."""
     notice = Notice("info", "the server takes no thinking")
 
     class Telling(ScriptedModel):
@@ -263,7 +263,7 @@ def test_a_reply_is_paid_from_the_budget(handle: SessionHandle) -> None:
 
 
 @pytest.mark.parametrize("setting", ["auto", "on"])
-def test_a_refusal_of_images_is_told_where_it_changes_something(
+def test_a_refusal_of_images_is_reported_if_it_changes_something(
     handle: SessionHandle, events: list[Event], setting: Literal["auto", "on"]
 ) -> None:
     class Blind(Able):
@@ -276,5 +276,5 @@ def test_a_refusal_of_images_is_told_where_it_changes_something(
     for _ in range(2):
         with pytest.raises(RequestRejected):
             ask(handle)
-    text = "scripted takes no images: requests go without from now on (no images " + "x" * 190 + ")"
+    text = "scripted takes no images: they are left out from now on (no images " + "x" * 190 + ")"
     assert events == [Notice("warning", text)] * (setting == "auto")

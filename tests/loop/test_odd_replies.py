@@ -1,4 +1,4 @@
-"""Replies that are neither an answer nor calls: cut off, empty, paused, refused."""
+"""Replies that are neither an answer nor calls: cut off, empty, paused or refused."""
 
 import json
 from pathlib import Path

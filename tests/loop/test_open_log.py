@@ -1,4 +1,4 @@
-"""Which log is opened for a choice of session, and what a resumed session warns of."""
+"""The log for each choice of session, and the warnings of a resumed session."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,7 +79,7 @@ def test_a_session_in_use_can_only_be_read(sessions: Project) -> None:
             assert read.log.refusal
 
 
-def test_what_a_resumed_session_warns_of(tmp_path: Path) -> None:
+def test_warnings_of_a_resumed_session(tmp_path: Path) -> None:
     assert warnings_on_resume(SessionState(), tmp_path, "Mine.") == []
     link = tmp_path / "link"
     link.symlink_to(tmp_path)
@@ -88,6 +88,6 @@ def test_what_a_resumed_session_warns_of(tmp_path: Path) -> None:
     assert warnings_on_resume(began, link, "") == []
     elsewhere = SessionState(began="/elsewhere", entries=2)
     moved, prompt = warnings_on_resume(elsewhere, tmp_path, "Mine.")
-    assert moved == f"this session began in /elsewhere; it goes on in {tmp_path}"
+    assert moved == f"this session began in /elsewhere and continues in {tmp_path}"
     assert prompt.startswith("this session began with the usual system prompt and keeps it")
     assert "another system prompt" in warnings_on_resume(began, tmp_path, "Other.")[0]

@@ -1,4 +1,4 @@
-"""The entry with which a process opens a session."""
+"""The entry that records how a process opens a session."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Changes of the permission mode, as the model is told of them."""
+"""Announcements of the permission mode to the model."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which text counts as repeated."""
+"""Detection of repeated text."""
 
 import pytest
 
@@ -15,7 +15,7 @@ TABLE_ROW = "| name | yes | no | maybe |\n"
 
 
 def stopped_at(text: str, piece: int = 20) -> int:
-    """Return after how many characters it is found, 0 for never."""
+    """Return after how many characters the repetition is found, 0 for never."""
     stream = RepeatedText()
     for begin in range(0, len(text), piece):
         if stream.add(text[begin : begin + piece]):
@@ -36,7 +36,7 @@ def test_a_script_without_spaces_has_sentences_too(sentence: str) -> None:
     assert 0 < stopped_at(sentence * 2_000) < MIN_PLAIN_CHARS
 
 
-def test_what_is_repeated_is_named() -> None:
+def test_the_repeated_text_is_returned() -> None:
     stream = RepeatedText()
     found = stream.add("Hm. " + SENTENCE * 100)
     assert found == SENTENCE
@@ -66,7 +66,7 @@ def test_text_that_may_repeat(text: str) -> None:
     assert stopped_at(text) == 0
 
 
-def test_a_repetition_that_has_ended_is_none() -> None:
+def test_a_repetition_that_has_ended_does_not_count() -> None:
     text = SENTENCE * 50 + "".join(f"Then I read part {n}.\n" for n in range(50))
     assert stopped_at(text * 2) == 0
 

@@ -1,4 +1,4 @@
-"""The estimate of a request while it has no reply."""
+"""The estimated cost of a request without a reply yet."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ MODEL = "claude-sonnet-5-5"
 
 @dataclass
 class Kept:
-    """A session that folds its entries and writes none."""
+    """A session that folds its entries without writing them."""
 
     log: Log
     view: View = field(default_factory=View)

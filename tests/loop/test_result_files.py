@@ -1,4 +1,4 @@
-"""Files of the session for results: large texts, images, outputs that went to a file already."""
+"""Session files for results: large texts, images, outputs that are already in a file."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 class Told:
-    """The files of a session, and the warnings about them."""
+    """The result files of a session, and the warnings about them."""
 
     def __init__(self, folder: Path | None, policy: Policy = POLICY) -> None:
         self.events: list[Any] = []
@@ -68,7 +68,7 @@ def test_a_large_text_goes_to_a_file(folder: Path) -> None:
     assert details["tokens_saved"] > 1_000
 
 
-def test_where_nothing_is_recorded_all_stays() -> None:
+def test_without_a_session_folder_the_text_stays() -> None:
     told = Told(None)
     whole = words(2_000)
     assert told.files.settle("Bash", Output(whole), {}) == (whole, None)
@@ -77,7 +77,7 @@ def test_where_nothing_is_recorded_all_stays() -> None:
     assert told.files.opener("Bash", "t") is None
 
 
-def test_the_whole_of_a_part_is_kept_beside_it(folder: Path) -> None:
+def test_the_whole_text_of_a_partial_output_is_saved(folder: Path) -> None:
     text, path = Told(folder).files.settle("Bash", Output("part", whole="all of it"), {})
     assert path is not None
     assert (folder / path).read_text() == "all of it"
@@ -112,7 +112,7 @@ def test_a_large_output_that_has_its_file_is_referred_to(folder: Path) -> None:
     assert (folder / path).exists()
 
 
-def test_an_output_that_is_cut_is_told(folder: Path) -> None:
+def test_a_cut_output_is_reported(folder: Path) -> None:
     told = Told(folder, replace(DEFAULT, demote_above=None))
     output = Output("x", filed=filed(folder, b"x" * 900_000, is_needed=True, limit=300_000))
     details = {"printed_bytes": 900_000, "kept_bytes": 300_000, "cut_by": "the limit"}
@@ -141,11 +141,11 @@ def test_a_text_that_cannot_be_kept_stays_in_the_context(tmp_path: Path) -> None
         assert told.files.settle("Bash", Output(whole), details) == (whole, None)
         assert details["gate"] == "HOOK-CTX-001"
         assert details["not_offloaded"] == "No space left on device"
-        assert "stays in the context, it cannot be kept in" in told.warnings[0]
+        assert "stays in the context: it cannot be saved in" in told.warnings[0]
         text, path = told.files.settle("Bash", Output("part", whole=whole), {})
         assert (text, path) == ("part\n[The rest cannot be kept: No space left on device]", None)
         assert told.files.kept_original(Output("", original=PNG * 1_000)) == {}
-        assert "the image stays in the log alone" in told.warnings[-1]
+        assert "only the log has the original image" in told.warnings[-1]
 
 
 def test_an_image_is_kept_as_it_was(folder: Path) -> None:

@@ -1,5 +1,6 @@
-"""What a session goes on from: the folds that are kept beside a log, and the log after them. They
-are those of the whole log, whatever is in it, or they do not count."""
+"""Resuming from the cache and the rest of the log. The resulting state must equal the state of the
+whole log, for any log, or the cache is not used.
+"""
 
 import hashlib
 import json
@@ -57,7 +58,7 @@ LONG = 24 << 20  # bytes of a log that is long in a test
 
 
 def folds(kept: CachedState) -> str:
-    """All that was folded, as one text."""
+    """The whole computed state, as one text."""
     data: list[Any] = to_json(CachedState, replace(kept, segments=[]))
     return json.dumps(data)
 
@@ -82,7 +83,7 @@ def kept_and_read(kept: CachedState) -> CachedState:
 
 
 def extras(seq: int) -> list[Entry]:
-    """Entries of the kinds that the histories of the other strategies lack."""
+    """Entries of kinds that the other strategies do not generate."""
     bash: dict[str, Any] = {"command": "make", "exit_code": 1}
     return [
         Session(seq=seq, id=f"s{seq % 3}", cwd=f"/p{seq % 2}", version="1", model="m"),
@@ -115,7 +116,7 @@ mischief = st.one_of(
 
 
 def garbled(entries: Sequence[Entry], steps: Sequence[tuple[str, int, int]]) -> list[bytes]:
-    """The lines of a log, with something done to some of them."""
+    """The lines of a log, with some of them damaged."""
     lines = [encode_line(entry) for entry in entries]
     for what, first, second in steps:
         place, other = first % len(lines), second % (len(lines) + 1)
@@ -140,7 +141,7 @@ def garbled(entries: Sequence[Entry], steps: Sequence[tuple[str, int, int]]) -> 
     st.lists(mischief, max_size=6),
     st.lists(numbers, min_size=1, max_size=3),
 )
-def test_what_is_kept_and_the_rest_of_the_log_are_the_whole_log(
+def test_cache_and_rest_of_the_log_equal_the_whole_log(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[Any, ...]],
     harm: list[tuple[str, int, int]],
@@ -168,8 +169,9 @@ def test_what_is_kept_and_the_rest_of_the_log_are_the_whole_log(
 
 
 def every_field(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The fields of a dataclass of ours and of those in it, with their values and defaults; not
-    those that it finds by itself."""
+    """The fields of one of our dataclasses and of nested ones, with values and defaults, except
+    computed fields.
+    """
     blank = kind()
     for each in (each for each in fields(kind) if each.init):
         one, before = getattr(value, each.name), getattr(blank, each.name)
@@ -179,7 +181,7 @@ def every_field(value: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def test_no_field_of_a_fold_is_lost(tmp_path: Path) -> None:
-    """Each is kept. The history here gives each something to keep: a new field needs some too."""
+    """Each field is stored. The history sets every field: extend it for new fields."""
     history = begun()
     for step in [("work", 2, 0), ("hide", "demote", [0]), ("summarize", 1, True), ("work", 2, 1)]:
         play(history, step)
@@ -297,8 +299,7 @@ def test_a_type_that_cannot_be_kept_is_refused(kind: Any) -> None:
 
 
 def filled(log: Path, size: int, lines: int = 8_000) -> list[Entry]:
-    """A log of that many bytes, of calls with results of many lines, masked and summed up now and
-    then."""
+    """A log of this many bytes: calls with long results, masks, and some summaries."""
     history = begun()
     for step in [("work", 3, 0), ("hide", "microcompact", [0, 1]), ("summarize", 1, True)]:
         play(history, step)
@@ -323,14 +324,14 @@ def leave(log: Path) -> None:
 
 
 def covered(log: Path) -> int:
-    """How many bytes of the log were not read, because what they hold is kept."""
+    """How many bytes of the log were not read, because the cache covers them."""
     resumption = ResumeCache(log)
     resumption.read()
     return resumption.reached
 
 
 @pytest.mark.slow
-def test_a_session_goes_on_from_what_was_kept(log: Path) -> None:
+def test_a_session_continues_from_the_cache(log: Path) -> None:
     leave(log)
     size = log.stat().st_size
     assert covered(log) == size
@@ -346,7 +347,7 @@ def test_a_session_goes_on_from_what_was_kept(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_is_made_again(log: Path) -> None:
+def test_the_cache_is_rewritten(log: Path) -> None:
     leave(log)
     before = log.with_name(CACHE_NAME).read_bytes()
     log.with_name(CACHE_NAME).unlink()
@@ -355,7 +356,7 @@ def test_it_is_made_again(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_nothing_is_kept_of_a_short_session(tmp_path: Path) -> None:
+def test_a_short_session_has_no_cache(tmp_path: Path) -> None:
     path = tmp_path / "s" / "log.jsonl"
     filled(path, MIN_UNCACHED_LOG_BYTES // 4)
     leave(path)
@@ -364,7 +365,7 @@ def test_nothing_is_kept_of_a_short_session(tmp_path: Path) -> None:
 
 
 def edited(log: Path, change: Callable[[bytes], bytes]) -> None:
-    """Change the log by hand and hide it as well as a person can."""
+    """Edit the log and hide the edit as well as a user can."""
     stat = log.stat()
     log.write_bytes(change(log.read_bytes()))
     os.utime(log, ns=(stat.st_atime_ns, stat.st_mtime_ns))
@@ -393,8 +394,7 @@ def test_a_log_that_was_changed_is_read_again(log: Path, change: Callable[[bytes
 
 @pytest.mark.slow
 def test_a_log_that_was_changed_while_it_was_open(log: Path) -> None:
-    """The one who has it open writes to it before and after, so that its size and time tell
-    nothing."""
+    """The open session writes before and after the edit, so size and time do not reveal it."""
     leave(log)
     held, _, resumption = resume_session(log)
     held.append(User(content="before"))
@@ -408,8 +408,8 @@ def test_a_log_that_was_changed_while_it_was_open(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_copy_or_a_kill_costs_the_reading_of_bytes_alone(log: Path, tmp_path: Path) -> None:
-    """Then the log is not as it was left, and its digests are compared."""
+def test_after_a_copy_or_a_kill_only_digests_are_checked(log: Path, tmp_path: Path) -> None:
+    """The log is not as its writer left it, so its digests are compared."""
     leave(log)
     size = log.stat().st_size
     held, _, _ = resume_session(log)
@@ -464,7 +464,7 @@ def test_a_file_that_is_broken_does_not_count(log: Path, harm: Callable[[bytes],
 
 
 @pytest.mark.slow
-def test_where_nothing_can_be_kept_the_session_goes_on(log: Path) -> None:
+def test_a_session_continues_if_the_cache_cannot_be_written(log: Path) -> None:
     for name in (CACHE_NAME, LOG_STATE_NAME):
         log.with_name(f"{name}.part").mkdir(parents=True)  # where it would be written first
     leave(log)
@@ -473,7 +473,7 @@ def test_where_nothing_can_be_kept_the_session_goes_on(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_session_that_is_only_read_keeps_nothing(log: Path) -> None:
+def test_a_read_only_session_writes_no_cache(log: Path) -> None:
     held, standing, resumption = resume_session(log, read_only=True)
     resumption.leave(held)
     assert standing.entries == len(list(Entries(log)))
@@ -481,8 +481,8 @@ def test_a_session_that_is_only_read_keeps_nothing(log: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_revert_behind_what_is_kept(log: Path) -> None:
-    """All of the log is read for it once, and not when the session is left."""
+def test_a_revert_of_cached_entries(log: Path) -> None:
+    """The whole log is read once for it, and not again at the end of the session."""
     leave(log)
     last = next(e for e in reversed(Entries(log)) if isinstance(e, Summary))
     held, _, resumption = resume_session(log)
@@ -499,7 +499,7 @@ def test_a_revert_behind_what_is_kept(log: Path) -> None:
 
 @pytest.mark.slow
 def test_a_log_that_grows_while_it_is_read(log: Path) -> None:
-    """It is kept anew behind the back of the one who appends."""
+    """The cache is rewritten while another process appends to the log."""
     held, _, resumption = resume_session(log)
     size = log.stat().st_size
     text = "x" * 50_000
@@ -517,7 +517,7 @@ def test_a_log_that_grows_while_it_is_read(log: Path) -> None:
 
 @pytest.fixture
 def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A short log that is long enough to be cached."""
+    """A short log that is just long enough to be cached."""
     monkeypatch.setattr(resume, "MIN_UNCACHED_LOG_BYTES", 1_000)
     path = tmp_path / "short" / "log.jsonl"
     filled(path, 20_000, lines=80)
@@ -600,7 +600,7 @@ def test_too_long_a_log_is_left_to_the_next_process(short: Path) -> None:
     assert covered(short) == short.stat().st_size
 
 
-def test_little_more_is_not_worth_another_cache(short: Path) -> None:
+def test_a_little_growth_does_not_rewrite_the_cache(short: Path) -> None:
     leave(short)
     before = short.with_name(CACHE_NAME).read_bytes()
     held, _, cache = resume_session(short)
@@ -681,7 +681,7 @@ print(standing.entries, seen, told("status", "VmHWM:") * 1024)
 
 
 def measured(log: Path) -> tuple[int, int, int]:
-    """Entries, bytes read and the most memory of a process that opens the log and leaves it."""
+    """The entries, bytes read and peak memory of a process that opens and leaves the log."""
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(log)], capture_output=True, text=True, check=True
     )
@@ -712,14 +712,14 @@ def test_a_long_log_costs_no_more_than_a_short_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_kept_does_not_hold_the_log(log: Path) -> None:
-    """It grows with what was done, and not with what was said about it."""
+def test_the_cache_does_not_contain_the_log(log: Path) -> None:
+    """The cache grows with the actions, not with the text about them."""
     leave(log)
     assert log.with_name(CACHE_NAME).stat().st_size < log.stat().st_size // 4
 
 
 @pytest.mark.slow
-def test_the_number_after_the_last_is_known_without_what_is_kept(log: Path) -> None:
+def test_the_next_number_is_known_without_the_cache(log: Path) -> None:
     held = Log.open(log)
     assert held.last_seq == ResumeCache(log).read().standing.highest
     held.close()

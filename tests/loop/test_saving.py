@@ -1,4 +1,4 @@
-"""Files are saved before calls change them, once between two points of a session."""
+"""Files are saved before calls change them, once between two rewind points."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ class Saver:
         return asyncio.run(self.saver.save(paths, by, left_out))
 
     def recorded(self) -> list[tuple[str, list[str]]]:
-        """Why files were saved, and their names, by note."""
+        """The reasons and names of saved files, by note."""
         return [
             (note.data["by"], [Path(row["path"]).name for row in note.data["files"]])
             for note in self.handle.log.entries()

@@ -1,4 +1,4 @@
-"""What features may do with a conversation."""
+"""The interface of a conversation for features."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The log of a conversation and what is computed from it."""
+"""The log of a conversation and the state computed from it."""
 
 from ctxagent.agent.loop.session_handle import SessionHandle
 from ctxagent.agent.session.entries import Assistant, Mask, Revert, Session, ToolResult, User

@@ -16,8 +16,8 @@ from ..support.sessions.conversation import Conversation
 TASK = "count the walruses"
 SAID = {"type": "text", "text": "Four walruses."}
 CALL = {"type": "tool_use", "id": "c", "name": "Todo", "input": {}}
-GOES_ON = "the session goes on with the task"
-DONE = "the session has done the task: its result stands"
+GOES_ON = "the session continues the task"
+DONE = "the session has already done the task"
 
 
 def answer(talk: Conversation, task: str = TASK, *, needs_end: bool = False) -> TurnFinished | None:

@@ -1,4 +1,4 @@
-"""Entries before the first turn: collected once, recorded once, whatever comes between."""
+"""Entries before the first turn: collected once and recorded once, even after interrupts."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ NOTES = [Note(topic="t", text=str(n)) for n in range(3)]
 
 
 class Source:
-    """Gives the notes when a test lets it, and keeps what is recorded."""
+    """Returns the notes when the test allows it, and stores recorded entries."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.gate, self.begun = threading.Event(), threading.Event()
@@ -76,7 +76,7 @@ def test_an_interrupt_loses_nothing_that_is_found() -> None:
     assert (source.recorded, source.collected) == (NOTES, 1)
 
 
-def test_what_could_not_be_recorded_is_recorded_next_time() -> None:
+def test_unrecorded_entries_are_recorded_next_time() -> None:
     source = Source()
     source.gate.set()
     source.fails_at = 1

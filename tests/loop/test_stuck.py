@@ -1,4 +1,4 @@
-"""The user is asked before a turn ends in which the model gets no further."""
+"""The user is asked before a turn without progress ends."""
 
 import asyncio
 from pathlib import Path

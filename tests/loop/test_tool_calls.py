@@ -1,4 +1,4 @@
-"""Calls of a reply: what runs side by side, what is recorded, and what an interrupt leaves."""
+"""Calls of a reply: which run in parallel, what is recorded, and what an interrupt leaves."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from ..support.sessions.conversation import Conversation
 
 
 class Meet(Tool[Params]):
-    """Comes back only when several calls of it run at the same time."""
+    """Returns only when several of its calls run at the same time."""
 
     name, description, effect, Params = "Meet", "Meets.", "read", Params
 
@@ -128,7 +128,7 @@ def test_an_oversize_result_goes_to_a_file_before_it_is_sent(project: Path) -> N
 
 
 @pytest.mark.slow
-def test_interrupting_a_tool_keeps_what_it_had_and_leaves_no_child(project: Path) -> None:
+def test_interrupting_a_tool_keeps_its_output_and_leaves_no_child(project: Path) -> None:
     sleeper = "echo $$ > pid; sleep 300 & echo $! > child; echo begun; wait"
     talk = Conversation(
         project,
@@ -196,7 +196,7 @@ def test_results_are_recorded_as_they_finish(project: Path) -> None:
 
 
 class Changing(Feature):
-    """Changes calls and outputs, and keeps what it hears."""
+    """Changes calls and outputs, and stores what it gets."""
 
     name = "changing"
 
@@ -364,7 +364,7 @@ def test_a_tool_that_returns_something_else_has_failed(project: Path) -> None:
 
 
 def test_a_command_knows_its_call(project: Path) -> None:
-    """By its environment, where leftover processes are found."""
+    """Its environment names the call, so that leftover processes can be found."""
     steps = [Step(tools=[("Bash", {"command": "env"})]), Step(text="ok")]
     talk = Conversation(project, steps)
     talk.say("go")

@@ -1,4 +1,4 @@
-"""A turn on the scripted model with real tools: what is recorded, sent and told."""
+"""A turn with the scripted model and real tools: what is recorded, sent and shown."""
 
 import asyncio
 import itertools

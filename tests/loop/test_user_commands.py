@@ -1,4 +1,4 @@
-"""What a person does by hand: a shell command, a note."""
+"""Manual commands of the user: a shell command, a note."""
 
 import asyncio
 import subprocess
@@ -72,7 +72,7 @@ def test_what_is_told_while_it_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_ledger_knows_what_was_done_by_hand(tmp_path: Path) -> None:
+def test_the_ledger_has_manual_commands(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     (tmp_path / "a.txt").write_text("one\n")
     talk = Conversation(tmp_path, [Step(tools=[("Bash", {"command": "sort b"})]), Step(text="No.")])
@@ -134,8 +134,8 @@ def test_an_interrupted_command_is_ended_and_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["command", "words"])
-def test_what_an_interrupt_kept_from_a_session_is_made_up_for(tmp_path: Path, way: str) -> None:
-    """Whatever comes next begins with the surroundings, which are gathered and recorded once."""
+def test_startup_entries_lost_to_an_interrupt_are_recorded_later(tmp_path: Path, way: str) -> None:
+    """The next action starts with the environment entries, recorded once."""
     talk = Conversation(tmp_path, [Step(text="Yes."), Step(text="And yes.")])
     begun, go, looks = threading.Event(), threading.Event(), 0
 

@@ -1,4 +1,4 @@
-"""Messages of the user: their images, their files, and what features make of them."""
+"""User messages: their images, their files, and changes by features."""
 
 import asyncio
 from base64 import b64encode
@@ -47,7 +47,7 @@ def test_a_message_that_went_to_a_file_is_recalled_whole_and_its_rules_count(
 
 
 class Editor(Feature):
-    """Changes messages, or vetoes them, and keeps those that are recorded."""
+    """Changes messages or vetoes them, and stores recorded messages."""
 
     name = "editor"
 
@@ -121,7 +121,7 @@ def test_a_refused_message_in_the_middle_of_a_turn_ends_nothing(tmp_path: Path) 
     assert finished.status == "ok"
     assert [entry.content for entry in talk.of(User) if entry.source == "person"] == ["feed it"]
     notices = [event.text for event in talk.events if isinstance(event, Notice)]
-    assert notices == ["your message is not sent: not on a Sunday"]
+    assert notices == ["your message was not sent: not on a Sunday"]
 
 
 def test_images_are_taken_out_of_a_message_as_attachments() -> None:
@@ -135,13 +135,13 @@ def test_images_are_taken_out_of_a_message_as_attachments() -> None:
     assert split_images([image, image]) == ("[2 images]", [attached] * 2)
 
 
-def test_what_no_feature_takes_is_reported(tmp_path: Path) -> None:
+def test_unhandled_attachments_are_reported(tmp_path: Path) -> None:
     talk = Conversation(tmp_path, [Step(text="ok")] * 2)
     attachments = talk.agent.features.find(AttachmentsFeature)
     assert attachments is not None
     talk.agent.features.drop(attachments)
     asyncio.run(run_turn(talk.agent, "see it", attached=[AttachedData(b"a log")]))
-    text = "what came with the message is not attached: no feature that is on takes it"
+    text = "the message was sent without its attachments: no active feature handles them"
     assert talk.seen(Notice) == [Notice("warning", text)]
     asyncio.run(run_turn(talk.agent, "and again"))
     assert len(talk.seen(Notice)) == 1
@@ -151,7 +151,7 @@ def test_a_large_message_that_cannot_be_kept_ends_the_turn(tmp_path: Path) -> No
     talk = Conversation(tmp_path, [Step(text="ok")])
     talk.agent.open()
     (talk.agent.folder / "offloaded").write_text("a file stands where the folder should be")
-    with pytest.raises(RecordError, match=f"cannot keep the message in {talk.agent.folder}: "):
+    with pytest.raises(RecordError, match=f"cannot save the message in {talk.agent.folder}: "):
         talk.say("word " * 60_000)
     assert talk.model.requests == []  # type: ignore[attr-defined]
 

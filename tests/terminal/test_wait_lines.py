@@ -70,7 +70,7 @@ def test_a_summary_in_parts_says_how_many(tmp_path: Path) -> None:
 
 def test_a_summary_that_was_prepared_says_how_long_that_took(tmp_path: Path) -> None:
     *told, receipt = compacted(tmp_path, replace(BY_HAND, prepare_at=0.3))
-    assert Waiting("the summary, which is being written") in told
+    assert Waiting("the summary is being written") in told
     assert Waiting(WRITING) not in told
     assert isinstance(receipt, Compacted)
     assert re.search(r"summary written by the model · prepared in [\d.]+ s · ", receipt.detail)
@@ -82,7 +82,7 @@ def test_waits_of_headless_runs_are_told_to_those_who_ask(place: Place) -> None:
         quiet = place.run("-p", "hi", "--model", "own-model", env=env)
         told = place.run("-p", "hi", "--model", "own-model", "--verbose", env=env)
     assert "waiting" not in quiet.stderr
-    assert "waiting: asking how much the model takes\n" in told.stderr
+    assert "waiting: checking the model's context window\n" in told.stderr
     assert told.stdout == "Hello.\n"
 
 

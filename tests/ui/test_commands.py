@@ -611,7 +611,7 @@ def test_what_compaction_did_can_be_seen(tmp_path: Path) -> None:
     assert "Know big.txt." in desk.run(f"/log #{summary.seq}")
     assert '"kind": "user"' in desk.run("/log 2")
     gone = desk.run(f"/log {summary.covers[0]}")
-    assert f"a summary stands for it since #{summary.seq} (manual)" in gone
+    assert f"replaced by the summary #{summary.seq} (manual)" in gone
     with pytest.raises(UsageError, match="no entry 99"):
         desk.run("/log 99")
     (talk.agent.folder / "offloaded").mkdir(exist_ok=True)

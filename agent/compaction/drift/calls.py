@@ -1,4 +1,4 @@
-"""Read what a tool call does from its arguments: what it is about, what it runs, what it writes."""
+"""Read a tool call's subject, commands and written files from its arguments."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -9,8 +9,8 @@ from ...session.entries import Block
 from ..language.words import MAX_LINE_CHARS, fit_line
 
 CHANGING = ("Edit", "Write")
-MAX_ARGUMENT_CHARS = 300  # read of one argument
-MAX_WRITTEN_CHARS = 20_000  # read of a command, or of a text that a call writes
+MAX_ARGUMENT_CHARS = 300  # read from one argument
+MAX_WRITTEN_CHARS = 20_000  # read from a command or a written text
 
 _BODIES = ("content", "old_string", "new_string", "todos")
 _QUOTED = regex(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
@@ -33,19 +33,20 @@ def path_argument(call: Block) -> str:
 
 
 def command_of(call: Block) -> str:
-    """Return the command that a call runs, "" for a call of another tool."""
+    """Return the shell command of a Bash call, "" for other tools."""
     return str(arguments_of(call).get("command", "")) if call.get("name") == "Bash" else ""
 
 
 def call_line(call: Block) -> str:
-    """Return a call in one line: the tool, and its command or path."""
+    """Return a call in one line: the tool and its command, path or subject."""
     what = arguments_of(call).get("command") or path_argument(call) or call_subject(call)
     return fit_line(f"{call.get('name')} {what}", MAX_LINE_CHARS)
 
 
 def call_subject(call: Block) -> str:
-    """Return what a call is about: all its arguments except the texts that it writes. Of a command,
-    the names of programs, subcommands and flags do not count."""
+    """Return the subject of a call: all its arguments except the texts that it writes. For a
+    command, leave out the names of programs, subcommands and flags.
+    """
     if command := command_of(call):
         pieces = map(_operands, simple_commands(command[:MAX_ARGUMENT_CHARS]))
         return "\n".join(" ".join(piece) for piece in pieces)
@@ -68,7 +69,7 @@ def written_text(call: Block) -> str:
 
 
 def simple_commands(command: str) -> list[list[str]]:
-    """Return the words of each simple command in a shell command, roughly."""
+    """Split a shell command into simple commands, each a list of words. Approximate."""
     found = []
     for piece in re.split(r"[;&|\n()]+", _bare(command)):
         words = piece.split()
@@ -80,14 +81,15 @@ def simple_commands(command: str) -> list[list[str]]:
 
 
 def _bare(command: str) -> str:
-    """Return a command without the bodies of here-documents. A quoted text of several words becomes
-    one word."""
+    """Return a command without the bodies of here-documents. A quoted text with spaces becomes one
+    placeholder word.
+    """
     head = _HEREDOC.sub(r"\1", command[:MAX_WRITTEN_CHARS])
     return _QUOTED.sub(lambda q: "_" if re.search(r"\s", q[0]) else q[0][1:-1], head)
 
 
 def written_paths(call: Block) -> list[str]:
-    """Return the paths that a call plainly writes to."""
+    """Return the paths that a call writes to, as far as its arguments name them."""
     if call.get("name") in CHANGING:
         return [path] if (path := path_argument(call)) else []
     command = command_of(call)

@@ -1,8 +1,8 @@
-"""Constraints that a call can be compared with: rules that name a path, and calls that the user
-denied.
+"""Constraints to check calls against: rules that name a path, and calls that the user denied.
 
-Whether a rule forbids or demands is not read: that would need its language. A rule that names a
-path is only worth a check when a call changes a file there for the first time.
+The code does not decide whether a rule forbids or demands something, since that depends on the
+language. A rule that names a path is only checked when a call changes a file there for the first
+time.
 """
 
 import re
@@ -15,32 +15,33 @@ from ...session.ledger import DENIAL_REASON
 from ..language.words import MAX_TEXT_CHARS, UNSPACED
 from .calls import CHANGING, command_of, path_argument, simple_commands, written_paths
 
-DENIED = "not authorised: "  # how the ledger's text of a denied call begins
+DENIED = "not authorised: "  # prefix of a denied call in the ledger
 
-_COMMAND = regex(r"`[^`\n]*\s[^`\n]*`")  # in a rule, its paths are arguments
+_COMMAND = regex(r"`[^`\n]*\s[^`\n]*`")  # a command in a rule: its paths are only arguments
 _SEPARATED = regex(r"[\w.@~*/-]+")
 _PATH = regex(r".*/.*|.*\*.*|.*\.[a-z]\w{0,4}|\.env")
-_PROSE = regex(r"[^\W\d_]+/[^\W\d_]+|\w\.\w|[\w*-]+")  # "read/write" and "z.B" are no paths
+_PROSE = regex(r"[^\W\d_]+/[^\W\d_]+|\w\.\w|[\w*-]+")  # "read/write" and "z.B" are not paths
 
 
 @dataclass(frozen=True, slots=True)
 class PathRule:
     """A rule of the user that names paths."""
 
-    ref: int  # of the message with it
+    ref: int  # of its message
     text: str
     paths: tuple[str, ...]  # files, folders and patterns
 
 
 def path_rules(rules: Iterable[tuple[int, str]]) -> list[PathRule]:
-    """Return those rules, each given with its ref, that name a path."""
+    """Return the rules that name a path. The input rules are (ref, text) pairs."""
     named = ((ref, text, named_paths(text)) for ref, text in rules)
     return [PathRule(ref, text, paths) for ref, text, paths in named if paths]
 
 
 def named_paths(text: str) -> tuple[str, ...]:
-    """Return the paths, folders and patterns that a text names. In a script without spaces, a path
-    ends where the text goes on."""
+    """Return the paths, folders and patterns in a text. A character of a script without spaces ends
+    a path.
+    """
     bare = UNSPACED.sub(" ", _COMMAND.sub(" ", text[:MAX_TEXT_CHARS]))
     found = (each.rstrip(".").removeprefix("./") for each in _SEPARATED.findall(bare))
     return tuple(each for each in found if _PATH.fullmatch(each) and _has_name(each))
@@ -51,14 +52,17 @@ def _has_name(path: str) -> bool:
 
 
 def changed_under(call: Block, names: Sequence[str], shown: Callable[[str], str]) -> str | None:
-    """Return the path under one of the names that a call changes. `shown` gives a path as the
-    session has it."""
+    """Return the first path that a call changes and that matches `names`, else None. `shown`
+    converts a path to the session's notation.
+    """
     paths = (shown(path) for path in written_paths(call))
     return next((path for path in paths if is_under(path, names)), None)
 
 
 def is_under(path: str, names: Sequence[str]) -> bool:
-    """Return True if a path is one of the names, lies in a folder or fits a pattern among them."""
+    """Return True if a path equals one of the names, is in one of the folders, or matches one of
+    the patterns.
+    """
     base = path.rpartition("/")[2]
     for name in names:
         bare = name.rstrip("/*") if name.endswith(("/", "/**", "/*")) else name
@@ -72,8 +76,12 @@ def is_under(path: str, names: Sequence[str]) -> bool:
 def is_denied_again(
     denial: str, call: Block, made: Callable[[Block], bool], shown: Callable[[str], str]
 ) -> bool:
-    """Return True if a call does what was denied: it runs all of a denied command, also among other
-    commands or with more arguments, or it repeats a call that was `made` before."""
+    """Return True if a call does what the user denied.
+
+    A command matches if it runs all parts of the denied command, even with more arguments or other
+    commands. An edit, or a command of several lines, only matches if the same call was `made`
+    before.
+    """
     tool, _, title = denial.removeprefix(DENIED).partition(DENIAL_REASON)[0].partition(" ")
     if call.get("name") != tool or not title:
         return False

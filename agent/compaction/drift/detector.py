@@ -1,8 +1,9 @@
-"""Detect drift: whether the agent still does what was asked, in the turns after a summary.
+"""Detect drift: signs that the agent has left the task, in the turns after a summary.
 
 A `DriftDetector` compares each reply with the summary, the ledger and the user's messages, and
-knows five indicators. It reads structure: calls, files, exit codes, todo items, question marks. No
-language is read, no model is asked. It names its evidence and reports each indicator once.
+checks five indicators. It uses structure only: calls, files, exit codes, todo items, question
+marks. It does not interpret language and calls no model. Each indicator is reported once, with its
+evidence.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -44,8 +45,8 @@ RECOMMENDATIONS: dict[Indicator, str] = {
     "contradiction": "Look up why it was decided; keep to it, or ask before it is changed.",
     "constraint": "Do without it, or ask for permission first.",
 }
-MAX_EARLY_CALLS = 3  # a question after more of them does not come right after the compaction
-MAX_READ_MESSAGES = 60  # of the user, the newest
+MAX_EARLY_CALLS = 3  # a question after more calls is not "right after the compaction"
+MAX_READ_MESSAGES = 60  # the user's newest messages
 MAX_SEARCH_TERMS = 8  # to search the archive for
 
 _READING = ("Read", "Grep", "Glob", "Recall", "Todo", "Job", "Plan")
@@ -64,7 +65,7 @@ class Drift:
 
 
 class DriftDetector:
-    """Compares the replies after one summary with what was asked."""
+    """Compares the replies after one summary with the task."""
 
     def __init__(
         self,
@@ -76,14 +77,17 @@ class DriftDetector:
         earlier: CallMemory | None = None,
         rules: Iterable[tuple[int, str]] = (),
     ) -> None:
-        """Watch for `turns` turns. `since` is the seq up to which the document knows: the newest
-        entry when it was written, by default the newest that the ledger has now. `earlier` has the
-        calls before, `rules` the user's rules, each with the ref of its message."""
+        """Watch for `turns` turns.
+
+        `since` is the seq of the newest entry that the document covers (default: the newest entry
+        in the ledger). `earlier` has the earlier calls. `rules` has the user's rules, each with the
+        ref of its message.
+        """
         self._document, self._ledger, self._turns = document, ledger, turns
         self._since = newest_ref(ledger) if since is None else since
         self._first = turns >= WATCHED_TURNS  # fewer: a resumed session
         self._reported: set[Indicator] = set()
-        self._was_sent_on = False  # by a drift at the end of this turn: not a second time
+        self._was_sent_on = False  # drift has continued this turn: do so only once
         self._messages = [text for _, text in ledger.words][-MAX_READ_MESSAGES:]
         self._new_messages: list[str] = []
         self._earlier = earlier.copy() if earlier else CallMemory()
@@ -99,7 +103,7 @@ class DriftDetector:
         return self._turns > 0
 
     def hear(self, words: str) -> None:
-        """Add a message of the user to what was asked."""
+        """Add a user message to the task."""
         self._new_messages.append(words)
         self._scope.hear(words)
 
@@ -108,7 +112,7 @@ class DriftDetector:
         self._first = self._was_sent_on = False
 
     def check_reply(self, blocks: Sequence[Block], *, final: bool) -> list[Drift]:
-        """Return what a reply shows, none of it reported before. A `final` reply ends the turn."""
+        """Return the unreported drift in a reply. A `final` reply ends the turn."""
         if not self.armed:
             return []
         text = "\n".join(str(b.get("text", "")) for b in blocks if b.get("type") == "text")
@@ -129,13 +133,15 @@ class DriftDetector:
         return found
 
     def _new_requests(self) -> list[str]:
-        """Return the messages since that may ask for something; a word or two rather tell to go
-        on."""
+        """Return the new user messages that may be requests. Messages of a word or two usually mean
+        "continue" and do not count.
+        """
         return [text for text in self._new_messages if not is_brief(text)]
 
     def _open_work(self) -> list[str]:
-        """Return what is still to be done, by the todo list and the summary. A step that repeats a
-        message of the user says no more than the message."""
+        """Return the open todo items and summary steps. Steps that repeat a user message are left
+        out.
+        """
         todos = [t["content"] for t in self._ledger.todos if t["status"] != "completed"]
         done = {t["content"] for t in self._ledger.todos if t["status"] == "completed"}
         steps = (*self._document.in_progress, *self._document.next_steps)
@@ -143,8 +149,9 @@ class DriftDetector:
         return [item for item in dict.fromkeys([*todos, *known]) if item not in done]
 
     def _clarification(self, text: str) -> Drift | None:
-        """Detect a question right after a compaction though the record has the next steps. AskUser
-        does not count: it asks what only the user can decide."""
+        """Detect a question right after a compaction although the next steps are known. AskUser
+        does not count: it asks for decisions of the user.
+        """
         acted = any(call.get("name") in (*CHANGING, "Task", "AskUser") for call in self._calls)
         early = self._first and len(self._calls) <= MAX_EARLY_CALLS and not acted
         if not early or self._new_requests() or self._earlier.was_answered or not only_asks(text):
@@ -157,11 +164,11 @@ class DriftDetector:
         return _drift("clarification", what, text, self._document.intent)
 
     def _begun(self) -> int:
-        """Return the ref of the newest message of the user."""
+        """Return the ref of the newest user message."""
         return max((ref for ref, _ in self._ledger.words), default=0)
 
     def _failed_since(self, ref: int) -> bool:
-        """Return True if a command failed or a call was denied after an entry."""
+        """Return True if a command failed or a call was denied after the entry `ref`."""
         failed = any(fact.errors for fact in self._ledger.commands if fact.ref > ref)
         return failed or self._denied_since(ref)
 
@@ -169,8 +176,10 @@ class DriftDetector:
         return any(at > ref for at, _ in self._denials())
 
     def _false_completion(self, text: str) -> Drift | None:
-        """Detect that the turn ends without a question while work is open which no call and no word
-        of the reply is about. A question of the user is answered by the reply itself."""
+        """Detect a turn that ends without a question, although open work is left that neither a
+        call nor the reply mentions. Does not apply after a question of the user, since the reply is
+        the answer.
+        """
         asked = any(map(ends_with_question, self._messages[-1:])) or self._new_requests()
         if asked or ends_with_question(text) or self._document.blocked:
             return None
@@ -182,9 +191,11 @@ class DriftDetector:
         return _drift("complete", what, text, " ".join(left))
 
     def _unstarted(self, text: str) -> list[str]:
-        """Return todos, and steps that name a file which the session never changed, which no later
-        call and no word of the reply is about. After real work, a todo in progress may be done;
-        after a change, the steps of the summary may be outdated."""
+        """Return open todos and steps that no later call and no word of the reply mentions.
+
+        Steps count only if they name a file that the session never changed, and only before any
+        change. After real work, todos in progress do not count, since they may be done.
+        """
         ledger = self._ledger
         begun = min(self._begun(), self._since)
         changed = [fact.path for fact in ledger.files.values() if fact.ref > begun]
@@ -199,13 +210,13 @@ class DriftDetector:
         return [item for item in work if terms(item) and not terms(item) & about]
 
     def _names_new(self, step: str) -> bool:
-        """Return True if a step names a file, and none that the session has changed."""
+        """Return True if a step names a file, and no file that the session has changed."""
         files = [path.rpartition("/")[2] for path in named_paths(step)]
         known = {path.rpartition("/")[2] for path in self._ledger.files}
         return any("." in base for base in files) and known.isdisjoint(files)
 
     def _unrelated_work(self, text: str, calls: Sequence[Block]) -> Drift | None:
-        """Detect calls in a row that share nothing with the task."""
+        """Detect consecutive calls that share no terms with the task."""
         found = self._scope.unrelated_calls(text, calls)
         if not found:
             return None
@@ -215,8 +226,9 @@ class DriftDetector:
         return _drift("unrelated", f"{calls_said} nothing with the task: {last}", found[-1], about)
 
     def _contradiction(self, calls: Sequence[Block]) -> Drift | None:
-        """Detect a call that takes back an edit from before the summary, or makes a file again that
-        the session had deleted, though nothing failed and no new message names the file."""
+        """Detect a call that reverts an edit from before the summary, or recreates a file that the
+        session deleted. Does not apply after a failure or if a new message names the file.
+        """
         for call in calls:
             path = path_argument(call)
             shown = self._ledger.display_path(path)
@@ -233,13 +245,14 @@ class DriftDetector:
         return None
 
     def _is_unasked_return(self, call: Block) -> bool:
-        """Return True if a call takes an edit back although nothing failed since that edit and the
-        user said nothing."""
+        """Return True if a call reverts an edit although, since that edit, nothing failed and the
+        user sent no message.
+        """
         ref = self._earlier.taken_back(call)
         return ref is not None and not (self._failed_since(ref) or self._newer_messages(ref))
 
     def _is_asked_for(self, path: str, since: int | None = None) -> bool:
-        """Return True if a newer message, the plan or an open item names a file."""
+        """Return True if a newer message, the plan or an open item names the file."""
         newer = self._newer_messages(self._since if since is None else since)
         asked = [*newer, *self._open_work(), *agreed_plan(self._ledger)]
         base = path.rpartition("/")[2].casefold()
@@ -249,8 +262,9 @@ class DriftDetector:
         return [*(t for at, t in self._ledger.words if at > ref), *self._new_messages]
 
     def _broken_constraint(self, calls: Sequence[Block]) -> Drift | None:
-        """Detect a call that does what the user denied, or changes for the first time what a rule
-        names."""
+        """Detect a call that repeats a denied call, or that changes a path named by a rule for the
+        first time.
+        """
         for call in calls:
             for ref, denial in self._denials():
                 if self._is_denied(ref, denial, call):
@@ -268,19 +282,20 @@ class DriftDetector:
         return None
 
     def _denials(self) -> list[tuple[int, str]]:
-        """Return the calls that were denied, each with its ref."""
+        """Return the denied calls, each with its ref."""
         return [row for row in self._ledger.constraints if row[1].startswith(DENIED)]
 
     def _is_denied(self, ref: int, denial: str, call: Block) -> bool:
-        """Return True if a call does what was denied, and the user said nothing since and gave no
-        reason, which may say how it is to be done."""
+        """Return True if a call repeats a denied call. It does not count if the user sent a newer
+        message or gave a reason, which may allow the call in another form.
+        """
         if not is_denied_again(denial, call, self._made.has, self._ledger.display_path):
             return False
         return DENIAL_REASON not in denial and not self._newer_messages(ref)
 
 
 def _is_removed(fact: FileFact) -> bool:
-    """Return True if a file that the session did not make itself is deleted."""
+    """Return True if the file is deleted and the session did not create it."""
     return fact.action == "deleted" and fact.times == 1
 
 
@@ -298,8 +313,9 @@ def _drift(
 
 
 def prepare_reading(ledger: Ledger) -> Callable[[], None]:
-    """Return a function that reads ahead what a `DriftDetector` needs of today's messages. The
-    function takes time and may run in a thread."""
+    """Return a function that preloads the terms of the current user messages for a `DriftDetector`.
+    The function is slow and may run in a thread.
+    """
     messages = [text for _, text in ledger.words[-MAX_READ_MESSAGES:]]
 
     def read() -> None:

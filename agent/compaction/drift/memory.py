@@ -1,4 +1,4 @@
-"""Remember the calls of a session, to recognize one that repeats another or takes an edit back."""
+"""Remember the calls of a session, to detect repeated calls and reverted edits."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from ...session.entries import Block
 from .calls import CHANGING, arguments_of, path_argument
 
 MAX_CALLS = 2_000  # remembered, the newest
-MIN_LINE_CHARS = 8  # of a line that is telling: many edits write the same brace
+MIN_LINE_CHARS = 8  # shorter lines, such as a brace, occur in many edits
 
 _NOTED = (*CHANGING, "Bash")
 
@@ -25,13 +25,13 @@ class _Call:
 
 @dataclass(slots=True)
 class CallMemory:
-    """The calls that replies made to change files or run commands, as hashes."""
+    """The earlier calls that change files or run commands, as hashes."""
 
     _calls: list[_Call] = field(default_factory=list)
-    was_answered: bool = False  # by the user: the newest calls put questions to them
+    was_answered: bool = False  # the newest calls asked the user questions
 
     def note(self, calls: Sequence[Block], ref: int) -> None:
-        """Remember the calls of a reply. `ref` is that of the newest fact before it."""
+        """Remember the calls of a reply. `ref` is the ref of the newest fact before them."""
         self._calls += [_summarized(call, ref) for call in calls if call.get("name") in _NOTED]
         del self._calls[:-MAX_CALLS]
         self.was_answered = any(call.get("name") == "AskUser" for call in calls)
@@ -45,8 +45,10 @@ class CallMemory:
         return any(before.identity == identity for before in self._calls)
 
     def taken_back(self, call: Block) -> int | None:
-        """Return the `ref` of the newest edit that a call takes back, None if it takes none back:
-        it writes all lines that the edit removed, and removes all that it added, and no others."""
+        """Return the `ref` of the newest edit that a call reverts exactly, else None. The call must
+        write all lines that the edit removed, remove all lines that it added, and touch no other
+        lines.
+        """
         edit = _summarized(call, 0)
         undone = (edit.path, edit.added, edit.removed)
         refs = (c.ref for c in reversed(self._calls) if (c.path, c.removed, c.added) == undone)
@@ -58,7 +60,9 @@ def _identity(call: Block) -> int:
 
 
 def _summarized(call: Block, ref: int) -> _Call:
-    """Return what a call edits. What a Write removes is not known, and so counts as nothing."""
+    """Return the hashes of a call's edit. The lines that a Write removes are unknown and count as
+    none.
+    """
     arguments = arguments_of(call)
     old, new = (_lines(str(arguments.get(key, ""))) for key in ("old_string", "new_string"))
     return _Call(ref, _identity(call), path_argument(call), old - new, new - old)

@@ -1,7 +1,8 @@
-"""Watch the agent's replies for three turns after each compaction, and realign it with the intent.
+"""Watch the agent's replies for three turns after each compaction, and remind it of the task.
 
-Drift is shown to the user and recorded. The intent, the user's own messages and what the archive
-has on the subject are appended for the model, which then goes on. `detector` decides what is drift.
+Drift is shown to the user and recorded. For the model, a notice repeats the intent, the user's own
+messages and matching lines of the archive. Then the turn continues. `detector` decides what counts
+as drift.
 """
 
 import asyncio
@@ -19,17 +20,17 @@ from .detector import WATCHED_TURNS, Drift, DriftDetector, newest_ref
 from .memory import CallMemory
 from .notices import realignment, warning
 
-MAX_ARCHIVE_LINES = 5  # that are shown to the model
+MAX_ARCHIVE_LINES = 5  # shown to the model
 
 
 @dataclass
 class DriftMonitor:
-    """The watch over one conversation."""
+    """The drift watch of one conversation."""
 
     record: Callable[[Entry], Entry]
     emit: Callable[[], Emit]
     ledger: Ledger
-    search: Callable[[str], Sequence[str]]  # gives lines of the archive, each with its ref
+    search: Callable[[str], Sequence[str]]  # returns lines of the archive, each with its ref
     _memory: CallMemory = field(default_factory=CallMemory)
     _detector: DriftDetector | None = None
     _document: SummaryDocument = field(default_factory=SummaryDocument)
@@ -41,13 +42,14 @@ class DriftMonitor:
             self._watch(document, turns, summary.covers[1])
 
     def arm_after_mask(self, summary: Summary | None) -> None:
-        """Watch the next turns after results were masked, unless they are watched already. What was
-        open at the newest summary may be done by now, so only what lasts is compared."""
+        """Watch the next turns after results were masked, unless a watch is active. Open steps of
+        the newest summary may be done by now, so they are not compared.
+        """
         if self._detector is None or not self._detector.armed:
             self._watch(self._lasting(summary))
 
     def arm_for_plan(self, summary: Summary | None) -> None:
-        """Watch the next turns after the user agreed to a plan, which the ledger has."""
+        """Watch the next turns after the user approved a plan. The ledger has the plan."""
         # One turn less than after a summary: a question right after a plan is no sign of drift.
         self._watch(self._lasting(summary), WATCHED_TURNS - 1)
 
@@ -61,31 +63,36 @@ class DriftMonitor:
         )
 
     def _lasting(self, summary: Summary | None) -> SummaryDocument:
-        """Return what lasts of a summary; without one, the first words are the intent."""
+        """Return a summary without its open steps. Without a summary, the first user message is the
+        intent.
+        """
         first = next((text for _, text in self.ledger.words if text.strip()), "")
         document = document_of(summary) or SummaryDocument(intent=first)
         return replace(document, in_progress=(), next_steps=())
 
     def resume(self, summary: Summary | None, ended: int) -> None:
-        """Go on watching a resumed session, `ended` turns after its newest standing summary."""
+        """Continue the watch in a resumed session. `ended` is the number of turns since its newest
+        summary.
+        """
         if summary is not None:
             self.arm(summary, WATCHED_TURNS - ended)
 
     def hear(self, words: str) -> None:
-        """Take what the user said into the intent."""
+        """Add a user message to the task."""
         if self._detector is not None:
             self._detector.hear(words)
 
     def check_reply(self, blocks: Sequence[Block], *, final: bool) -> list[Drift]:
-        """Return what in a reply drifts. A `final` reply, one without calls, ends the turn. Call
-        this for every reply, watched or not: later ones are compared with it."""
+        """Return the drift in a reply. A `final` reply has no calls and ends the turn. Call this
+        for every reply, even without a watch: later replies are compared with its calls.
+        """
         found = self._detector.check_reply(blocks, final=final) if self._detector else []
         calls = [block for block in blocks if block.get("type") == "tool_use"]
         self._memory.note(calls, newest_ref(self.ledger))
         return found
 
     async def realign(self, drifts: Sequence[Drift]) -> None:
-        """Tell the user of drift, record it, and show the model the intent again."""
+        """Warn the user of drift, record it, and remind the model of the intent."""
         document, todos = self._document, self.ledger.todos
         if self.ledger.plan and self.ledger.plan.agreed:
             left = (todo["content"] for todo in todos if todo["status"] != "completed")
@@ -105,7 +112,7 @@ class DriftMonitor:
             self.record(User(content=text, source="notice"))
 
     def _found(self, terms: str) -> Sequence[str]:
-        """Return what the archive has, or nothing where it cannot be searched."""
+        """Return matching lines of the archive, or none if it cannot be searched."""
         try:
             return self.search(terms)[:MAX_ARCHIVE_LINES]
         except (sqlite3.Error, OSError):

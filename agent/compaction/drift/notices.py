@@ -1,4 +1,4 @@
-"""What the user and the model are told about drift."""
+"""The messages about drift for the user and the model."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ MAX_REALIGNMENT_TOKENS = 600
 
 
 def warning(drift: Drift, intent: str) -> str:
-    """Return the warning that the user is shown."""
+    """Return the warning for the user."""
     return (
         "⚠ **Goal Drift Warning**\n\n"
         f"**Detection:** {drift.severity}: {drift.detection}\n"
@@ -25,9 +25,10 @@ def warning(drift: Drift, intent: str) -> str:
 def realignment(
     drift: Drift, document: SummaryDocument, words: Sequence[str], found: Sequence[str]
 ) -> str:
-    """Return what the model is told, in at most MAX_REALIGNMENT_TOKENS estimated tokens. It is the
-    intent and the user's own words again, what the archive has, and to go on. `found` are lines
-    of the archive with their refs."""
+    """Return the notice for the model, in at most MAX_REALIGNMENT_TOKENS estimated tokens. It
+    repeats the intent and the user's own words, and quotes lines of the archive (`found`, with
+    refs).
+    """
     text = ""
     for limit in (400, 200, 100, 50, 25):
         text = "\n".join(_notice(drift, document, words, found, limit))

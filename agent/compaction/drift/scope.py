@@ -1,4 +1,4 @@
-"""What is known of the task, and whether calls share anything with it."""
+"""The scope of the task, and a check whether calls have anything in common with it."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,19 +8,19 @@ from ..document import SummaryDocument
 from ..language.words import MIN_NAME_CHARS, STEM_CHARS, folder_of, is_brief, paths_in, terms
 from .calls import CHANGING, call_line, call_subject, path_argument, written_text
 
-UNRELATED_POINTS = 8  # of calls in a row; a change of a file has 2, any other call 1
-MIN_TASK_TERMS = 3  # for anything to be unrelated to the task
-MIN_KNOWN_TERMS = 12  # for one new file to be unrelated to all of them
-MIN_TEXT_TERMS = 3  # in the text before one new file, for it to tell
-MAX_CLARITY_CHARS = 2_000  # read of the request to see whether calls can share words with it
-MAX_COMMANDS = 100  # read, the newest
+UNRELATED_POINTS = 8  # limit for consecutive calls; a file change has 2 points, other calls 1
+MIN_TASK_TERMS = 3  # of the request; with fewer, no call counts as unrelated
+MIN_KNOWN_TERMS = 12  # of the task, needed to judge a single new file
+MIN_TEXT_TERMS = 3  # of the text before it, needed to judge a single new file
+MAX_CLARITY_CHARS = 2_000  # read from each text of the request
+MAX_COMMANDS = 100  # the newest commands
 
-_TASKS = ("Todo", "Plan")  # calls that say what the task is
+_TASKS = ("Todo", "Plan")  # calls that define the task
 _NEUTRAL = ("Recall", "Job", "AskUser")
 
 
 class TaskScope:
-    """The terms and folders of the task. What a related call brings up is related from then on."""
+    """The terms and folders of the task. The terms and folders of each related call are added."""
 
     def __init__(self, document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> None:
         self._ledger = ledger
@@ -35,7 +35,7 @@ class TaskScope:
         self._unrelated: list[str] = []
 
     def hear(self, words: str) -> None:
-        """Add a message of the user."""
+        """Add a user message."""
         self._asked.append(words)
         self._goal |= terms(words)
         self._known |= terms(words)
@@ -44,8 +44,10 @@ class TaskScope:
         self._is_new_request = self._is_new_request or not is_brief(words)
 
     def unrelated_calls(self, text: str, calls: Sequence[Block]) -> list[str]:
-        """Return the newest calls, one line each, if they and the text before them share no term
-        and no folder with the task."""
+        """Return the newest consecutive unrelated calls, one line each, once there are enough of
+        them. A call is unrelated if it and the text before it share no term and no folder with the
+        task.
+        """
         explained = len(terms(text) & self._goal) > 1
         for call in calls:
             about = self._subject(call)
@@ -65,9 +67,10 @@ class TaskScope:
         return self._unrelated if self._points >= limit and self._is_clear(text) else []
 
     def _weight(self, text: str, call: Block) -> int:
-        """Return what an unrelated call counts. One new file tells by itself where a text explains
-        it and neither the text nor the file has a term of the task. Without a text, calls can only
-        be compared with files that are known."""
+        """Return the points of an unrelated call. A new file has all points if a text explains it
+        and neither the text nor the file has a term of the task. Other calls have no points if the
+        session knows no files to compare with.
+        """
         said, written = terms(text), terms(written_text(call))
         tells = len(said) >= MIN_TEXT_TERMS and len(self._known) >= MIN_KNOWN_TERMS
         if tells and self._is_new_file(call) and not (said | written) & self._known:
@@ -86,14 +89,16 @@ class TaskScope:
         return subject.replace(f"{cwd}/", "").replace(cwd, ".") if cwd else subject
 
     def _is_clear(self, text: str) -> bool:
-        """Return True if the request has enough terms, in a script that calls or the text have."""
+        """Return True if the request has enough terms, in a script comparable with calls."""
         asked = [each[:MAX_CLARITY_CHARS] for each in self._asked[:6]]
         comparable = not _is_foreign("".join(asked)) or _is_foreign(text)
         return comparable and len(union(asked)) >= MIN_TASK_TERMS
 
 
 def _is_foreign(text: str) -> bool:
-    """Return True if a text is in a script, such as Cyrillic, that paths and commands lack."""
+    """Return True if a text is mostly in a script that paths and commands do not use, such as
+    Cyrillic.
+    """
     letters = [char for char in text[:MAX_CLARITY_CHARS] if char.isalpha()]
     return sum(not char.isascii() for char in letters) * 4 > len(letters)
 
@@ -104,12 +109,12 @@ def union(texts: Iterable[str], least: int = STEM_CHARS) -> set[str]:
 
 
 def agreed_plan(ledger: Ledger) -> list[str]:
-    """Return the plan that the user agreed to, none where there is none."""
+    """Return the plan that the user approved, as a list of one text; empty without such a plan."""
     return [ledger.plan.text] if ledger.plan and ledger.plan.agreed else []
 
 
 def _goal(document: SummaryDocument, ledger: Ledger, words: Sequence[str]) -> list[str]:
-    """Return the texts that say where the work is going."""
+    """Return the texts that describe the goal of the current work."""
     todos = [todo["content"] for todo in ledger.todos]
     steps = (*document.in_progress, *document.next_steps)
     return [document.intent, *steps, *todos, *agreed_plan(ledger), *words[-2:]]

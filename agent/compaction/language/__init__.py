@@ -1,1 +1,1 @@
-"""Texts of people and models, read without the vocabulary of any language."""
+"""Analysis of texts by users and models, without a vocabulary of any language."""

@@ -1,9 +1,8 @@
-"""Read texts in any language without a vocabulary: their terms, the paths they name, whether they
-end with a question.
+"""Analyse texts in any language without a vocabulary: find terms, paths and questions.
 
-A term stands for a word by its beginning, so that "deploy" and "deployment" share one. Scripts
-without spaces are read in pairs of characters. Short words carry no meaning of their own and are
-left out, unless they are a part of a name, such as a path.
+A term is the beginning of a word, so that "deploy" and "deployment" have the same term. In scripts
+without spaces, each pair of characters is a term. Short words are left out, unless they are part of
+a name, such as a path.
 """
 
 import unicodedata
@@ -11,14 +10,14 @@ from functools import lru_cache
 
 from ...lazy import regex
 
-MAX_TEXT_CHARS = 16_000  # read of one text
+MAX_TEXT_CHARS = 16_000  # read from one text
 MAX_LINE_CHARS = 160  # of a quotation in one line
-MAX_CACHED_TEXTS = 256  # with their terms
-STEM_CHARS = 5  # by which a word is known
+MAX_CACHED_TEXTS = 256
+STEM_CHARS = 5  # the first letters of a word, its term
 MIN_NAME_CHARS = 3  # of a part of a name
 MAX_BRIEF_WORDS = 3
-MAX_QUESTION_CHARS = 240  # of a text that does little but ask: a longer one explains
-MAX_REST_SHARE = 3  # of a text to its questions, for it to do little but ask
+MAX_QUESTION_CHARS = 240  # of a text that only asks; longer texts also explain
+MAX_REST_SHARE = 3  # length of a text that only asks, as a multiple of its questions
 # Scripts that write without spaces: Thai, Lao, Burmese, Khmer, kana, Chinese.
 UNSPACED = regex(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 
@@ -27,7 +26,7 @@ _RUN = regex(r"[^\W\d_]+")
 _CAMEL = regex(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _EXTENSION = regex(r"(?<=\w)\.[a-z]\w{0,4}$")
 _IS_NAME = regex(r"[\w)][./_:@-]\w|[\d/_]|[a-z][A-Z]|^[A-Z]{2}")
-# Bounded, so that a long run of letters without a fitting end is not read again from each letter.
+# Bounded and possessive, so that a long run of letters without a match takes linear time.
 _FILE = regex(r"(?<![\w.@~-])[\w.@~-]*+/[\w./@~-]+|[\w-]{1,255}+\.[a-z]\w{0,4}\b")
 _SEARCHED = regex(r"\w[\w.-]+\w")
 _LIST_LINE = regex(r"[-*+•] |\w{1,3}[.)] |\|")
@@ -36,7 +35,9 @@ _QUESTION_MARKS = "?？؟⸮՞፧⁇⁈"
 
 
 def terms(text: str, least: int = STEM_CHARS) -> frozenset[str]:
-    """Return the terms of a text: of words with at least `least` letters, and of parts of names."""
+    """Return the terms of a text: from words with at least `least` letters, and from parts of
+    names.
+    """
     return _terms(text[:MAX_TEXT_CHARS], least)
 
 
@@ -56,13 +57,13 @@ def _terms(text: str, least: int) -> frozenset[str]:
 
 
 def search_words(text: str, count: int) -> str:
-    """Return the first words of a text that are worth a search: names and long words."""
+    """Return up to `count` search words of a text: its first names and long words."""
     words = dict.fromkeys(_SEARCHED.findall(text[:MAX_TEXT_CHARS]))
     return " ".join([word for word in words if terms(word)][:count])
 
 
 def ends_with_question(text: str) -> bool:
-    """Return True if the last line of a text, apart from a list of choices, is a question."""
+    """Return True if a text ends with a question, ignoring a list of choices after it."""
     lines = [line.strip() for line in text[-MAX_TEXT_CHARS:].splitlines() if line.strip()]
     while lines and _LIST_LINE.match(lines[-1]) and not _is_question(lines[-1]):
         lines.pop()
@@ -80,8 +81,9 @@ def _has_greek(text: str) -> bool:
 
 
 def only_asks(text: str) -> bool:
-    """Return True if a text ends with a question and has little else to say. A text that names a
-    thing in a code span, or a path, says something about it."""
+    """Return True if a text ends with a question and has little other content. Texts with a code
+    span or a path do not count.
+    """
     sentences = _SENTENCE_END.split(text[-MAX_TEXT_CHARS:])
     asked = sum(len(sentence) for sentence in sentences if _is_question(sentence))
     is_short = len(text.strip()) <= min(MAX_REST_SHARE * asked, MAX_QUESTION_CHARS)
@@ -89,14 +91,14 @@ def only_asks(text: str) -> bool:
 
 
 def is_brief(text: str) -> bool:
-    """Return True if a message has so few words that it only answers, or says to go on."""
+    """Return True if a message has at most three words and is not a question."""
     runs = _RUN.findall(text[:MAX_TEXT_CHARS])
     words = sum(len(run) // 2 if UNSPACED.match(run) else 1 for run in runs)
     return words <= MAX_BRIEF_WORDS and not ends_with_question(text)
 
 
 def paths_in(text: str) -> list[str]:
-    """Return the paths that a text names."""
+    """Return the paths in a text."""
     return _FILE.findall(text[:MAX_TEXT_CHARS])
 
 
@@ -105,7 +107,7 @@ def folder_of(path: str) -> str:
 
 
 def fit_line(text: str, limit: int) -> str:
-    """Return a text as one line of at most `limit` characters."""
+    """Return a text as one line, cut to `limit` characters."""
     text = " ".join(text[: 4 * limit].split())
     return text if len(text) <= limit else f"{text[: limit - 2].rstrip()} …"
 

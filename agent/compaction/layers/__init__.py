@@ -1,1 +1,1 @@
-"""The layers that act before a summary: demote, microcompact and truncate."""
+"""The layers that run before a summary: demote, microcompact, truncate and outline."""

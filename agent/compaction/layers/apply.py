@@ -1,7 +1,7 @@
-"""Run the layers that mask results and inputs with stubs; each pass is one entry.
+"""Run the layers that replace results and inputs with stubs. Each pass is one log entry.
 
-The pure modules demote, microcompact and truncate plan what is due; this module decides when it is
-done, records it and tells the front end.
+The modules demote, microcompact, truncate and outline plan masks. This module decides when to apply
+them, records them and emits the events.
 """
 
 import time
@@ -26,28 +26,29 @@ from .later_calls import input_ages, input_curve
 
 LayerName = Literal["demote", "microcompact", "truncate", "outline"]
 
-MIN_TRUNCATION_SHARE = 0.01  # of the window: less saved is not worth an edit of history
-MESSAGE_LIMIT_FACTOR = 3  # times the limit of one result: what one message's results may have
+MIN_TRUNCATION_SHARE = 0.01  # of the window: smaller savings are not worth an edit of history
+MESSAGE_LIMIT_FACTOR = 3  # limit for all results of a message, as a multiple of one result's limit
 GATES: dict[str, str] = {"demote": "HOOK-CTX-001: ", "truncate": "HOOK-CTX-002: "}
 
 
 @dataclass(slots=True)
 class LayerRunner:
-    """The masking of results and inputs of one conversation."""
+    """Masks the results and inputs of one conversation."""
 
     host: EngineHost
     policy: Policy
-    break_even: BreakEven = field(default_factory=BreakEven)  # says when clearing pays
-    next_edit_seq: int | None = None  # where the next edit would begin, as it looks now
-    due: list[DueMask] = field(default_factory=list)  # not masked yet, as of this call
+    break_even: BreakEven = field(default_factory=BreakEven)  # decides when clearing pays
+    next_edit_seq: int | None = None  # start of the next edit, as currently planned
+    due: list[DueMask] = field(default_factory=list)  # due but not masked at this call
     _stubs: microcompact.StubCache = field(default_factory=dict)
     _finished: outline.FinishedCache = field(default_factory=outline.FinishedCache)
-    _found_at: int = -1  # the newest entry when `due` was all that may be masked
+    _found_at: int = -1  # newest seq when `due` was computed
 
     def demote_together(self) -> None:
-        """Move the largest results that are not answered yet to files, until the rest is small
-        enough together. Of one that is in a file already, the preview goes."""
-        limit, view = self.policy.demotes_above("Read"), self.host.view  # the largest
+        """Move the largest unanswered results to files until the remaining ones are small enough in
+        total. For a result that is already in a file, drop the preview.
+        """
+        limit, view = self.policy.demotes_above("Read"), self.host.view  # the highest limit
         if limit is None:
             return
         room = min(MESSAGE_LIMIT_FACTOR * limit, self.host.current_window().size // 4)
@@ -65,8 +66,9 @@ class LayerRunner:
         self._record("demote", targets, "several results in one message")
 
     def bound_images(self) -> None:
-        """Take out the oldest images where a request would hold too many, or too large ones; all
-        where the model takes none."""
+        """Remove the oldest images if a request would have too many or too large ones. Remove all
+        images if the model does not accept images.
+        """
         if not self.host.takes_images():
             self.drop_all_images()
             return
@@ -74,8 +76,9 @@ class LayerRunner:
         self._record("microcompact", images.plan(self.host.view, unseen), images.OVER_BOUND)
 
     def drop_images(self, refusal: str, *, only_unseen: bool) -> bool:
-        """Take out images that a server refused: the one that it names, else those that the model
-        has seen, else the others. Return whether there were any."""
+        """Remove the images that a server refused, and return True if there were any. Choose the
+        image that the server names, else the images that the model has seen, else the other images.
+        """
         unseen = {result.item.seq for result in self.host.view.unanswered_results()}
         found = images.results_with_images(self.host.view)
         new = [result for result in found if result.item.seq in unseen]
@@ -85,14 +88,13 @@ class LayerRunner:
         return bool(refused)
 
     def drop_all_images(self) -> bool:
-        """Take out all images; return whether there were any."""
+        """Remove all images. Return True if there were any."""
         found = images.targets(images.results_with_images(self.host.view), images.NOT_TAKEN)
         self._record("microcompact", found, images.NOT_TAKEN)
         return bool(found)
 
     def clear(self, window: Window) -> None:
-        """Mask old results and inputs, if the policy says that it is time with the context at the
-        size of `window`."""
+        """Mask old results and inputs if the policy asks for it at the size of `window`."""
         policy, self.next_edit_seq, self.due = self.policy, None, []
         if policy.clear_when == "pays":
             self._clear_if_it_pays()
@@ -107,18 +109,20 @@ class LayerRunner:
         self._truncate_if_due(window)
 
     def is_enough(self) -> bool:
-        """Return whether masking all that is due would leave as much room as a summary must. Where
-        it leaves less, stubs fill much of the window, and the next clearing would come soon."""
+        """Return True if masking all due results leaves as much room as a summary must leave.
+        Otherwise stubs fill much of the window, and the next clearing would follow soon.
+        """
         return self._leaves_room(self.due)
 
     def tokens_freed_if_enough(self) -> int | None:
-        """Return what masking all that may go now would free; None if it is not enough."""
+        """Return the tokens freed by masking everything that may be masked now; None if too few."""
         due = self._find_due() if self.policy.clear_when == "pays" else []
         return sum(each.saved for each in due) if self._leaves_room(due) else None
 
     def clear_if_enough(self) -> bool:
-        """Mask what is due if that leaves enough room; return whether it did. Of the edits that
-        leave enough, the one that gains most is made; all that is due goes where none does."""
+        """Mask due results if that leaves enough room; return True if it did. Of the edits that
+        leave enough room, choose the most profitable. If there is none, mask all due results.
+        """
         if not self.is_enough():
             return False
         needed = self.host.current_window().tokens - self._most_to_leave()
@@ -130,46 +134,53 @@ class LayerRunner:
         return True
 
     def clear_by_extensions(self) -> None:
-        """Mask what the layers of extensions plan."""
+        """Apply the masks planned by extensions' layers."""
         for name, targets in self.host.more_masks():
             self._record(name, [*targets], "a layer of an extension")
 
     def clear_all(self, *, answered_only: bool) -> None:
-        """Replace every result by a stub, when nothing else fits; with `answered_only` those the
-        model has not answered yet stay."""
+        """Replace all results with stubs, when nothing else fits. With `answered_only`, keep the
+        results that the model has not answered.
+        """
         folder = str(self.host.folder)
         targets = microcompact.plan_all(self.host.view, folder, answered_only=answered_only)
         self._record("microcompact", targets, "nothing else fits")
 
     def truncate_all(self) -> None:
-        """Shorten the input of every call whose content is on disk, when nothing else fits: also
-        of the newest calls, since one of them may be larger than the window."""
+        """Shorten the input of every call whose content is on disk, when nothing else fits. This
+        includes the newest calls, since a single call may be larger than the window.
+        """
         every = replace(self.policy, clear_keep=0)
         targets = truncate.plan(self.host.view, every, self.host.file_sha256)
         self._record("truncate", targets, "nothing else fits")
 
     def cost_of_misses(self, seqs: Collection[int]) -> float:
-        """Return what it will cost, by their chances, that these entries are needed after they have
-        left the context; in tokens at the price of input."""
+        """Return the expected cost of entries that are needed again after they left the context, in
+        input tokens.
+        """
         prices, is_found = self.prices(), self._found_at == self.host.view.last_seq
         due = self.due if is_found else self._find_due()
         return sum(prices.miss(each) for each in due if each.seq in seqs)
 
     def _leaves_room(self, due: Sequence[DueMask]) -> bool:
-        """Return whether masking these leaves as much room as a summary must when it is due."""
+        """Return True if masking these leaves as much room as a summary must leave at its
+        threshold.
+        """
         after = self.host.current_window().tokens - sum(each.saved for each in due)
         return bool(due) and after <= self._most_to_leave()
 
     def _most_to_leave(self) -> int:
-        """Return the most tokens that a summary may leave when it is due."""
+        """Return the most tokens that a summary may leave at its threshold."""
         window = self.host.current_window()
         due_at = summary_due_at(self.policy, window) or 0
         full = replace(window, tokens=max(window.tokens, due_at))
         return max_tokens_after(full, must_halve=True)
 
     def _clear_if_it_pays(self) -> None:
-        """Mask what costs more to read on than the rewrite of the history after it. When the cache
-        has expired that is all that is due: then everything is written again anyway."""
+        """Mask the results that cost more to keep than to rewrite the history after them. If the
+        cache has expired, mask everything that is due, since the whole prompt is written again
+        anyway.
+        """
         due, prices = self._find_due(), self.prices()
         self.break_even.charge_reading(due, prices)
         edit = self.break_even.best_edit(due, self.host.view, prices)
@@ -181,8 +192,9 @@ class LayerRunner:
             self.due = [each for each in due if done.isdisjoint(each.ids)]
 
     def clear_after_summary(self) -> None:
-        """Mask what pays right after a summary, when the next call writes all that stands after it
-        to the cache anyway."""
+        """Mask profitable results right after a summary. The next call rewrites the cache after the
+        summary anyway.
+        """
         if self.policy.clear_when != "pays":
             return
         due, prices = self._find_due(), replace(self.prices(), is_cold=True)
@@ -231,7 +243,7 @@ class LayerRunner:
             self._record(layer, targets, trigger)
 
     def _truncate_if_due(self, window: Window) -> None:
-        """Shorten old inputs from the policy's level on, several at a time."""
+        """Shorten old inputs, if the policy's threshold is reached and it saves enough."""
         if reached(self.policy.truncate_at, window):
             targets = truncate.plan(self.host.view, self.policy, self.host.file_sha256)
             saved = sum(_saved_tokens(self.host.view, target) for target in targets)
@@ -239,7 +251,7 @@ class LayerRunner:
                 self._record("truncate", targets, "level")
 
     def _demoted(self, result: ViewResult) -> dict[str, Any] | None:
-        """Move a result to a file and return a mask's target for it; None when that fails."""
+        """Move a result to a file and return the mask target; None if that fails."""
         content, seq = result.block.get("content"), result.item.seq
         if not isinstance(content, str):
             return None
@@ -252,11 +264,11 @@ class LayerRunner:
                 content, tool=result.call.name, seq=seq, folder=self.host.folder, policy=every
             )
         except OSError:
-            return None  # it stays in the context, as it would without a file
+            return None  # the result stays in the context
         return _target(result, demoted[0].reference) if demoted else None
 
     def _record(self, layer: str, targets: list[dict[str, Any]], trigger: str) -> None:
-        """Record a mask with these targets, if there are any, and tell the front end."""
+        """Record a mask with these targets, if there are any, and emit the event."""
         if not targets:
             return
         started, view, trigger = time.monotonic(), self.host.view, GATES.get(layer, "") + trigger
@@ -269,7 +281,7 @@ class LayerRunner:
             trigger=trigger,
         )
         saved = view.scaled(view.size) - view.scaled(view.size_with(mask))
-        if layer == "outline" and saved <= 0:  # of few calls that stand apart
+        if layer == "outline" and saved <= 0:  # possible for a few separate calls
             return
         after = max(0, before - max(0, saved))
         self.host.record(replace(mask, tokens_after=after))
@@ -279,7 +291,7 @@ class LayerRunner:
 
 
 def _account(due: DueMask, read_for: Mapping[str, float]) -> dict[str, Any]:
-    """Return what the account said of a mask, for the log; nothing where none was kept."""
+    """Return the break-even figures of a mask for the log; an empty dict if there are none."""
     if due.id not in read_for:
         return {}
     return {"need_chance": round(due.need_chance, 4), "read_for": round(read_for[due.id])}
@@ -290,7 +302,7 @@ def _target(result: ViewResult, stub: str) -> dict[str, Any]:
 
 
 def _saved_tokens(view: View, target: dict[str, Any]) -> int:
-    """Return the unscaled tokens that one shortened input takes out of the context."""
+    """Return the unscaled tokens that shortening one input saves."""
     call = view.calls.get(target["tool_use_id"])
     old = tokens.estimate_block({"type": "tool_use", "input": call.input}) if call else 0
     return old - tokens.estimate_block({"type": "tool_use", "input": target["input"]})

@@ -1,7 +1,7 @@
-"""Demote: move an oversize result to a file before it is first sent, with a reference in its place.
+"""Demote: move an oversized result to a file before it is first sent, and leave a reference.
 
-The reference has the path, the tokens saved and a preview of the beginning and, unless the policy
-shows the beginning alone, of the end of the text, where errors and totals stand.
+The reference has the path, the tokens saved and a preview. The preview shows the beginning and the
+end of the text, where errors and totals are, or only the beginning (policy).
 """
 
 from dataclasses import replace
@@ -17,16 +17,16 @@ from ...session.archive import offload
 from ...session.user_messages import PREVIEW_MARK
 from ..policy import Policy
 
-MAX_WORDS_SHARE = 0.25  # of the window: what a person's words may fill
-OVERSIZE_GATE = "HOOK-CTX-001"  # S1's name for the check of one result, as it is recorded
-PREVIEW_CHARS_SHARE = 0.05  # of the window's tokens: as many characters of longer words are shown
+MAX_WORDS_SHARE = 0.25  # of the window, for one user message
+OVERSIZE_GATE = "HOOK-CTX-001"  # recorded name of the size check of a result
+PREVIEW_CHARS_SHARE = 0.05  # characters of a user message's preview per token of the window
 
 
 @dataclass(frozen=True, slots=True)
 class Demotion:
-    """The substitute for a demoted text."""
+    """The replacement for a demoted text."""
 
-    reference: str  # that the model gets instead
+    reference: str  # the text for the model
     saved: int  # estimated tokens
 
 
@@ -38,8 +38,10 @@ def file_name(tool: str, seq: int, at: datetime) -> str:
 def plan(
     text: str, *, path: str, policy: Policy, tool: str = "", filed: FiledOutput | None = None
 ) -> Demotion | None:
-    """Return what would stand for `text` if it went to `path`; None if the text should stay, as a
-    result of `tool` of this size does. The text may be a part of what was `filed`."""
+    """Return the demotion of `text` to `path`; None if the text is small enough to stay.
+
+    `tool` selects the size limit. `filed` describes the whole text if `text` is only a part of it.
+    """
     tokens, lines, characters = estimate(text), count_lines(text), len(text)
     cut: tuple[str, ...] = ()
     if filed is not None:
@@ -75,7 +77,7 @@ def plan(
 def plan_within(
     text: str, *, path: str, policy: Policy, room: int, tool: str = ""
 ) -> Demotion | None:
-    """Plan a reference of at most `room` tokens, with as much of the text as fits."""
+    """Plan a reference of at most `room` tokens with as much of the text as fits."""
     room = min(room, policy.demotes_above(tool) or room)
     found = None
     for chars in (3 * room, room, 0):
@@ -92,7 +94,7 @@ def without_preview(reference: str) -> str:
 
 
 def _first_lines(text: str, count: int, chars: int) -> tuple[str, list[str]]:
-    """Return the first `count` lines, each cut to its share of the characters, and their name."""
+    """Return a label and the first `count` lines, each cut to an equal share of the characters."""
     longest = chars // count
     lines = text.removesuffix("\n").split("\n", count)[:count]
     cut = [cut_after(line, longest) for line in lines]
@@ -100,7 +102,7 @@ def _first_lines(text: str, count: int, chars: int) -> tuple[str, list[str]]:
 
 
 def _both_ends(text: str, chars: int) -> tuple[str, list[str]]:
-    """Return half of the characters from either end, in whole lines if possible, and their name."""
+    """Return a label and half of the characters from each end, in whole lines if possible."""
     half = min(chars, len(text)) // 2
     if not half:
         return "none", []
@@ -116,11 +118,11 @@ def _both_ends(text: str, chars: int) -> tuple[str, list[str]]:
 def demote_to_file(
     text: str, *, tool: str, seq: int, folder: Path, policy: Policy, room: int | None = None
 ) -> tuple[Demotion, str] | None:
-    """Write the text to a file, unless it may stay; return the demotion and the file's path under
-    the session's `folder`, or None.
+    """Write the text to a file if it is too large. Return the demotion and the file's path relative
+    to the session's `folder`, or None.
 
-    `seq` names the file; `room` is the number of tokens that a result of the tool may have, where
-    that is less than usual. Raises OSError.
+    `seq` is part of the file name. `room` is a lower token limit than the policy's, if given.
+    Raises OSError.
     """
     path = folder / "offloaded" / file_name(tool, seq, datetime.now())
     if room is None:
@@ -136,9 +138,9 @@ def demote_to_file(
 def demote_words(
     text: str, *, size: int, seq: int, folder: Path, policy: Policy
 ) -> tuple[str, str | None]:
-    """Return a message of the user and None, or the reference to a file that holds it and that
-    file's path under `folder`, if the message would fill a quarter of a window of `size` tokens.
-    Raises OSError."""
+    """Move a user message to a file if it would fill a quarter of a window of `size` tokens. Return
+    the reference and the file's path under `folder`, or the message and None. Raises OSError.
+    """
     own_policy = replace(
         policy.demoting_above(int(MAX_WORDS_SHARE * size)),
         preview_chars=int(PREVIEW_CHARS_SHARE * size),

@@ -1,7 +1,7 @@
-"""Bound the images of one request: the newest stay, a stub with a ref stands for each other.
+"""Limit the images of a request: the newest images stay, and stubs with refs replace the others.
 
-A request with too many or too large images is refused, and so would be each later one that holds
-them. The limits are those of the strictest servers of the Messages API.
+Servers refuse a request with too many or too large images, and then every later request with the
+same images. The limits are those of the strictest servers of the Messages API.
 """
 
 from collections.abc import Iterable
@@ -15,10 +15,10 @@ from ...context.view import View
 from ...lazy import dataclass, regex
 from .microcompact import MAX_ARGUMENT_CHARS
 
-MAX_IMAGES = 20  # in one request; with more, none may have a side above 2,000 pixels
-MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64, of the 32 MB that a request may have
-MAX_CAPTION_LINES = 2  # of an image alone; images among more text leave the text
-KEPT_SHARE = 0.5  # of both, after a bound was passed: not each further image edits history
+MAX_IMAGES = 20  # in a request; with more images, servers limit the side to 2,000 pixels
+MAX_IMAGE_BYTES = 20 * 1024 * 1024  # of base64 in a request, which may have 32 MB
+MAX_CAPTION_LINES = 2  # with more text next to the image, the stub keeps the text
+KEPT_SHARE = 0.5  # of both limits, so that not every further image edits history
 
 OVER_BOUND = (
     f"at most {MAX_IMAGES} images, {MAX_IMAGE_BYTES >> 20} MB in all, go into one request; Recall "
@@ -45,11 +45,11 @@ class _Total:
 
 
 def plan(view: View, unseen: set[int]) -> list[dict[str, Any]]:
-    """Return targets for the oldest results with images, so that the others are within the bounds;
-    none where all are.
+    """Return mask targets for the oldest results with images, so that the others fit the limits.
+    Return an empty list if all fit.
 
-    Once a bound is passed, of the images that the model has seen only those stay that fill half of
-    the room. `unseen` are the seqs of the results that it has not seen.
+    Once a limit is exceeded, images that the model has seen may use only half of it. `unseen` has
+    the seqs of the results that the model has not seen.
     """
     total, over = _Total(), []
     results = results_with_images(view)
@@ -66,7 +66,7 @@ def plan(view: View, unseen: set[int]) -> list[dict[str, Any]]:
 
 
 def targets(results: Iterable[ViewResult], why: str) -> list[dict[str, Any]]:
-    """Return targets that put stubs in the place of results with images."""
+    """Return mask targets that replace results with images by stubs."""
     return [
         {"seq": result.item.seq, "tool_use_id": result.call.id, "stub": _stub(result, why)}
         for result in results
@@ -74,12 +74,12 @@ def targets(results: Iterable[ViewResult], why: str) -> list[dict[str, Any]]:
 
 
 def results_with_images(view: View) -> list[ViewResult]:
-    """Return the results with images that stand in the view, oldest first."""
+    """Return the unmasked results with images, oldest first."""
     return [result for result in view.results() if not result.masked and result.images]
 
 
 def named_in(refusal: str, view: View) -> list[ViewResult]:
-    """Return the result with an image whose place in the request a server's refusal names."""
+    """Return the results with the image at the position that a server's refusal names."""
     place = _PLACE.search(refusal)
     if not place:
         return []
@@ -91,7 +91,7 @@ def named_in(refusal: str, view: View) -> list[ViewResult]:
     return [
         result
         for result in results_with_images(view)
-        if result.call.id == call or block in result.images  # the latter in an attachment
+        if result.call.id == call or block in result.images  # `images`: for attachments
     ]
 
 

@@ -1,5 +1,4 @@
-"""What became of each result in a view: later calls that repeated it, changed its file or fixed
-what had failed, and how long ago it was of use."""
+"""The fate of each result in a view: repeated, made stale or fixed by later calls, and its age."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,19 +25,19 @@ from .truncate import CHANGING_TOOLS
 
 _SEARCHING_TOOLS = ("Grep", "Glob", "Mcp", "WebFetch", "WebSearch", "Recall")
 IGNORED_ARGUMENTS = ("description", "timeout")  # arguments that do not change what a call does
-_OFTEN = 2  # changes of a file
+_OFTEN = 2  # minimum changes of a file for "changed often"
 _SHOWS_FILE = regex(r"\s*(?:cd\s[^&;|]*(?:&&|;)\s*)?(?:cat|sed|head|tail|nl|bat|less|awk)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What came after a result."""
+    """The effect of later calls on a result."""
 
-    age: int  # replies of the model since it came, or since the file that it shows was changed
-    changes: int = 0  # of that file since
-    repeated_by: int | None = None  # the entry that has the same again, or more of the file
-    changed_by: int | None = None  # the newest entry that changed the file
-    fixed: bool = False  # it is of a command that failed, and that succeeded later
+    age: int  # replies since the result, or since a change of the file that it shows
+    changes: int = 0  # number of later changes of this file
+    repeated_by: int | None = None  # entry with the same result, or with more of the file
+    changed_by: int | None = None  # newest entry that changed the file
+    fixed: bool = False  # the result is of a failed command that succeeded later
 
     @property
     def superseded_by(self) -> int | None:
@@ -48,15 +47,14 @@ class Fate:
         return max(self.repeated_by, self.changed_by)
 
     def need_chance(self, call: Call) -> float:
-        """Return the usual chance that the result of `call` is needed once it is gone."""
+        """Return the usual chance that the result of `call` is needed after it was cleared."""
         if self.repeated_by is not None:
             return REPEATED
         return CURVES[kind_of(call, self.changes)].at(self.age)
 
 
 def fates_of(view: View) -> dict[str, Fate]:
-    """Return the fate of every result in a view, and of every search in a reply, by the id of its
-    call."""
+    """Return the fate of every result and every web search in a view, by call ID."""
     later, found = _LaterCalls(), {}
     for result in _newest_first(view, later):
         signature = _signature(result.call)
@@ -67,15 +65,16 @@ def fates_of(view: View) -> dict[str, Fate]:
 
 @dataclass(frozen=True, slots=True)
 class SeenNeeds:
-    """How many results of each kind have left the context so far, and how many of them a later call
-    asked for again."""
+    """The number of cleared results of each kind, and how many of them were requested again."""
 
     gone: Mapping[NeedClass, int]
     again: Mapping[NeedClass, int]
 
     def chance(self, fate: Fate, call: Call) -> float:
-        """Return the chance that the result of `call` is needed once it is gone, as this session
-        shows it: the usual one counts for `PRIOR_RESULTS` results of its kind that have gone."""
+        """Return the chance that the result of `call` is needed after it was cleared, adjusted to
+        this session. The usual chance weighs as much as `PRIOR_RESULTS` cleared results of the
+        kind.
+        """
         chance, kind = fate.need_chance(call), kind_of(call, fate.changes)
         usual = CURVES[kind].at(PRIOR_AGE)
         if fate.repeated_by is not None or not usual:
@@ -87,7 +86,7 @@ class SeenNeeds:
 
 
 def seen_needs(results: Sequence[ViewResult], fates: Mapping[str, Fate]) -> SeenNeeds:
-    """Count the results that are gone; but not those that were repeated before they went."""
+    """Count the cleared results, except results that were repeated before they were cleared."""
     gone, again = Counter[NeedClass](), Counter[NeedClass]()
     for result in results:
         fate = fates[result.call.id]
@@ -100,19 +99,21 @@ def seen_needs(results: Sequence[ViewResult], fates: Mapping[str, Fate]) -> Seen
 
 
 def input_curve(call: Call) -> NeedCurve:
-    """Return the chance that what a call was given is needed once it is gone, by its age."""
+    """Return the chance, by age, that a call's input is needed after it was shortened."""
     return CURVES["input" if call.name in CHANGING_TOOLS else "argument"]
 
 
 def input_ages(view: View) -> dict[str, int]:
-    """Return how many replies came after each call, by its id."""
+    """Return the number of replies after each call, by call ID."""
     replies = [item.seq for item in view.items if item.role == "assistant"]
     after = {seq: len(replies) - number for number, seq in enumerate(replies, 1)}
     return {call.id: after[call.seq] for call in view.calls.values() if call.seq in after}
 
 
 def failed(result: ViewResult) -> bool:
-    """Return whether the call did not do its work. A command that ran and exits with 1 did."""
+    """Return True if the tool call failed. A command that ran and exited with an error code did not
+    fail.
+    """
     if failure(result.block):
         return True
     ran = isinstance(result.details.get("exit_code"), int)
@@ -120,12 +121,12 @@ def failed(result: ViewResult) -> bool:
 
 
 def ended_in_error(result: ViewResult) -> bool:
-    """Return whether the call failed or its command exits with another code than 0."""
+    """Return True if the call failed or its command exited with a code other than 0."""
     return result.block.get("is_error") is True or result.details.get("exit_code") not in (None, 0)
 
 
 def lines_of(result: ViewResult) -> tuple[int, int] | None:
-    """Return the first and the last line of the page that a Read showed."""
+    """Return the first and last line that a Read showed; None for other results."""
     match result.details.get("lines"):
         case [int(first), int(last)] if result.call.name == "Read":
             return first, last
@@ -134,14 +135,14 @@ def lines_of(result: ViewResult) -> tuple[int, int] | None:
 
 @dataclass(slots=True)
 class _LaterCalls:
-    """The calls after a result, gathered from the newest back; with the newest entry of each."""
+    """The calls after a result, collected newest first, with the newest entry of each."""
 
     replies: int = 0
     calls: dict[object, int] = field(default_factory=dict)  # by signature
     passed: set[object] = field(default_factory=set)  # signatures of the calls that succeeded
-    read_to: dict[str, tuple[int, int]] = field(default_factory=dict)  # last line read from line 1
-    # By path of a file that was changed: the newest entry, how many there are, and the replies
-    # after the newest.
+    read_to: dict[str, tuple[int, int]] = field(default_factory=dict)  # last line, if read from 1
+    # By path of a changed file: the newest change's seq, the number of changes, and the replies
+    # since the newest change.
     changed: dict[str, tuple[int, int, int]] = field(default_factory=dict)
 
     def fate(self, result: ViewResult, signature: object) -> Fate:
@@ -178,7 +179,7 @@ class _LaterCalls:
 
 
 def _newest_first(view: View, later: _LaterCalls) -> Iterator[ViewResult]:
-    """Yield results and searches from the newest back, and count the replies that are passed."""
+    """Yield results and searches, newest first, and count the replies in between."""
     results = {result.item.seq: result for result in view.results()}
     searches: dict[int, list[ViewResult]] = {}
     for search in view.searches():
@@ -205,13 +206,13 @@ def _shows_file(command: str) -> bool:
 
 
 def _signature(call: Call) -> object:
-    """Return a value that is the same for two calls that ask for the same."""
+    """Return a value that is equal for calls with the same request."""
     arguments = sorted((k, v) for k, v in call.input.items() if k not in IGNORED_ARGUMENTS)
     return call.name, tuple((k, v if isinstance(v, str) else repr(v)) for k, v in arguments)
 
 
 def _path(result: ViewResult) -> str:
-    """Return the path of the file as the tool resolved it, else as the model wrote it."""
+    """Return the file's path as the tool resolved it, else as the model wrote it."""
     return str(result.details.get("path") or result.call.input.get("path"))
 
 

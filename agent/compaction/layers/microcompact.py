@@ -1,8 +1,7 @@
-"""Microcompact: replace old results by stubs.
+"""Microcompact: replace the content of old results with stubs.
 
-Only the content goes: the call and the structure around it stay, and a stub says what was run,
-how it ended and where the full text is. `plan` looks at a view and changes nothing; `break_even`
-says when it is done.
+The call and the structure stay. A stub names the call, its outcome and where the full text is.
+`plan` only reads the view; `break_even` decides when to clear.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,14 +21,14 @@ from .break_even import DueMask
 from .later_calls import Fate, ended_in_error, failed, fates_of, lines_of, seen_needs
 
 MAX_ARGUMENT_CHARS = 80  # characters of a call's main argument in a stub
-MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a search of the web
-MAX_ERROR_LINES = 3  # of what a failed call said, in the stub of its result
+MAX_LISTING_CHARS = 2_000  # of titles and addresses, in the stub of a web search
+MAX_ERROR_LINES = 3  # in the stub of a failed call's result
 MAX_ERROR_LINE_CHARS = 120
-# Of the details of a result: the file in the session's folder that has its text, for a model
-# without the Recall tool.
+# Key in a result's details: the session file with the result's text, for models without the
+# Recall tool.
 KEPT_IN = "kept_in"
 
-_TOOL_CATEGORIES = {  # categories that results of a tool can be of, besides "tool_results"
+_TOOL_CATEGORIES = {  # possible categories of a tool's results, in addition to "tool_results"
     "Bash": {"debug_output", "intermediate_outputs"},
     "Grep": {"intermediate_outputs"},
     "Glob": {"intermediate_outputs"},
@@ -39,37 +38,38 @@ _TOOL_CATEGORIES = {  # categories that results of a tool can be of, besides "to
 
 @dataclass(slots=True)
 class Stub:
-    """The text that stands for a result. The number of tokens is filled in each time: that
-    number changes with each reply."""
+    """The text that replaces a result. The number of tokens is inserted at each use, since it
+    changes with each reply.
+    """
 
     head: str
-    tail: str | None  # behind the number, None for a stub without one
-    _sizes: dict[int, int] = field(default_factory=dict)  # estimated tokens, by length of number
+    tail: str | None  # text after the number; None for a stub without a number
+    _sizes: dict[int, int] = field(default_factory=dict)  # estimated tokens, by number of digits
 
     def text(self, tokens: int) -> str:
         return self.head if self.tail is None else f"{self.head}{tokens:,}{self.tail}"
 
     def size(self, replaced: int) -> int:
-        """Return about how many tokens the text has: the same for all numbers of one length."""
+        """Return the text's estimated tokens. Numbers of the same length share one estimate."""
         length = len(f"{replaced:,}")
         if length not in self._sizes:
             self._sizes[length] = tokens.estimate(self.text(replaced))
         return self._sizes[length]
 
 
-# By seq and call of a result, and the entry that superseded it.
+# By seq and call ID of a result, and the entry that superseded it.
 StubCache = dict[tuple[int, str, int | None], Stub]
 
 
 def plan(
     view: View, policy: Policy, folder: str = "", known: StubCache | None = None
 ) -> list[DueMask]:
-    """Return all results that are due now, oldest first.
+    """Return all results that are due for clearing, oldest first.
 
-    Due are results of `clear_tools` over `clear_above` tokens, except the newest `clear_keep`,
-    those the model has not answered yet, and those of no category that the policy's rules let go.
-    `folder` is the session's, for stubs of offloaded results; `known` keeps the stubs of one
-    session from call to call.
+    A result is due if its tool is in `clear_tools`, it has more than `clear_above` tokens, and the
+    preserve rules allow it. The newest `clear_keep` results and unanswered results are never due.
+    `folder` is the session's folder, for stubs of offloaded results. `known` caches the session's
+    stubs between calls.
     """
     known = {} if known is None else known
     results = _all_results(view)
@@ -90,8 +90,9 @@ def plan(
 
 
 def plan_all(view: View, folder: str = "", *, answered_only: bool) -> list[dict[str, Any]]:
-    """Return targets for every result that a stub makes smaller, whatever its tool and age, for a
-    context that does not fit; with `answered_only` those the model has not answered yet stay."""
+    """Return targets for every result that a stub makes smaller, of any tool and age. Used when the
+    context does not fit. With `answered_only`, skip results that the model has not answered.
+    """
     paused = {view.items[-1].seq} if view.items and view.items[-1].role == "assistant" else set()
     kept = _unanswered_seqs(view) if answered_only else paused
     return [
@@ -103,7 +104,7 @@ def plan_all(view: View, folder: str = "", *, answered_only: bool) -> list[dict[
 
 
 def oldest_clearable(view: View, policy: Policy) -> int | None:
-    """Return the seq of the oldest result that `plan` may still clear, now or later."""
+    """Return the seq of the oldest result that `plan` may clear now or later, else None."""
     if policy.clear_when == "off":
         return None
     found = (r.item.seq for r in _all_results(view) if _clearable(r, view, policy))
@@ -111,13 +112,14 @@ def oldest_clearable(view: View, policy: Policy) -> int | None:
 
 
 def _all_results(view: View) -> list[ViewResult]:
-    """Return the results of calls and of searches of the web, oldest first."""
+    """Return the results of calls and of web searches, oldest first."""
     return sorted([*view.results(), *view.searches()], key=lambda result: result.item.seq)
 
 
 def _unanswered_seqs(view: View) -> set[int]:
-    """Return the seqs of the results that the model has said nothing about yet, and of the newest
-    reply: its searches may still go on."""
+    """Return the seqs of the results that the model has not answered yet, and of the newest reply,
+    whose searches may still be running.
+    """
     newest = (item.seq for item in reversed(view.items) if item.role == "assistant")
     return _seqs(view.unanswered_results()) | {next(newest, 0)}
 
@@ -134,12 +136,13 @@ def _known_stub(
 def stub(
     result: ViewResult, folder: str = "", fate: Fate | None = None, *, brief: bool = False
 ) -> Stub:
-    """Return the line that stands for a result: tool, main argument, outcome, size, and where the
-    full text is. Given its fate, the last lines that describe an error stay of a failure; with
-    `brief`, a page of a file that a later entry superseded is named by its path, its lines and that
-    entry."""
+    """Return the stub of a result: tool, main argument, outcome, size and where the full text is.
+
+    With a `fate`, the stub of a failed call keeps its last error lines. With `brief`, the stub of a
+    superseded file page has only the path, the lines and the newer entry.
+    """
     where = f"#{result.item.seq}"
-    if KEPT_IN in result.details:  # such a model may ask a server of several sessions
+    if KEPT_IN in result.details:  # the ref must name the session: a server may have several
         where = f"{folder.rpartition('/')[2]}{where}"
     if kept := result.offloaded or result.details.get(KEPT_IN):
         where += f", or {folder}/{kept}" if folder else f", or {kept}"
@@ -162,7 +165,7 @@ def stub(
 
 
 def _text_kept(result: ViewResult) -> str:
-    """Return how much of its text a result's ref gives."""
+    """Return how much of a result's text can be recalled."""
     printed, kept = (result.details.get(name) for name in ("printed_bytes", "kept_bytes"))
     if isinstance(printed, int) and isinstance(kept, int):
         return f"{kept:,} of {printed:,} bytes are kept"
@@ -179,7 +182,7 @@ def error_lines(result: ViewResult) -> list[str]:
 def _target_with_saving(
     result: ViewResult, view: View, stub: Stub
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield a target for a result, and its unscaled saving, if a stub makes it smaller."""
+    """Yield a mask target for a result and the unscaled tokens saved, if the stub is smaller."""
     replaced = view.scaled(result.size)
     frame = 0 if result.block.get("type") == FOUND else tokens.RESULT_FRAME
     saved = result.size - frame - stub.size(replaced)
@@ -189,7 +192,7 @@ def _target_with_saving(
 
 
 def _clearable(result: ViewResult, view: View, policy: Policy) -> bool:
-    if result.masked or result.size <= policy.clear_above:  # most are, of all that are asked about
+    if result.masked or result.size <= policy.clear_above:  # true for most results
         return False
     categories = {"tool_results", *_TOOL_CATEGORIES.get(result.call.name, ())}
     return (
@@ -200,16 +203,16 @@ def _clearable(result: ViewResult, view: View, policy: Policy) -> bool:
 
 
 def _is_of(result: ViewResult, tools: Collection[str]) -> bool:
-    """Return True if a result is of one of these tools; those of MCP servers go by Mcp."""
+    """Return True if a result is of one of these tools. All tools of MCP servers count as `Mcp`."""
     name = result.call.name
     return ("Mcp" if name.startswith("mcp__") else name) in tools
 
 
 def _permitted(result: ViewResult, fate: Fate, policy: Policy) -> bool:
-    """Return whether the preserve rules allow clearing a due result."""
+    """Return True if the preserve rules allow clearing a due result."""
     categories = {"tool_results"}
     if "intermediate_outputs" in _TOOL_CATEGORIES.get(result.call.name, ()):
-        categories.add("intermediate_outputs")  # a result that is due is not among the newest
+        categories.add("intermediate_outputs")  # a due result is never among the newest
     if fate.superseded_by is not None and result.call.name == "Read":
         categories.add("redundant_reads")
     if fate.fixed:
@@ -229,8 +232,9 @@ def outcome(result: ViewResult) -> str:
 def _newest_kept_seqs(
     results: Sequence[ViewResult], policy: Policy, fates: Mapping[str, Fate]
 ) -> set[int]:
-    """Return the seqs of the newest results. Except in the preset v5, a result that a later call
-    superseded gives its place to an older one that still holds."""
+    """Return the seqs of the newest results, which are kept. Except in preset v5, older results
+    that are still valid are preferred to superseded ones.
+    """
     newest = [r for r in reversed(results) if _is_of(r, policy.clear_tools)]
     if policy.preset != "v5":
         stale = [r for r in newest if fates[r.call.id].superseded_by is not None]

@@ -1,18 +1,18 @@
-"""The chance that a text which leaves the context will be needed again, by what it is and its age.
+"""The chance that a cleared text is needed again, by kind and age.
 
-Numbers of 2026-11-24: fitted by `benchmarks/need_chances.py` on 53 recorded sessions of five public
-repositories and rounded to two digits; on 34 sessions of four others nothing was fitted. Together
-they are 87 sessions of six agents: 7,305 results, 5,783 replies. "Needed" is what a recording can
-show: a later call asks for the same and gets the same, or edits a line that stood only there.
-`docs/guide/context.md` says what the curves come to in both groups.
+The curves were fitted on 2026-11-24 by `benchmarks/need_chances.py` on 53 recorded sessions of five
+public repositories and rounded to two digits. 34 sessions of four other repositories were used for
+checking only. All 87 sessions, of six agents, have 7,305 results and 5,783 replies. A text counts
+as needed if a later call makes the same request and gets the same result, or edits a line that only
+this text showed. `docs/guide/context.md` compares the curves with both groups.
 
-Chosen, not fitted: `REPEATED`, since what stands elsewhere again is hardly ever missed, and, with
-the sessions of all nine in view, `MISS_PROMPTS` and for how many results of a session itself the
-curves count (10 to 40 came to the same).
+`REPEATED`, `MISS_PROMPTS` and `PRIOR_RESULTS` were chosen, not fitted. `REPEATED` is low because a
+repeated text is still in the context. The other two were chosen after looking at all sessions;
+`PRIOR_RESULTS` from 10 to 40 gave the same result.
 
-Limits: what a model would merely have liked to see again leaves no trace, so the chances are lower
-bounds. Few sessions searched the web or called MCP servers; those have the chances of a search, and
-few showed files by commands. Sessions of others differ: run the script on your own.
+Limits: a model may miss a text without a trace in the recording, so the chances are lower bounds.
+Few sessions used web searches, MCP servers (both use the chances of a search) or commands that show
+files. Other users' sessions may differ: run the script on yours.
 """
 
 import math
@@ -34,35 +34,35 @@ NeedClass = Literal[
 
 @dataclass(frozen=True, slots=True)
 class NeedCurve:
-    """A chance that falls with the replies since a text came into the context or was worked on."""
+    """A chance that falls with the number of replies since a text was added or last worked on."""
 
     first: float
-    half_life: float  # replies in which what is above `rest` halves
+    half_life: float  # replies in which the part above `rest` halves
     rest: float
 
     def at(self, age: int) -> float:
-        """Return the chance after so many replies."""
+        """Return the chance after `age` replies."""
         return self.rest + (self.first - self.rest) * math.exp2(-age / self.half_life)
 
 
 CURVES: dict[NeedClass, NeedCurve] = {
-    "read": NeedCurve(0.34, 5, 0.085),  # a file that nobody changed since
-    "changed once": NeedCurve(0.039, 5, 0.0094),  # by this session, since it was read
+    "read": NeedCurve(0.34, 5, 0.085),  # a file that was not changed since
+    "changed once": NeedCurve(0.039, 5, 0.0094),  # a file that this session changed since
     "changed often": NeedCurve(0.0057, 10, 0.0),
     "shown": NeedCurve(0.041, 5, 0.0),  # a file, by a command such as cat or sed
     "command": NeedCurve(0.052, 8, 0.0026),
     "search": NeedCurve(0.041, 5, 0.013),
-    "input": NeedCurve(0.16, 8, 0.015),  # what a Write or an Edit wrote
-    "argument": NeedCurve(0.052, 8, 0.0026),  # what any other call was given
+    "input": NeedCurve(0.16, 8, 0.015),  # the text of a Write or an Edit
+    "argument": NeedCurve(0.052, 8, 0.0026),  # the arguments of any other call
 }
-REPEATED = 0.0005  # of a result that a later call repeated or showed as part of more
-# A session shows by itself what it needs again of each kind. The curves count like so many results
-# that went, with the chance of this age, and what the session shows changes them by these factors.
+REPEATED = 0.0005  # for a result that a later call repeated or included
+# The chances are adjusted to how often the session needs each kind again. The curve counts as this
+# many cleared results, with the chance at this age. The adjustment is limited to these factors.
 PRIOR_RESULTS = 20
 PRIOR_AGE = 5  # replies
 MIN_SEEN_FACTOR, MAX_SEEN_FACTOR = 0.1, 3.0
-# What a miss costs besides reading the context once more and writing what was missed: the output of
-# one more call and the time that somebody waits, in prompts at the price of input. Not measured:
-# chosen so that about one result in a hundred is missed. It grows with the prompt, since what is
-# kept in a small window brings the next summary nearer.
+# Extra cost of a miss: the output of one more call and the user's waiting time, in prompts at the
+# price of input. Reading the context again and restoring the text are counted separately. Not
+# measured: chosen so that about one result in a hundred is missed. The cost grows with the prompt,
+# since in a small window, keeping a result brings the next summary nearer.
 MISS_PROMPTS = 1.0

@@ -1,9 +1,8 @@
-"""Truncate: replace long arguments of old calls by a short note.
+"""Truncate: replace long arguments of old calls with a short note.
 
-What Write and Edit wrote is usually on disk, which the note says; where the bytes there are not
-those that this call, or a later call of the session, left, it says that instead. Of another call's
-long argument the beginning stays. The log has every input in full, and the note names its entry.
-`plan` looks at a view and changes nothing; it asks for the disk through `sha256_of`.
+For Write and Edit, the note says whether the file on disk still has the content. For other calls,
+the beginning of the argument stays. The log keeps every input in full, and the note names its
+entry. `plan` only reads the view, and reads files through `sha256_of`.
 """
 
 import hashlib
@@ -24,18 +23,18 @@ from ...lazy import dataclass
 from ..policy import Policy
 
 MIN_INPUT_TOKENS = 200  # a smaller input is not worth an edit of history
-MAX_KEPT_STRING_TOKENS = 50  # a string up to this size stays as it is
-KEPT_CHARS = 80  # of the beginning of a string that no file has
-MAX_FILE_BYTES = 16 * 1024 * 1024  # the tools write no larger file
-SETTLED_NS = 2_000_000_000  # after this time a change of a file shows in its times
+MAX_KEPT_STRING_TOKENS = 50  # longer strings are shortened
+KEPT_CHARS = 80  # of the beginning of a string that is not in a file
+MAX_FILE_BYTES = 16 * 1024 * 1024  # the tools write no larger files
+SETTLED_NS = 2_000_000_000  # after this time, any later change has another time stamp
 MAX_CACHED_DIGESTS = 4_096
 
 _digests: dict[tuple[int, int, int, int], str] = {}  # by device, inode, size and time of change
 CHANGING_TOOLS = ("Write", "Edit")
-KEPT_TOOLS = ("Plan",)  # what the user has agreed to
+KEPT_TOOLS = ("Plan",)  # approved by the user
 _WRITTEN = ("content", "old_string", "new_string")
 _REST = "[compacted]"
-_estimate = lru_cache(maxsize=4_096)(tokens.estimate)  # asked for again at every call
+_estimate = lru_cache(maxsize=4_096)(tokens.estimate)  # needed again at every call
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ class _OldInput:
 
     call: Call
     long: tuple[str, ...]  # its long strings
-    path: str = ""  # the file that Write or Edit wrote it to
+    path: str = ""  # the file written by Write or Edit
 
     @property
     def size(self) -> int:
@@ -55,13 +54,13 @@ class _OldInput:
 def plan(
     view: View, policy: Policy, sha256_of: Callable[[str], str | None]
 ) -> list[dict[str, Any]]:
-    """Return the inputs that are due, as a mask's targets: oldest first, then largest.
+    """Return the inputs that are due for shortening as mask targets: oldest first, then largest.
 
-    Due are inputs over MIN_INPUT_TOKENS of calls that have a result, except those of the newest
-    `clear_keep` calls that change files, of the newest so many others, and of failed calls that
-    would have changed a file. With `truncate` "persisted" only what Write and Edit wrote, where the
-    disk still has it. `sha256_of` returns the sha256 of the file at a path as it is now, or None;
-    it is called once for each path that could be due.
+    An input is due if it has more than MIN_INPUT_TOKENS and its call has a result. Inputs are never
+    due for the newest `clear_keep` calls that change files, the newest `clear_keep` other calls,
+    and failed calls to change files. If `truncate` is "persisted", only inputs of Write and Edit
+    are due whose content is still on disk. `sha256_of` returns the current sha256 of a file, or
+    None, and is called once for each path.
     """
     answered = {result.call.id: result for result in view.results()}
     shortened = {id for item in view.items for id in item.inputs} | view.unmasked_calls
@@ -94,8 +93,9 @@ def plan(
 
 
 def file_sha256(path: str) -> str | None:
-    """Return the sha256 of a file's bytes; None where there is no regular file of at most
-    MAX_FILE_BYTES that can be read. A file is read again only where it may have changed."""
+    """Return the sha256 of a file; None unless it is a readable regular file of at most
+    MAX_FILE_BYTES. The digest is cached until the file may have changed.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -106,7 +106,7 @@ def file_sha256(path: str) -> str | None:
             if known in _digests:
                 return _digests[known]
             found = hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):  # ValueError: what was recorded cannot be a path
+    except (OSError, ValueError):  # ValueError: the recorded text is not a valid path
         return None
     if time.time_ns() - status.st_ctime_ns > SETTLED_NS:
         if len(_digests) >= MAX_CACHED_DIGESTS:
@@ -116,7 +116,7 @@ def file_sha256(path: str) -> str | None:
 
 
 def _old_input(call: Call, result: ViewResult) -> _OldInput | None:
-    """Return the input of a call, if it may go; of a call that failed to change a file it stays."""
+    """Return the input of a call if it may be shortened; None for a failed change of a file."""
     if call.name in CHANGING_TOOLS and _failed(result):
         return None
     written = [call.input.get(name) for name in _WRITTEN]
@@ -137,9 +137,10 @@ def _is_long(text: str) -> bool:
 
 
 def _on_disk(view: View, disk: Mapping[str, str | None]) -> dict[str, str]:
-    """Return what a note says of the disk, by the ids of the calls whose file is as they, or later
-    ones of them, left it. `disk` has the sha256 of the files as they are."""
-    unchanged: set[str] = set()  # paths where nobody else has written since
+    """Return the disk status for the note, by call ID. Only files that are as this call or a later
+    one left them have a status. `disk` has the current sha256 by path.
+    """
+    unchanged: set[str] = set()  # paths without later changes by others
     found = {}
     for result in reversed([*view.results()]):
         if result.call.name not in CHANGING_TOOLS or _failed(result):
@@ -156,8 +157,9 @@ def _on_disk(view: View, disk: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def _shortened(old: _OldInput, tokens_cut: int, status: str) -> dict[str, Any]:
-    """Return the call's input with a note for its first long string and a mark for any other.
-    `tokens_cut` are those of the strings, `status` says what the disk has of them."""
+    """Return the call's input with a note for the first long string and a mark for the others.
+    `tokens_cut` is the size of these strings, `status` their state on disk.
+    """
     notes = iter([_note(old, tokens_cut, status)])
 
     def replaced(given: Any) -> Any:
@@ -172,7 +174,7 @@ def _shortened(old: _OldInput, tokens_cut: int, status: str) -> dict[str, Any]:
 
 
 def _note(old: _OldInput, tokens_cut: int, status: str) -> str:
-    """Return the note on one line: size, what was done, status, and where the text is."""
+    """Return the note in one line: size, action, status and where the full text is."""
     call, size = old.call, f"{tokens_cut:,} tokens compacted"
     if not old.path:
         return f"{shorten(old.long[0], KEPT_CHARS)} [{size} · full text: #{call.seq}]"
@@ -186,7 +188,7 @@ def _note(old: _OldInput, tokens_cut: int, status: str) -> str:
 
 
 def _rest(old: _OldInput, text: str) -> str:
-    """Return what stands for a string after the first."""
+    """Return the replacement for every long string after the first."""
     return _REST if old.path else f"{shorten(text, KEPT_CHARS)} {_REST}"
 
 

@@ -1,1 +1,1 @@
-"""Writing a summary: what to ask, merging, shortening, and preparing it in the background."""
+"""Writing summaries: requests, merging, shortening and background preparation."""

@@ -1,42 +1,43 @@
-"""The account of a summary: what not having it has cost so far, against what it would cost.
+"""The account of a summary: the cost of reading the old part so far, compared with the price of a
+summary.
 
-In a large window the part of the context that a summary would take the place of is read with every
-call, long before the window is full. As with clearing (`layers/break_even.py`), nobody knows how
-many calls are still to come, so what reading that part costs is added up, and a summary pays when
-this has come to its price: the call that writes it, its own text, writing again what stays, and
-what will be missed afterwards.
+Every call reads the old part of the context, long before a large window is full. The number of
+future calls is unknown, so the engine uses a break-even rule, as for clearing
+(`layers/break_even.py`). A summary pays once the reads have cost as much as the summary. Its price
+is the call that writes it, its own text, the rewrite of the remaining context and the expected
+misses.
 """
 
 from ...lazy import dataclass
 
-OUTPUT_PRICE = 5.0  # times that of input, of models whose price is not known
-REPLY_SHARE = 0.35  # of the cap on a summary: what one has on the average
+OUTPUT_PRICE = 5.0  # price of output as a multiple of input, for models without a known price
+REPLY_SHARE = 0.35  # average length of a summary, as a share of its cap
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryCost:
-    """The prices around one summary, in tokens at the price of input."""
+    """The costs for one decision about a summary, in input tokens."""
 
-    reading: float  # of reading once what the summary would take the place of
-    price: float  # of the summary itself
+    reading: float  # reading the part that the summary would replace, once
+    price: float  # making the summary
 
 
 @dataclass(slots=True)
 class SummaryAccount:
-    """What reading the old part has cost since the last summary, in tokens at input price."""
+    """The cost of reading the old part since the last summary, in input tokens."""
 
     spent: float = 0.0
 
     def charge(self, cost: SummaryCost) -> None:
-        """Add one reading, before a call."""
+        """Add the cost of one read, before a call."""
         self.spent += max(0.0, cost.reading)
 
     def pays(self, cost: SummaryCost) -> bool:
-        """Return whether a summary would have paid for itself by now."""
+        """Return True if reading has cost at least as much as a summary."""
         return cost.reading > 0 and self.spent >= cost.price
 
     def calls_left(self, cost: SummaryCost) -> int | None:
-        """Return after how many calls like this one it will pay; None if it never does so."""
+        """Return the number of calls at this cost until a summary pays; None if never."""
         if cost.reading <= 0:
             return None
         return max(0, -int((self.spent - cost.price) // cost.reading))

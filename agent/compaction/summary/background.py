@@ -1,8 +1,8 @@
-"""The summary that is written in the background, so that nobody waits when it is due.
+"""Write a summary in the background, so that it is ready when it is due.
 
-There is one at a time. It is usable as long as all that it stands for is in the view and it would
-still leave enough room. When it would not, another one is asked for, but not often, because each
-costs a call.
+At most one prepared summary exists. It is usable while all items that it covers are in the view and
+it would leave enough room. Otherwise another is requested, at a limited rate, since each costs a
+call.
 """
 
 import asyncio
@@ -16,47 +16,48 @@ from ..host import EngineHost
 from .request import Cut
 from .writer import SummaryDraft
 
-MIN_GROWTH_SHARE = 0.10  # of the window: what the context grows by before another is asked for
+MIN_GROWTH_SHARE = 0.10  # of the window: growth of the context before another summary
 MAX_PREPARED_BETWEEN_SUMMARIES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedSummary:
-    """A summary that is being written, or has been written, for the span of `cut`."""
+    """A summary of the span of `cut` that is being written or is finished."""
 
     cut: Cut
-    context_tokens: int  # when it was begun
+    context_tokens: int  # at its start
     task: "asyncio.Task[SummaryDraft]"
-    previous: Summary | None  # the summary that stood in the view then
+    previous: Summary | None  # the view's summary at its start
 
 
 @dataclass(slots=True)
 class BackgroundSummary:
-    """The prepared summary of one conversation, if there is one."""
+    """The prepared summary of one conversation, if any."""
 
     host: EngineHost
-    leaves_room: Callable[[Cut], bool]  # whether a summary at a cut would leave enough room
+    leaves_room: Callable[[Cut], bool]  # True if a summary at a cut leaves enough room
     _prepared: PreparedSummary | None = None
     _attempts: int = 0  # since the newest summary
 
     @property
     def is_pending(self) -> bool:
-        """Whether the summary is still being written."""
+        """True while the summary is being written."""
         return self._prepared is not None and not self._prepared.task.done()
 
     @property
     def is_ready(self) -> bool:
-        """Whether a summary has been written that can still be applied."""
+        """True if a finished summary can still be applied."""
         return not self.is_pending and self.usable_summary() is not None
 
     async def wait(self) -> None:
-        """Wait until nothing is being written."""
+        """Wait until no summary is being written."""
         if self._prepared is not None:
             await asyncio.wait([self._prepared.task])
 
     def is_wanted(self) -> bool:
-        """Return whether a summary should be asked for now if it leaves enough room: there is none,
-        or the context has grown and the one that there is would leave too little."""
+        """Return True if a new summary should be requested. That is the case if there is none, or
+        if the context has grown and the prepared summary no longer leaves enough room.
+        """
         if self._prepared is None or not self._is_current(self._prepared):
             return True
         window = self.host.current_window()
@@ -68,12 +69,12 @@ class BackgroundSummary:
         )
 
     def should_start(self, cut: Cut) -> bool:
-        """Return whether a summary at this cut should be asked for now."""
+        """Return True if a summary at this cut should be requested now."""
         has_one = self._prepared is not None and self._is_current(self._prepared)
         return self.is_wanted() and not (has_one and not self.leaves_room(cut))
 
     def start(self, cut: Cut, draft: Coroutine[Any, Any, SummaryDraft]) -> None:
-        """Run `draft` while the agent works; it replaces an earlier prepared summary."""
+        """Run `draft` in the background. It replaces an earlier prepared summary."""
         self.discard()
         self._attempts += 1
         self._prepared = PreparedSummary(
@@ -91,7 +92,7 @@ class BackgroundSummary:
         return None
 
     def raise_record_error(self) -> None:
-        """Raise the RecordError with which the background task ended, if it did."""
+        """Raise the RecordError of the background task, if it ended with one."""
         task = self._prepared.task if self._prepared else None
         error = task.exception() if task and task.done() and not task.cancelled() else None
         if isinstance(error, RecordError):
@@ -103,7 +104,7 @@ class BackgroundSummary:
         self._attempts = 0
 
     def discard(self) -> None:
-        """Stop writing and forget the summary. What it has cost so far is recorded."""
+        """Cancel and drop the prepared summary. Its cost so far is recorded."""
         prepared, self._prepared = self._prepared, None
         if prepared is None:
             return
@@ -114,14 +115,14 @@ class BackgroundSummary:
             _retrieve_exception(prepared.task)
 
     async def close(self) -> None:
-        """Stop writing, and wait until the task has ended."""
+        """Cancel the summary, and wait until its task has ended."""
         if self._prepared is not None:
             task = self._prepared.task
             self.discard()
             await asyncio.gather(task, return_exceptions=True)
 
     def _is_current(self, prepared: PreparedSummary) -> bool:
-        """Return whether the view has all that the summary covers, and its task has not failed."""
+        """Return True if the view has all items of the span and the task has not failed."""
         view = self.host.view
         if view.summary is not prepared.previous:
             return False
@@ -131,6 +132,6 @@ class BackgroundSummary:
 
 
 def _retrieve_exception(task: "asyncio.Task[SummaryDraft]") -> None:
-    """Look at the exception of a task that nobody waits for, or asyncio would complain."""
+    """Retrieve the exception of an abandoned task, to prevent an asyncio warning."""
     if not task.cancelled():
         task.exception()

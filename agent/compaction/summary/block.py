@@ -1,11 +1,10 @@
-"""A summary that the API writes itself: where it may cut, what it is asked, what stays next to it.
+"""A summary written by the API: its cut, its request and the text next to it.
 
-The API answers with a signed block (`context.compaction_block`) that must stay as it is. So what
-the program's records have and the block lacks stands in a text of its own, behind the messages that
-stay: open errors, rules, changed files, missed facts, the user's messages, pins. Unanswered
-messages are whole there, since the block keeps none.
-The block stands for all before a reply, with no gap, since only then the replies behind it keep
-their thinking. Where that is not possible, a summary of our own takes its place.
+The API returns a signed block (`context.compaction_block`) that must not be changed. So a separate
+text, after the remaining messages, has the facts that the block lacks: open errors, rules, changed
+files, missed facts, the user's messages and pins. Unanswered messages are there in full. The block
+must cover everything before a reply, without a gap, since otherwise later replies lose their
+thinking. If that is not possible, the model writes the summary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,22 +43,23 @@ _LISTS = ("rules", "decisions", "done", "in_progress", "blocked", "facts", "erro
 
 @dataclass(frozen=True, slots=True)
 class BlockSummary:
-    """A compaction block, and what it stands for."""
+    """A compaction block and the span that it covers."""
 
-    block: Block  # exactly as the API gave it
-    cut: Cut  # with nothing kept before the place where it cuts
-    edits: int  # of the view when it was asked for; after one more, thinking behind it is void
+    block: Block  # exactly as received
+    cut: Cut  # keeps no items before it
+    edits: int  # `View.edits` at the request; any later edit invalidates thinking after the block
 
 
 def block_request(
     view: View, cut: Cut, window: Window, instructions: str, *, model: str, effort: str | None
 ) -> tuple[Request, Cut] | None:
-    """Return the request for a block, and where it cuts: as `cut`, or a little later. None where a
-    block would part what belongs together, lose images or added tools, or has no room."""
+    """Return the request for a block, and its cut: `cut` or a little later. Return None if the
+    block would split a call from its result, lose images or added tools, or has no room.
+    """
     found = _before_reply(view, cut)
     if found is None or len(instructions) > MAX_INSTRUCTIONS_CHARS:
         return None
-    behind_cut = view.items[len(found.evicted) :]  # which it does not hold
+    behind_cut = view.items[len(found.evicted) :]  # not part of the request
     room = room_for_summary(window, instructions) + view.scaled(sum(i.size for i in behind_cut))
     waits = [item for item in unanswered(view.items, window.size) if item in found.evicted]
     if room < max_summary_tokens(window) // 2 or any(map(_has_images, waits)):
@@ -77,15 +77,17 @@ def block_request(
 
 
 def rebuild_block_request(view: View, keep_from: int) -> Request:
-    """Return a request for a block again, from the view and its recorded origin, but for its
-    parameters."""
+    """Rebuild the request for a block from the view and its recorded origin, without its
+    parameters.
+    """
     head = replace(view, items=view.items[: view.position(keep_from)])
     return build_request(head, model="", max_tokens=0)
 
 
 def _before_reply(view: View, cut: Cut) -> Cut | None:
-    """Return the first cut from this one on that lies before a reply to the user or to results;
-    None where there is none."""
+    """Return the first cut, at `cut` or later, directly between a user message or result and a
+    reply; None if there is none.
+    """
     items, place = view.items, view.position(cut.keep_from)
     for start in range(place or len(items), len(items)):
         if items[start].role == "assistant" and items[start - 1].role == "user":
@@ -101,18 +103,19 @@ def _has_images(item: Item) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TextBeside:
-    """What the text next to a block is made of, apart from the document."""
+    """The parts of the text next to a block, except the document."""
 
-    written: SummaryDocument  # what the block itself says
-    resolved: Sequence[str]  # errors in it that are none any more, by the records
+    written: SummaryDocument  # the block's document
+    resolved: Sequence[str]  # its errors that are resolved, according to the ledger
     messages: str  # the section of the user's messages
-    waiting: Sequence[LoggedMessage]  # the unanswered ones, oldest first
+    waiting: Sequence[LoggedMessage]  # unanswered messages, oldest first
     folder: Path
     pins: Mapping[int, str]
 
     def render(self, document: SummaryDocument, *, saved: int) -> str:
-        """Return the text that stands next to the block, if `document` is all there is to know.
-        `saved` are the tokens that both save."""
+        """Return the text next to the block, with the facts of `document` that the block lacks.
+        `saved` is the number of tokens that block and text save.
+        """
         parts = [
             f"{COMPRESSED_MARK}\n"
             "The first message of this conversation is a summary of the work before, made when the "
@@ -146,7 +149,9 @@ def text_beside(
     folder: Path,
     ledger: Ledger,
 ) -> TextBeside:
-    """Return what stands next to a block that says `written`, as the view is now."""
+    """Return the parts of the text next to a block, for the current view. `written` is the block's
+    document.
+    """
     evicted = [item.seq for item in summary.cut.evicted]
     gone = messages_gone(ledger.messages, view, evicted)
     waiting = _waiting(gone, KEPT_WORDS_SHARE * window.size / view.ratio)
@@ -156,8 +161,7 @@ def text_beside(
 
 
 def _waiting(messages: Sequence[LoggedMessage], room: float) -> list[LoggedMessage]:
-    """Return the messages that no answer has followed yet: the newest, and those before it as far
-    as they fit."""
+    """Return the unanswered messages: always the newest, and earlier ones while they fit."""
     found: list[LoggedMessage] = []
     for message in reversed(messages):
         if message.state != "open":
@@ -170,8 +174,9 @@ def _waiting(messages: Sequence[LoggedMessage], room: float) -> list[LoggedMessa
 
 
 def _without(document: SummaryDocument, written: SummaryDocument) -> SummaryDocument:
-    """Return what a document has beyond another one. Changed files stay: what is said of them is
-    the ledger's."""
+    """Return a document without the content of another one. Changed files stay, since their rows
+    come from the ledger.
+    """
     read = {row.path for row in written.read}
     changed: dict[str, Any] = {
         name: tuple(each for each in getattr(document, name) if each not in getattr(written, name))

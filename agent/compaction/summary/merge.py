@@ -1,7 +1,7 @@
-"""The structured summary: merge two of them, and put its facts right from the ledger.
+"""Merge summary documents, and correct their facts from the ledger.
 
-Facts come from records, prose from the model: `with_ledger_facts` corrects what a model remembers
-of files, and `document_from_ledger` makes a whole summary without a model.
+`with_ledger_facts` replaces a model's facts about files with recorded ones. `document_from_ledger`
+makes a whole summary without a model.
 """
 
 import re
@@ -23,10 +23,10 @@ from .shorten import (
 )
 from .user_rules import merged_rules
 
-LAST_COMMAND_PREFIX = "the last command was"  # how a summary without a model says the phase
-MAX_CHANGE_PIECES = 4  # of what is said of one file: the first and the newest
+LAST_COMMAND_PREFIX = "the last command was"  # begins the phase in a summary without a model
+MAX_CHANGE_PIECES = 4  # parts of a change's description: the first and the newest
 MAX_INTENT_CHARS = 600  # of the first message, as the intent of a summary without a model
-MAX_WORDS_CHARS = 400  # of a command or a denial
+MAX_WORDS_CHARS = 400  # of a command, a request or a reason
 MAX_LISTED_ITEMS = 20  # denials, offloaded files
 
 _UNCHANGED = regex(r"\W*(?:unchanged|no change|(?:the )?same(?: as before)?)\W*", re.I)
@@ -37,10 +37,10 @@ _NOTED = regex(r" \[[^\[\]]*: deleted since\]$")
 def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
     """Merge the new summary into the old one.
 
-    The intent changes only when the scope did. Rules, files, decisions, facts, blockers, references
-    and what is done are added or updated; none of them is removed here. The phase, what is in
-    progress and the next steps are the new ones alone, less what is done. Errors are added, less
-    those that a new line "Resolved: …" names.
+    The intent only changes with the scope. Rules, files, decisions, facts, blockers, references and
+    finished work are added or updated, never removed. Phase, work in progress and next steps are
+    the new ones, without finished items. Errors are added, except errors that a new line "Resolved:
+    …" names.
     """
     done = _union(old.done, new.done)
     ended = set(map(comparable, done))
@@ -71,19 +71,19 @@ def merge(old: SummaryDocument, new: SummaryDocument) -> SummaryDocument:
 def with_ledger_facts(
     document: SummaryDocument, ledger: Ledger, room: int | None = None
 ) -> SummaryDocument:
-    """Return the document with files and references as the ledger has them; where `room` is given,
-    with the table of changed files in about so many tokens.
+    """Return the document with the files and references of the ledger. `room` limits the table of
+    changed files, in tokens.
 
-    What a model said of a file is kept for a path that the ledger knows, else its changed lines are
-    counted. Errors that the ledger once named, or that quote what it knows, go once they are
-    resolved. Decisions and facts that name a file which is deleted say so.
+    A model's description of a changed file is kept, else the row has the count of changed lines.
+    Errors from the ledger, and errors that quote its failures, are removed once they are resolved.
+    Decisions and facts that name a deleted file get a note.
     """
     named = (row for row in document.modified if not stands_for_many(row))
     changes = {ledger.display_path(row.path): row.change for row in named}
     reasons = {
         ledger.display_path(row.path): row.why
         for row in document.read
-        if not _READ_REF.fullmatch(row.why)  # the ref may be an older one
+        if not _READ_REF.fullmatch(row.why)  # the ref may be outdated
     }
     files = ledger.files
     rows = changed_file_rows(files, room)
@@ -107,9 +107,10 @@ def with_ledger_facts(
 
 
 def with_statuses(document: SummaryDocument, stale: Collection[str]) -> SummaryDocument:
-    """Return the document with the status of each changed file. What differs on disk (`stale`) says
-    so, since the code comes before every record of it; else a file is partial that open work or an
-    error names, and complete that only finished work names."""
+    """Return the document with a status for each changed file. A file in `stale` is marked as
+    changed on disk. A file named by open work or an error is partial. A file named only by finished
+    work is complete.
+    """
     still_open = "\n".join(
         (*document.in_progress, *document.blocked, *document.next_steps, *document.errors)
     )
@@ -127,14 +128,15 @@ def with_statuses(document: SummaryDocument, stale: Collection[str]) -> SummaryD
 
 
 def _names(text: str, path: str) -> bool:
-    """Return whether a text names a file, by its path or by its name."""
+    """Return True if a text contains the file's path or base name."""
     ends = "|".join(map(re.escape, {path, path.rpartition("/")[2]}))
     return re.search(rf"(?<![\w/-])(?:\./)?(?:{ends})(?![\w/-])", text) is not None
 
 
 def document_from_ledger(ledger: Ledger, previous: SummaryDocument | None) -> SummaryDocument:
-    """Make a summary without a model: the first message of the user as the intent, the todo list,
-    the last command, what failed and what was not authorised."""
+    """Make a summary without a model. It has the user's first message as intent, the todo list, the
+    last command, failures and denied calls.
+    """
     words = [(ref, text) for ref, text in ledger.words if text.strip()]
     earlier = previous or SummaryDocument()
     intent = earlier.intent or shorten_at_gap(words[0][1] if words else "", MAX_INTENT_CHARS)
@@ -164,7 +166,7 @@ def _is_unchanged(intent: str) -> bool:
 
 
 def _union(old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
-    """Return the old items, then the new ones that say something else."""
+    """Return the old items, followed by the new items that differ from them."""
     first: dict[str, str] = {}
     for text in (*old, *new):
         first.setdefault(comparable(text), text)
@@ -183,7 +185,7 @@ def _updated(old: FileRow | None, new: FileRow) -> FileRow:
 
 
 def _pieces(change: str) -> list[str]:
-    """Return what a model said of a change, without the ledger's count of lines."""
+    """Return the parts of a change's description, without the ledger's line counts."""
     return [p for p in change.split("; ") if p and not is_line_count(p)]
 
 
@@ -196,7 +198,7 @@ def _change_text(said: str, fact: FileFact) -> str:
 
 
 def _with_deleted_noted(text: str, deleted: Collection[str]) -> str:
-    """Return an entry with a note of each deleted file that it names, unless it is a denial."""
+    """Return an entry with a note about the deleted files in it. Denials get no note."""
     bare = _NOTED.sub("", text)
     if bare.startswith(DENIED):
         return bare
@@ -205,7 +207,7 @@ def _with_deleted_noted(text: str, deleted: Collection[str]) -> str:
 
 
 def denial_fact(denial: str, ledger: Ledger) -> str:
-    """Return the fact about a call that was not allowed, with what the user said about it."""
+    """Return the fact for a denied call, with the user's reason."""
     call = re.sub("^not authorised: ", "", denial, flags=re.IGNORECASE)
     return f"{DENIED}{call}{shorten_at_gap(ledger.reason_of(denial), MAX_WORDS_CHARS)}"
 
@@ -220,7 +222,9 @@ def _last_command(ledger: Ledger) -> str:
 
 
 def _offloaded_files(ledger: Ledger) -> tuple[str, ...]:
-    """Return lines for the newest files that hold whole results, and for the number of others."""
+    """Return one line for each of the newest files with full results, and one for the number of
+    older files.
+    """
     rows = list(ledger.offloaded.items())
     older = len(rows) - MAX_LISTED_ITEMS
     more = (f"{older} older files in offloaded/",) if older > 0 else ()

@@ -1,7 +1,8 @@
-"""The errors that a summary has by the ledger alone: the commands that still fail, all of them
-while there is room, then their refs; and the newest failures that are over, in a room of their own.
+"""The errors of a summary that come from the ledger: open command failures and recent past
+failures.
 
-A model may say more of a command that still fails; then its line stands instead.
+Open failures are listed in full while they fit, then by ref only. Past failures have a separate
+token limit. If a model describes an open failure, its line is used instead.
 """
 
 import re
@@ -16,8 +17,8 @@ from .resolved_errors import names_failure, says_what_passed
 from .shorten import shorten_at_gap
 
 MAX_COMMAND_CHARS = 400
-MAX_LINE_CHARS = 160  # of an error that stands alone
-MAX_EARLIER_TOKENS = 400  # of the failures that are over
+MAX_LINE_CHARS = 160  # of a single error line
+MAX_EARLIER_TOKENS = 400  # for past failures
 
 _MORE = "More commands that still fail, found by Recall: "
 _EARLIER = "Failed earlier: "
@@ -29,17 +30,19 @@ _NOTE = regex(r"\[[^\]]*\]|(?:exit code|exit)[: ]*\d+", re.IGNORECASE)
 
 
 def open_failures(ledger: Ledger) -> list[CommandFact]:
-    """Return the commands that still fail, oldest first. One that only ended with 1 and says no
-    error has probably answered a question with "no"."""
+    """Return the commands that still fail, oldest first. An exit code of 1 without an error line
+    does not count: the command probably just answered "no".
+    """
     return [f for f in ledger.unresolved() if f.exit_code != 1 or error_line(f)]
 
 
 def with_open_failures(
     document: SummaryDocument, ledger: Ledger, room: int | None = None
 ) -> SummaryDocument:
-    """Return the document with every failure that is open and that none of its errors names, the
-    newest last. Where they have no room in `room` tokens, each has its most telling line alone,
-    then the oldest have their refs alone."""
+    """Add the open failures that the document's errors do not name, newest last. If they exceed
+    `room` tokens, only their most informative lines are kept, and the oldest failures are listed by
+    ref.
+    """
     told = document.errors
     missing = [
         fact
@@ -58,8 +61,9 @@ def with_open_failures(
 def earlier_failures(
     errors: Sequence[str], ledger: Ledger, until: int | None = None
 ) -> tuple[str, ...]:
-    """Return lines for the newest failures that are over, oldest first, as many as have room: of
-    entries up to `until`. What the errors of a summary say already is left out."""
+    """Return lines for the newest past failures that fit, oldest first, of entries up to `until`.
+    Lines that `errors` already contain are left out.
+    """
     told = "\n".join(errors)
     over = {fact.ref: (_head_of(fact), fact.errors) for fact in ledger.past_failures()}
     over |= {call.ref: (f"{call.tool} (#{call.ref})", call.errors) for call in ledger.failed_calls}
@@ -77,7 +81,7 @@ def earlier_failures(
 
 
 def still_open(errors: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
-    """Return the errors less those that quote a failure which is over, by the records."""
+    """Return the errors that are still open, without the lines about more or earlier failures."""
     failing = {fact.ref for fact in ledger.unresolved()}
 
     def is_open(error: str) -> bool:
@@ -89,12 +93,12 @@ def still_open(errors: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
 
 
 def said_errors(errors: Sequence[str]) -> tuple[str, ...]:
-    """Return the errors without the lines that are added here."""
+    """Return the errors without the lines that this module adds."""
     return tuple(e for e in errors if not e.startswith((_MORE, _EARLIER)) and not _FAILED.match(e))
 
 
 def error_line(fact: CommandFact) -> str:
-    """Return the most telling line of a failed command's output; "" when none tells."""
+    """Return the most informative line of a failed command's output; "" if there is none."""
     lines = [_DECORATION.sub("", line.strip(), count=1) for line in fact.errors]
     lines = [line for line in lines if line and not _NOTE.fullmatch(line)]
     for pattern in (_ERROR, _FAILURE):
@@ -105,7 +109,7 @@ def error_line(fact: CommandFact) -> str:
 
 
 def _part(line: str, at: int) -> str:
-    """Return the part of a line that has the character `at`, whole where it is short."""
+    """Return the part of a line around the character `at`; all of a short line."""
     start = max(0, at - MAX_LINE_CHARS // 4) if len(line) > MAX_LINE_CHARS else 0
     return line[start : start + MAX_LINE_CHARS].strip()
 
@@ -121,7 +125,7 @@ def _head_of(fact: CommandFact) -> str:
 
 
 def _count_fitting(lines: Sequence[str], room: int) -> int:
-    """Return how many of the first lines have room."""
+    """Return how many lines, counted from the first, fit in `room` tokens."""
     count = 0
     for line in lines:
         room -= _size(line)

@@ -1,9 +1,9 @@
-"""The request for a summary: where to cut, what to ask, and whether the answer can be used.
+"""The request for a summary: where to cut, the question, and whether the answer is usable.
 
-The cut leaves the newest messages verbatim, never parts a call from its result, and always leaves
-the user's unanswered messages. The question goes behind the session's own prefix (the same system
-text, tools and messages), so the call reads the prompt cache; where that prefix no longer fits,
-the span is summarised in chunks of plain text. Nothing here changes anything.
+The cut keeps the newest messages verbatim, keeps calls and results together, and keeps the user's
+unanswered messages. The question is appended to the session's own prefix (system prompt, tools,
+messages), so the call reads the prompt cache. If the prefix no longer fits, the span is summarised
+in chunks of plain text. This module changes nothing in the session.
 """
 
 from bisect import bisect_right
@@ -26,26 +26,26 @@ from ..document import SummaryDocument, missing_titles, render
 from ..policy import Policy
 
 COMPRESSED_MARK = "[Conversation compressed]"
-ORDER_OF_TRUTH = (  # S3's
+ORDER_OF_TRUTH = (
     "Where they differ, believe the files on disk first, then the todo list and what this program "
     "recorded of files and commands, then the project's notes, then the log, and this record last."
 )
 _ARCHIVE = "All of this session is in "
-PINNED_HEADING = "\n\n## Pinned"  # begins what the user pinned, at the end of a summary's text
+PINNED_HEADING = "\n\n## Pinned"  # begins the last section of a summary
 QUESTION_START = "The context of this session is about to be compressed."  # see prompts/summary.md
-MAX_SHARE_AFTER = 0.50  # of the window: what the context may fill after a summary
-MAX_SHARE_OF_BEFORE = 0.50  # S3: of the context before, that a summary nobody asked for may leave
+MAX_SHARE_AFTER = 0.50  # of the window, for the context after a summary
+MAX_SHARE_OF_BEFORE = 0.50  # of the context before an automatic summary, for the context after it
 _AGAIN = (
     "\n\nYour last answer to this could not be used: {problem}. Answer anew, with every section, "
     "in {cap:,} tokens at most."
 )
-SUMMARY_SHARE = 0.05  # of the window: what a summary may have, within the next two limits
+SUMMARY_SHARE = 0.05  # of the window, for a summary, within the next two limits
 MIN_SUMMARY_CAP_TOKENS = 600
 MAX_SUMMARY_CAP_TOKENS = 8_000
-MIN_INSTRUCTION_CHARS = 60  # of a line of the question that no record has by chance
+MIN_INSTRUCTION_CHARS = 60  # of a line of the question that cannot occur by chance
 MAX_PIN_TOKENS = 1_000  # of one pinned item
-MAX_CHARS_PER_TOKEN = 16  # characters looked at for each token that may be kept
-# Parts of the prompt, by whether the record is merged with the one before it, or stands alone.
+MAX_CHARS_PER_TOKEN = 16  # characters examined for each token that may be kept
+# Parts of the prompt: for a record that is merged with the previous one, and for a separate record.
 _SCOPE = {
     "{only_new}": (" Only what is new since the previous record.", ""),
     "{unchanged}": (
@@ -59,23 +59,23 @@ _SCOPE = {
         "where it matters.",
     ),
 }
-KEPT_WORDS_SHARE = 0.25  # of the window: what the unanswered words that are kept may fill
-_PIECES_PER_CHUNK = 64  # at most, of whose lines the tokens are estimated together
-HEADLINE_SCAN_CHARS = 500  # of an item that are looked at for its headline
+KEPT_WORDS_SHARE = 0.25  # of the window, for unanswered user messages that are kept
+_PIECES_PER_CHUNK = 64  # maximum; the tokens of a piece are estimated together
+HEADLINE_SCAN_CHARS = 500  # of an item, examined for its headline
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The place in the view where a summary takes over."""
+    """The place in the view where a summary ends."""
 
-    evicted: tuple[Item, ...]  # what the summary stands for
-    keep_from: int  # the seq from which all stays
+    evicted: tuple[Item, ...]  # items that the summary replaces
+    keep_from: int  # seq of the first item of the tail, which stays
     keep: tuple[int, ...]  # seqs of earlier items that stay
     tokens: int  # of the evicted items, scaled
 
     @property
     def covers(self) -> list[int]:
-        """The seqs of the first and the last item that no earlier summary stands for."""
+        """The first and last seq of the items that no earlier summary covers."""
         new = [item.seq for item in self.evicted if item.source != SUMMARY_SOURCE]
         return [new[0], new[-1]]
 
@@ -88,10 +88,10 @@ def find_cut(
     keep_messages: int | None = None,
     newest_only: bool = False,
 ) -> Cut | None:
-    """Return where a summary would cut; None when it would have nothing new to stand for.
+    """Return the cut for a summary; None if there is nothing new to summarise.
 
-    `keep_messages` overrides how many messages stay, for a context that fits no other way. With
-    `newest_only` just the newest exchange stays: the user's last message and the last reply.
+    `keep_messages` overrides the number of messages that stay, for a context that would not fit
+    otherwise. With `newest_only`, only the user's last message and the last reply stay.
     """
     items, keep_tokens = view.items, 0
     if keep_messages is None:
@@ -114,10 +114,11 @@ def find_cut(
 
 
 def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | None:
-    """Return the index of the first item of the tail that stays: at least so many messages, and
-    more while they fit into `max_size`, at a place where no call is parted from its result."""
+    """Return the index of the first item of the tail. The tail has at least `messages` messages,
+    and more while they fit into `max_size`. It never begins between a call and its result.
+    """
     size, count, start, kept, role = 0, 0, len(items), 0, ""
-    begin = 1  # no part of a summary stays
+    begin = 1  # a summary never stays
     for index, item in enumerate(items):
         begin = index + 1 if item.source == SUMMARY_SOURCE else begin
     for index in range(len(items) - 1, begin - 1, -1):
@@ -133,14 +134,15 @@ def _tail_start(items: Sequence[Item], messages: int, max_size: float) -> int | 
 
 
 def _newest_reply(items: Sequence[Item]) -> int | None:
-    """Return the index of the last reply; its results stand behind it."""
+    """Return the index of the last reply; None if there is none. Its results follow it."""
     places = (place for place in range(len(items) - 1, -1, -1) if items[place].role == "assistant")
     return next(places, None)
 
 
 def unanswered(items: Sequence[Item], max_size: float) -> list[Item]:
-    """Return the user's messages that no finished answer has followed yet: the newest always, and
-    those before it as far as they fit. The others are in the summary and in the archive."""
+    """Return the user's unanswered messages: always the newest, and earlier ones while they fit.
+    The summary and the archive have the others.
+    """
     found: list[Item] = []
     size = 0
     for item in reversed(items):
@@ -155,20 +157,21 @@ def unanswered(items: Sequence[Item], max_size: float) -> list[Item]:
 
 
 def max_summary_tokens(window: Window) -> int:
-    """Return the most tokens that a summary may have in this window."""
+    """Return the token cap of a summary in this window."""
     wanted = int(window.size * SUMMARY_SHARE)
     return max(MIN_SUMMARY_CAP_TOKENS, min(MAX_SUMMARY_CAP_TOKENS, wanted))
 
 
 def max_tokens_after(window: Window, *, must_halve: bool = False) -> int:
-    """Return the tokens that the context should have at most after a summary, or after one that
-    `must_halve` the context of before."""
+    """Return the most tokens that the context may have after a summary. With `must_halve`, also
+    less than half of the current context.
+    """
     share = int(window.size * MAX_SHARE_AFTER)
     return min(share, int((window.tokens - 1) * MAX_SHARE_OF_BEFORE)) if must_halve else share
 
 
 def tokens_after_summary(view: View, cut: Cut, summary: int) -> int:
-    """Return the scaled tokens of the context once a summary of so many tokens stands in it."""
+    """Return the size of the context, in scaled tokens, with a summary of `summary` tokens."""
     keep_from, keep = cut.keep_from, list(cut.keep)
     empty = Summary(
         document={}, text="", covers=[], keep_from=keep_from, keep=keep, replaces_earlier=True
@@ -184,9 +187,12 @@ def summary_question(
     is_merged: bool = True,
     problem: str = "",
 ) -> str:
-    """Return what the model is asked. `instructions` are the user's, for this summary alone;
-    `failures` lists what counts as failing; `is_merged` says whether the answer will be merged with
-    the record before it; `problem` is why its answer to the same question could not be used."""
+    """Return the question to the model.
+
+    `instructions` are the user's, for this summary only. `failures` lists the open failures.
+    `is_merged` is True if the answer will be merged with the previous record. `problem` is the
+    reason why the previous answer was unusable.
+    """
     text = prompt_text("summary").strip().replace("{cap}", f"{max_summary_tokens(window):,}")
     for part, (merged, alone) in _SCOPE.items():
         text = text.replace(part, merged if is_merged else alone)
@@ -200,26 +206,26 @@ def summary_question(
 
 
 def _instructions(window: Window) -> set[str]:
-    """Return the lines that say what the sections of a record should hold."""
+    """Return the instruction lines of the question, to detect answers that repeat them."""
     asked = (summary_question(window, is_merged=is_merged) for is_merged in (True, False))
     lines = (line.strip() for text in asked for line in text.splitlines())
     return {line for line in lines if len(line) >= MIN_INSTRUCTION_CHARS}
 
 
 def is_summary_question(text: str) -> bool:
-    """Return whether a text is what `summary_question` returns."""
+    """Return True if a text is a summary question."""
     return text.startswith(QUESTION_START)
 
 
 def room_for_summary(window: Window, question: str) -> int:
-    """Return the tokens left for a summary that is asked for behind the session's own prefix."""
+    """Return the tokens left for a summary that is requested at the end of the session's prefix."""
     return window.room - 2 * tokens.estimate(question)
 
 
 def summary_request(
     view: View, window: Window, question: str, *, model: str, effort: str | None
 ) -> Request:
-    """Return the session's own request with one more text at its end: it reads the same cache."""
+    """Return the session's own request with the question appended, to read the same cache."""
     max_tokens = min(2 * max_summary_tokens(window), room_for_summary(window, question))
     request = build_request(view, model=model, max_tokens=max_tokens, effort=effort)
     return with_question(request, question)
@@ -228,8 +234,9 @@ def summary_request(
 def chunk_requests(
     cut: Cut, window: Window, question: str, *, upto: int, model: str, effort: str | None
 ) -> list[Request]:
-    """Return requests over the evicted span as plain text, each at most half of the window. `upto`
-    is the newest entry of the view that was cut."""
+    """Return requests with the evicted span as plain text, each of at most half the window. `upto`
+    is the newest entry of the view.
+    """
     max_tokens = max(max_tokens_after(window) - tokens.estimate(question), 1_000)
     text = transcript(cut.evicted)
     origin = {"upto": upto, "asked": question, "keep_from": cut.keep_from, "keep": list(cut.keep)}
@@ -250,7 +257,7 @@ def chunk_requests(
 def rebuild_chunk_messages(
     view: View, question: str, *, keep_from: int, keep: Sequence[int], span: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Return the messages of one of `chunk_requests`, from the view and its recorded origin."""
+    """Rebuild the messages of a chunk request from the view and its recorded origin."""
     items = view.items[: view.position(keep_from)]
     begin, end = span
     text = transcript([i for i in items if i.seq not in keep])
@@ -268,7 +275,7 @@ def _chunk_messages(text: str, question: str) -> list[dict[str, Any]]:
 
 
 def _chunk_spans(text: str, max_tokens: int) -> Iterator[tuple[int, int]]:
-    """Yield where the chunks of a text begin and end, none of more than `max_tokens`."""
+    """Yield the (begin, end) of each chunk of a text. No chunk has more than `max_tokens`."""
     begin = end = size = 0
     for piece in _pieces(text, max_tokens):
         piece_tokens = tokens.estimate(piece)
@@ -282,7 +289,7 @@ def _chunk_spans(text: str, max_tokens: int) -> Iterator[tuple[int, int]]:
 
 
 def _pieces(text: str, max_tokens: int) -> Iterator[str]:
-    """Yield the lines of a text, short lines together and a line that is too long in pieces."""
+    """Yield the lines of a text. Short lines are joined, and long lines are split."""
     begin = 0
     while begin < len(text):
         end = text.find("\n", begin + max_tokens // _PIECES_PER_CHUNK) + 1 or len(text)
@@ -296,7 +303,7 @@ _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 
 
 def transcript(items: Sequence[Item]) -> str:
-    """Return items as text, with the stubs of the context, so that its price is bounded."""
+    """Return items as text, with stubs as in the context, so that the cost is limited."""
     texts = (_block_text(item, block) for item in items for block in shown_blocks(item))
     return "\n\n".join(filter(None, texts))
 
@@ -307,7 +314,7 @@ def _block_text(item: Item, block: Block) -> str:
 
 
 def headline(item: Item) -> str:
-    """Return one line that says what an item is."""
+    """Return a one-line description of an item."""
     block = item.blocks[0] if item.blocks else {}
     text = _block_text(item, block).split("\n\n", 1)[-1].lstrip()
     line = " ".join(text[:HEADLINE_SCAN_CHARS].split())
@@ -323,9 +330,9 @@ def summary_text(
     messages: str = "",
     saved: int | None = None,
 ) -> str:
-    """Return the message that stands for the span: the record, how to get the rest, the section of
-    the user's `messages`, and pins. `saved` are the tokens that it saves, where it takes the place
-    of something."""
+    """Return the message that replaces the span: the document, how to recall details, the user's
+    `messages`, and pins. `saved` is the number of tokens saved; None leaves it out.
+    """
     head = "" if saved is None else f"{archive_head(folder, saved)}\n\n"
     recovery = [text for text in document.recovery if not text.startswith(_ARCHIVE)]
     document = replace(document, recovery=(archive_line(folder), *recovery))
@@ -344,14 +351,14 @@ def _apart(section: str) -> str:
 
 
 def archive_head(folder: Path, saved: int) -> str:
-    """Return the line that says of which session a summary is, and how many tokens it saves."""
+    """Return the line with the session ID, the time and the tokens saved."""
     at = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
     session = f"**Session ID:** {folder.name} · **Generated:** {at}"
     return f"{session} · **Context Saved:** {saved:,} tokens"
 
 
 def archive_line(folder: Path) -> str:
-    """Return where all that was said is kept: what there is of it."""
+    """Return the line that lists the session's archive files."""
     kept = {"offloaded": "results that were moved to files", "checkpoints": "checkpoints"}
     there = [f"{name}/ ({what})" for name, what in kept.items() if (folder / name).is_dir()]
     parts = ", ".join(["conversation.md (the full conversation)", *there])
@@ -359,7 +366,7 @@ def archive_line(folder: Path) -> str:
 
 
 def pinned_section(pins: Mapping[int, str]) -> str:
-    """Return the last section of a summary's text: pinned items verbatim, or ""."""
+    """Return the last section of a summary: the pinned items verbatim; "" without pins."""
     return "\n".join([PINNED_HEADING, *(_pin(*pin) for pin in pins.items())]) if pins else ""
 
 
@@ -376,7 +383,7 @@ def first_tokens(text: str, max_tokens: int) -> str:
 
 
 def why_unusable(text: str, stop_reason: str | None, window: Window) -> str:
-    """Return why a model's answer cannot be used as a summary; "" when it can."""
+    """Return the reason why a model's answer cannot be used as a summary, or ""."""
     if stop_reason == "max_tokens":
         return "it was cut off at its limit"
     if stop_reason not in ("end_turn", "stop_sequence"):

@@ -1,9 +1,9 @@
-"""Which errors a summary says are resolved, and which of the recorded failures these are.
+"""Match the errors that a summary marks as resolved with recorded failures.
 
-A model says so of what the ledger cannot know: another way was taken, and the command that failed
-is never run again. Its word is recorded with the summary: who said it, why, and of which failures,
-by their refs. A later failure has a ref of its own, so a word said before does not speak of it.
-Where a model says both, a failure is open.
+The ledger cannot know that a problem was solved in another way if the failed command is never run
+again. So a model's claim is recorded with the summary: its author, its text and the refs of the
+failures. Later failures have new refs, so older claims do not apply to them. If a summary calls a
+failure both resolved and open, it is open.
 """
 
 import re
@@ -14,9 +14,9 @@ from typing import Any
 from ...lazy import regex
 from ...session.ledger import CommandFact, Ledger
 
-MIN_SHARED_ERROR_CHARS = 10  # that an error shares with the text that says it is resolved
-MAX_LISTED_FAILURES = 20  # that the model is asked about
-MAX_LISTED_CHARS = 200  # of each
+MIN_SHARED_ERROR_CHARS = 10  # common to an error and the claim that it is resolved
+MAX_LISTED_FAILURES = 20  # in the summary request
+MAX_LISTED_CHARS = 200  # of each failure
 
 _RESOLVED = regex(r"\W*resolved\b\s*(\([^)\n]*\))?\W*?[:—–\]*][\s*_~:—–-]*(.*)", re.I | re.DOTALL)
 _REF = regex(r"#(\d{1,9})\b")
@@ -25,26 +25,26 @@ _QUOTED = regex(r"`([^`\n]{3,})`")
 
 
 def resolved_error(error: str) -> str | None:
-    """Return what a line names that says "Resolved: …"; None for an open error."""
+    """Return the error in a line "Resolved: …"; None for an open error."""
     found = _RESOLVED.fullmatch(error)
     return " ".join(filter(None, (found[2], found[1]))) if found else None
 
 
 def comparable(text: str) -> str:
-    """Return a text for comparison: no case, single blanks, no full stop at its end."""
+    """Normalize a text for comparison: case, blanks and a final full stop are ignored."""
     return " ".join(text.casefold().split()).rstrip(".")
 
 
 @lru_cache(maxsize=1_024)
 def whole_words(text: str) -> re.Pattern[str]:
-    """Return the pattern that finds a text, never as a part of a longer word or number."""
+    """Return a pattern that matches a text only as whole words and numbers."""
     before = r"(?<!\w)(?<!\d[.,])" if text[0].isalnum() else ""
     after = r"(?!\w|[.,]\d)" if text[-1].isalnum() else ""
     return re.compile(f"{before}{re.escape(text)}{after}")
 
 
 def names_error(named: str, error: str) -> bool:
-    """Return whether a text names an error: as a whole, by its beginning or by a line of it."""
+    """Return True if a text names an error: in full, by its beginning or by one of its lines."""
     named, error = comparable(named), comparable(error)
     head = _HEAD_END.split(named, maxsplit=1)[0].strip()
     short, long = sorted((error, named), key=len)
@@ -55,8 +55,9 @@ def names_error(named: str, error: str) -> bool:
 
 
 def open_errors(old: Sequence[str], new: Sequence[str]) -> list[str]:
-    """Return the old and the new errors less those that a new line says are resolved, and that no
-    new line says are open."""
+    """Return the old and new errors that are still open. An old error is resolved if a new line
+    says so and no new line names it as open.
+    """
     resolved = [text for text in map(resolved_error, new) if text]
     still_open = [text for text in new if resolved_error(text) is None]
     gone = [
@@ -71,9 +72,11 @@ def open_errors(old: Sequence[str], new: Sequence[str]) -> list[str]:
 def resolution_rows(
     errors: Sequence[str], by: str, ledger: Ledger, failures: Sequence[CommandFact]
 ) -> tuple[dict[str, Any], ...]:
-    """Return what is recorded of a summary's error lines: a row for each that says an error is
-    resolved, and for each that names one as open again, of which that was said before. `failures`
-    were those open when the summary was asked for."""
+    """Return the rows to record for a summary's error lines.
+
+    There is a row for each new claim that an error is resolved, and for each line that names a
+    settled failure as open again. `failures` are the open failures at the time of the request.
+    """
     said_before = {comparable(str(row.get("why"))) for row in ledger.resolutions}
     still_open = [line for line in errors if resolved_error(line) is None]
     named_open = {
@@ -85,26 +88,26 @@ def resolution_rows(
         if named is None:
             refs = sorted(_refs(line) & ledger.settled_refs)
             rows += [{"by": by, "why": line, "reopened": refs}] if refs else []
-        elif comparable(line) not in said_before:  # said again, it says nothing of what came since
+        elif comparable(line) not in said_before:  # a repeated claim is not about newer failures
             solved = {fact.ref for fact in _failures_named(named, ledger, failures)}
             rows.append({"by": by, "why": line, "refs": sorted(solved - named_open)})
     return tuple(rows)
 
 
 def names_failure(text: str, fact: CommandFact) -> bool:
-    """Return whether a text names a failure: by its ref, its command or a line of its output."""
+    """Return True if a text names a failure: by its ref, its command or a line of its output."""
     return fact.ref in _refs(text) or _quotes_failure(text, fact)
 
 
 def says_what_passed(line: str, ledger: Ledger) -> bool:
-    """Return whether a line names only failures that are over: it quotes their error or command."""
+    """Return True if a line quotes a past failure and no open one, by error or command."""
     if any(_quotes_failure(line, fact) for fact in ledger.unresolved()):
         return False
     return any(_quotes_failure(line, fact) for fact in ledger.past_failures())
 
 
 def open_failures_text(failures: Sequence[CommandFact]) -> str:
-    """Return a list of failures for the request for a summary; "" for none."""
+    """Return the list of failures for the summary request; "" if there are none."""
     rows = [
         f"- #{fact.ref} " + " ".join(_text(fact).split())[:MAX_LISTED_CHARS]
         for fact in failures[-MAX_LISTED_FAILURES:]
@@ -114,15 +117,16 @@ def open_failures_text(failures: Sequence[CommandFact]) -> str:
 
 
 def claim_lines(errors: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines that say an error is resolved."""
+    """Return the lines that mark an error as resolved."""
     return tuple(error for error in errors if resolved_error(error) is not None)
 
 
 def _failures_named(
     text: str, ledger: Ledger, failures: Sequence[CommandFact]
 ) -> list[CommandFact]:
-    """Return the failures that a text names: by the ref of a failed command, else by their command
-    or error."""
+    """Return the failures that a text names: by the ref of a failed command, else by command or
+    error.
+    """
     refs = _refs(text)
     if refs & {fact.ref for fact in ledger.commands if fact.errors}:
         return [fact for fact in failures if fact.ref in refs]
@@ -130,7 +134,7 @@ def _failures_named(
 
 
 def _quotes_failure(text: str, fact: CommandFact) -> bool:
-    """Return whether a text quotes the command of a failure, or a line of its output."""
+    """Return True if a text quotes a failed command or a line of its output."""
     lines = (line.strip() for line in fact.errors)
     telling = (line for line in lines if " " in line and not line.startswith("["))
     quoted = comparable(fact.command) in map(comparable, _QUOTED.findall(text))

@@ -1,9 +1,8 @@
-"""Make a summary fit its limit; what has no room is counted.
+"""Shorten a summary to its limit, and count what is dropped.
 
-The least critical goes first. Changed files are listed by name while there is room; the others by
-folder, deepest folders first: one row says how many files are below the folder, and which file of
-the archive names each. Facts that have no room are counted in one line. A path that stays is never
-abbreviated.
+The least critical content is dropped first. Changed files are listed by name while they fit. The
+others are grouped by folder, deepest folders first, with the number of files and the archive file
+that lists them. Dropped facts are counted in one line. Paths are never abbreviated.
 """
 
 import re
@@ -21,23 +20,23 @@ from ...session.ledger import FileFact
 from ..document import FileRow, SummaryDocument, render, row_line
 from .resolved_errors import resolved_error
 
-DENIED = "Not authorised: "  # begins a fact about a call that was not allowed
-FILE_TABLE_FACTOR = 2  # times a summary's cap: what the paths of changed files may take beside it
+DENIED = "Not authorised: "  # begins a fact about a denied call
+FILE_TABLE_FACTOR = 2  # limit for the paths of changed files, as a multiple of the summary's cap
 FOLDER_ROWS_SHARE = 0.25  # of the room for changed files, for the rows of folders
 MIN_ROW_TOKENS = 8  # of the shortest row
 TOOL_RANKS = {"Edit": 2, "Write": 2, "Task": 1}  # change files on purpose; others rank 0
-TEXT_LIMITS = (1_000, 400, 160, 60)  # characters a text may keep, tried in turn
-INTENT_LIMITS = (240, 120, 60, 30, 10, 3, 1)  # the same for the intent, where nothing else is left
-FACT_SHARE_CHARS = 160  # of a fact, that count when the share of all facts is reckoned
-FACTS_SHARE = 0.5  # of a summary, that facts may take before anything else goes for them
-FILE_ROW_SHARES = (0.5, 0.25, 0.125, 0.0)  # of a summary, for changed files; tried in turn
+TEXT_LIMITS = (1_000, 400, 160, 60)  # characters kept of a text, tried in turn
+INTENT_LIMITS = (240, 120, 60, 30, 10, 3, 1)  # the same for the intent, as the last resort
+FACT_SHARE_CHARS = 160  # of each fact, counted towards FACTS_SHARE
+FACTS_SHARE = 0.5  # of a summary, for facts; more facts are dropped before other content
+FILE_ROW_SHARES = (0.5, 0.25, 0.125, 0.0)  # of a summary, for changed files, tried in turn
 
 _ROOTS = ("./", "/")
 _FILE_COUNT = regex(r"(\d+) (?:files? )?(created|modified|deleted)")
 _LINE_COUNT = regex(r"(?:\+\d+ −\d+ lines )?\(\w+, #\d+\)")
 _OLDER_FACTS = regex(r"(\d+) older facts: Recall finds them")
 
-Fits = Callable[[SummaryDocument], bool]  # whether a document is short enough
+Fits = Callable[[SummaryDocument], bool]  # True if a document is short enough
 
 
 def shortened_to(
@@ -47,17 +46,18 @@ def shortened_to(
 ) -> SummaryDocument:
     """Shorten the document until it renders in at most `cap_tokens` estimated tokens (200 or more).
 
-    The least critical goes first, of each section the oldest: files read, what is done, counts of
-    lines, resolved errors, other errors, references, decisions; then long texts are cut, the intent
-    least. Facts that neither are probed nor say what was not allowed may take their share; only
-    where all that is not enough do more of them go, and changed files are listed by folder.
+    First, the oldest facts are dropped until all facts fit in their share; probed facts and denials
+    stay. Then the oldest items of each section go, in this order: files read, finished work, line
+    counts, resolved errors, other errors, references, decisions. Then long texts are cut, the
+    intent least. If that is not enough, more facts are dropped and changed files are grouped by
+    folder.
     """
 
-    line_tokens = cache(lambda line: estimate(f"\n{line}"))  # most lines stay from try to try
+    line_tokens = cache(lambda line: estimate(f"\n{line}"))  # most lines repeat between tries
 
     def fits(candidate: SummaryDocument) -> bool:
         lines = render(candidate).split("\n")
-        return sum(map(line_tokens, lines)) - 1 <= cap_tokens  # before the first is no newline
+        return sum(map(line_tokens, lines)) - 1 <= cap_tokens  # 1 less: no newline before the first
 
     def must_stay(fact: str) -> bool:
         return fact.startswith(DENIED) or is_probed(fact)
@@ -88,7 +88,7 @@ def drop_oldest_facts(
     must_stay: Callable[[str], bool],
     fits: Fits,
 ) -> SummaryDocument:
-    """Drop the oldest facts that need not stay until the document fits, and count them."""
+    """Drop and count the oldest facts, except facts that must stay, until the document fits."""
     counted = [int(found[1]) for text in document.facts if (found := _OLDER_FACTS.fullmatch(text))]
     facts = [text for text in document.facts if not counts_older_facts(text)]
     loose = [place for place, text in enumerate(facts) if not must_stay(text)]
@@ -102,17 +102,17 @@ def drop_oldest_facts(
 
 
 def counts_older_facts(fact: str) -> bool:
-    """Return whether a fact is the line that says how many older ones there are."""
+    """Return True if a fact is the line that counts dropped facts."""
     return _OLDER_FACTS.fullmatch(fact) is not None
 
 
 def is_line_count(change: str) -> bool:
-    """Return whether the text of a change is only the ledger's count of lines."""
+    """Return True if a change's description is only the ledger's line count."""
     return _LINE_COUNT.fullmatch(change) is not None
 
 
 def shorten_at_gap(text: str, limit: int) -> str:
-    """Return the text's beginning, cut between words where possible, so that no path is cut."""
+    """Cut a text to `limit` characters, between words if possible, so that no path is cut."""
     if len(text) <= limit:
         return text
     gap = re.match(r".*\s", text[: limit + 1], re.DOTALL)
@@ -126,8 +126,9 @@ def _drop_until_fits(
     max_count: int,
     fits: Fits,
 ) -> SummaryDocument:
-    """Drop as few items of a section as make the document fit, at most `max_count`. `left` returns
-    the items that are left when so many are dropped."""
+    """Drop as few items of a section as needed to fit, at most `max_count`. `left(n)` returns the
+    remaining items after `n` are dropped.
+    """
 
     def without(count: int) -> SummaryDocument:
         changed: dict[str, Any] = {name: tuple(left(count))}
@@ -137,7 +138,9 @@ def _drop_until_fits(
 
 
 def _without_oldest(document: SummaryDocument, name: str, fits: Fits) -> SummaryDocument:
-    """Drop a section's oldest items until the document fits; of files only the counts of lines."""
+    """Drop a section's oldest items until the document fits. For changed files, drop only line
+    counts.
+    """
     items: tuple[Any, ...] = getattr(document, name)
 
     def left(count: int) -> Sequence[Any]:
@@ -152,7 +155,7 @@ def _without_oldest(document: SummaryDocument, name: str, fits: Fits) -> Summary
 def _without_last(
     document: SummaryDocument, name: str, fits: Fits, min_items: int
 ) -> SummaryDocument:
-    """Drop the last items of a section, whose first matter most, until the document fits."""
+    """Drop a section's last items until the document fits. The first items matter most."""
     items: tuple[str, ...] = getattr(document, name)
     max_count = max(0, len(items) - min_items)
     return _drop_until_fits(
@@ -161,7 +164,7 @@ def _without_last(
 
 
 def _minimal(document: SummaryDocument, cap_tokens: int, fits: Fits) -> SummaryDocument:
-    """Drop ever more of what is critical until the document fits."""
+    """Drop critical content step by step until the document fits."""
     rows = document.modified
     ranks = [(place,) for place in range(len(rows))]
     for share in FILE_ROW_SHARES:
@@ -202,11 +205,11 @@ def _with_short_texts(document: SummaryDocument, limit: int) -> SummaryDocument:
 
 
 def changed_file_rows(files: Mapping[str, FileFact], room: int | None) -> tuple[FileRow, ...]:
-    """Return the rows of changed files in `room` tokens, None for all rows.
+    """Return the rows of changed files in `room` tokens; None for all rows.
 
-    As many as fit are listed by name, in the order in which they were first changed, and the others
-    by folder. The agent's own edits are listed by name the longest, then what was changed more
-    often, then the newest.
+    As many files as fit are listed by name, in the order of their first change; the others are
+    grouped by folder. The agent's own edits are preferred for listing by name, then files changed
+    more often, then newer changes.
     """
     rows = [FileRow(path, fact.action) for path, fact in files.items()]
     if room is None:
@@ -220,8 +223,7 @@ def rows_within(
 ) -> tuple[FileRow, ...]:
     """Keep top-ranked rows by name, and group the rest by folder, within `room` tokens.
 
-    What is said of the change in one file does not count. Where nothing fits there are two rows at
-    most.
+    Descriptions of changes do not count. At most two rows are returned if nothing fits.
     """
     order = sorted(range(len(rows)), key=ranks.__getitem__, reverse=True)
     count, _ = _count_fitting((rows[n] for n in order), room)
@@ -233,22 +235,22 @@ def rows_within(
 
 
 def stands_for_many(row: FileRow) -> bool:
-    """Return whether a row is that of a folder."""
+    """Return True if the row is for a folder."""
     return row.path.endswith("/")
 
 
 def row_tokens(rows: Iterable[FileRow]) -> int:
-    """Return the tokens of the rows, without what is said of the change in one file."""
+    """Return the tokens of the rows, without the descriptions of changes."""
     return sum(map(_row_tokens, rows))
 
 
-@lru_cache(maxsize=4096)  # the same rows are tried in many shares of a summary
+@lru_cache(maxsize=4096)  # the same rows are measured many times
 def _row_tokens(row: FileRow) -> int:
     return estimate(row_line(row if stands_for_many(row) else replace(row, change=""))) + 1
 
 
 def _count_fitting(rows: Iterable[FileRow], room: int) -> tuple[int, int]:
-    """Return how many of the first rows have room, and the tokens they take."""
+    """Return how many rows, counted from the first, fit in `room`, and their tokens."""
     count = used = 0
     for row in rows:
         needed = _row_tokens(row)
@@ -259,7 +261,7 @@ def _count_fitting(rows: Iterable[FileRow], room: int) -> tuple[int, int]:
 
 
 def _by_folder(rows: Sequence[FileRow], room: int) -> list[FileRow]:
-    """Group the rows by folder, the deepest folders into their parents until all fit in `room`."""
+    """Group the rows by folder. Merge the deepest folders into their parents until all rows fit."""
     groups: dict[str, list[FileRow]] = {}
     for row in rows:
         groups.setdefault(_folder(row.path), []).append(row)
@@ -274,7 +276,7 @@ def _by_folder(rows: Sequence[FileRow], room: int) -> list[FileRow]:
 
 
 def _folder_row(folder: str, below: Sequence[FileRow]) -> FileRow:
-    """Return the row of a folder; a single file keeps its own row unless that is longer."""
+    """Return the row of a folder. A single file keeps its own row unless that is longer."""
     counts: Counter[str] = Counter()
     for row in below:
         counts.update(_file_counts(row))
@@ -293,7 +295,7 @@ def _folder_row(folder: str, below: Sequence[FileRow]) -> FileRow:
 
 
 def _file_counts(row: FileRow) -> Mapping[str, int]:
-    """Return how many files a row stands for, by what was done to them."""
+    """Return the number of files in a row, by action."""
     found = _FILE_COUNT.findall(row.change) if stands_for_many(row) else []
     return {action: int(count) for count, action in found} or {row.action: 1}
 

@@ -1,8 +1,8 @@
-"""Which entries of an earlier summary no longer hold: those that the model names.
+"""Remove entries of an earlier summary that the model marks as no longer true.
 
-A claim names an entry by words that it quotes; its kind, its ref and its number tell which of
-several it means. A rule of the user is lifted only by a claim that also quotes a later message of
-theirs. Nothing else takes out a decision, a fact, a blocker or a rule.
+A claim quotes the entry. If several entries match, the claim's kind, ref and number decide. A
+user's rule is lifted only if the claim also quotes a later message of the user. Decisions, facts,
+blockers and rules are removed in no other case.
 """
 
 import re
@@ -17,7 +17,7 @@ from .user_rules import TextOf, lifting_words, quotations, quoted_sentence
 
 Section = Literal["decisions", "facts", "blocked", "rules"]
 
-CLAIM_WORDS = 6  # of an entry, that a claim may quote; half of them must be there
+CLAIM_WORDS = 6  # first words of an entry; a claim must contain half of them
 
 _CLAIM = regex(
     r"\W*(?:(?:key|critical|user) )?(?P<kind>decision|fact|constraint|rule|block)\w*"
@@ -31,12 +31,12 @@ _WORD = regex(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W\u3040-\u30ff\u3400-\u9fff]+")
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """An entry that a summary dropped since it no longer holds."""
+    """An entry that a summary dropped as no longer true."""
 
     section: Section
     text: str
     why: str
-    ref: int = 0  # of the message, for a rule
+    ref: int = 0  # of a rule's message
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,8 +48,9 @@ def claimed(
     messages: Sequence[LoggedMessage],
     text_of: TextOf,
 ) -> Iterator[Superseded]:
-    """Yield the entries of the old document that a model says no longer hold, as far as its claims
-    quote what is there. `messages` are those of the user, whose whole texts `text_of` gives."""
+    """Yield the entries of the old document that a model marks as no longer true, if its claims
+    quote them. `text_of` returns the whole text of one of the user's `messages`.
+    """
     for line in lines:
         if (claim := _CLAIM.fullmatch(line)) is None:
             continue
@@ -81,9 +82,10 @@ def without_superseded(document: SummaryDocument, found: Iterable[Superseded]) -
 def _named_entry(
     document: SummaryDocument, section: Section, number: str | None, rest: str
 ) -> tuple[Section, int] | None:
-    """Return the section and the place of the entry that a claim means: the one that has the words
-    of its first quotation. Of several it is the one that the kind, the ref, the whole text or the
-    number tells. A rule has no number, since not all rules may have been shown."""
+    """Return the section and index of the entry that a claim's first quotation matches. If several
+    match, the kind, the ref, the length or the number decides. Numbers do not apply to rules, since
+    the model may not have seen all rules.
+    """
     quoted = next(iter(quotations(rest)), "")
     named = f"{number or ''}{rest.partition(quoted)[0]}" if quoted else ""
     refs = set(map(int, _REF.findall(named)))
@@ -121,7 +123,7 @@ def _texts(document: SummaryDocument, section: Section) -> Sequence[str]:
 
 
 def _is_quoted(entry: str, words: str) -> bool:
-    """Return whether words have half of the first words of an entry."""
+    """Return True if the words contain at least half of the entry's first words."""
     first = _WORD.findall(entry.casefold())[:CLAIM_WORDS]
     said = set(_WORD.findall(words.casefold()))
     there = sum(word in said for word in first)

@@ -1,8 +1,8 @@
-"""Summaries of a model that were not usable, in a row.
+"""Count consecutive unusable summaries of a model.
 
-A model that cannot write a summary costs a long call each time. After two such summaries the ledger
-writes them, until the model changes. The newest summary's entry has the count, so a
-resumed session goes on counting.
+A model that cannot write a summary costs a long call each time. After two unusable summaries,
+summaries are built from the ledger until the model changes. The newest summary's entry stores the
+count for resumed sessions.
 """
 
 from collections.abc import Mapping
@@ -12,12 +12,12 @@ from ...lazy import dataclass
 from ...session.entries import Summary
 
 MAX_UNUSABLE = 2  # in a row
-KEY = "unusable"  # among the checks of a summary
+KEY = "unusable"  # in the checks of a summary
 
 
 @dataclass(slots=True)
 class UnusableSummaries:
-    """The summaries of one model in a row that were not usable."""
+    """The number of consecutive unusable summaries of one model."""
 
     model: str = ""
     count: int = 0
@@ -31,17 +31,17 @@ class UnusableSummaries:
         return cls(str(noted.get("model")), noted["count"])
 
     def add(self, model: str) -> None:
-        """Count a summary that was not usable."""
+        """Count an unusable summary."""
         self.model, self.count = model, self.count + 1 if model == self.model else 1
 
     def clear(self) -> None:
-        """Count from 0 again: a summary was usable."""
+        """Reset the count after a usable summary."""
         self.count = 0
 
     def is_over(self, model: str) -> bool:
-        """Return True if the model is not asked any more."""
+        """Return True if the model should not be asked for summaries any more."""
         return model == self.model and self.count >= MAX_UNUSABLE
 
     def note(self) -> dict[str, Any]:
-        """Return the checks of a summary that tell the count; none for 0."""
+        """Return the count as a field of a summary's checks; an empty dict for 0."""
         return {KEY: {"model": self.model, "count": self.count}} if self.count else {}

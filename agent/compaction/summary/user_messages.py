@@ -1,9 +1,9 @@
 """The user's messages in a summary: verbatim, in order, within one budget.
 
-Code never guesses what a message means. Each message that left the context stands in the summary's
-text with its ref and how its turn ended, so a later message overrides an earlier one by its place.
-Beyond the budget long messages are shortened, pasted text before typed text and old messages before
-new ones. No message goes without a line that has its ref.
+The code does not interpret messages. Each message that left the context is listed with its ref and
+how its turn ended, in order, so later messages override earlier ones. Beyond the budget, long
+messages are shortened: pasted text before typed text, old messages before new ones. At least the
+ref of each message, or of its range, stays.
 """
 
 import re
@@ -17,18 +17,18 @@ from ...context.window import Window
 from ...lazy import dataclass, regex
 from ...session.user_messages import LoggedMessage
 
-BUDGET_SHARE = 0.10  # of the window, for all messages of the user in a summary
+BUDGET_SHARE = 0.10  # of the window, for all user messages in a summary
 MIN_BUDGET_TOKENS = 1_500
-PASTED_LIMITS = (4_000, 1_000, 300)  # characters that a pasted part may keep, tried in turn
-TEXT_LIMITS = (16_000, 4_000, 1_000, 300, 80)  # characters that a message may keep, tried in turn
-MIN_SHARED_CHARS = 200  # of a text that is given once although several messages have it
-MAX_HEADING_CHARS = 200  # of an attached file, whose first line names it
-REFS_SHARE = 0.2  # of the budget, for the refs of messages without any text; of more, the range
+PASTED_LIMITS = (4_000, 1_000, 300)  # characters kept of a pasted part, tried in turn
+TEXT_LIMITS = (16_000, 4_000, 1_000, 300, 80)  # characters kept of a message, tried in turn
+MIN_SHARED_CHARS = 200  # of a repeated text that is only shown once
+MAX_HEADING_CHARS = 200  # of an attached file's first line, which names it
+REFS_SHARE = 0.2  # of the budget, for refs of messages without text; older refs become a range
 REF_TOKENS = 4  # of one ref in the list
-MIN_LISTED_REFS = 40  # however small the budget is
+MIN_LISTED_REFS = 40  # even with a small budget
 
 HEADING = "## User Messages"
-TAG = "message"  # around each message; with a number where a message has it in its text
+TAG = "message"  # around each message; numbered if a message contains it
 _ABOUT = (
     "What the user wrote before, verbatim and in order, as history, with its state at this "
     "summary: the newest open message is the task unless it was answered since, an answered one "
@@ -40,10 +40,10 @@ _PASTED = regex(r"^(```|~~~).*?(?:^\1[ \t]*$|\Z)|(?:^[ \t]*>[^\n]*(?:\n|\Z))+", 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A message as it stands in the section."""
+    """A message as shown in the section."""
 
     message: LoggedMessage
-    text: str | None  # None where only its ref has room
+    text: str | None  # None if only the ref fits
 
     def render(self, tag: str = TAG) -> str:
         message, text = self.message, self.text or ""
@@ -54,32 +54,33 @@ class _Shown:
 
 
 def budget_tokens(window: Window, ratio: float = 1.0) -> int:
-    """Return the estimated tokens that the messages may take. `ratio` is that of the view: real
-    tokens for each estimated one."""
+    """Return the budget for the messages in estimated tokens. `ratio` is the view's number of real
+    tokens per estimated token.
+    """
     return int(max(BUDGET_SHARE * window.size, MIN_BUDGET_TOKENS) / max(ratio, 0.1))
 
 
 def messages_gone(
     messages: Sequence[LoggedMessage], view: View, evicted: Collection[int]
 ) -> list[LoggedMessage]:
-    """Return the messages that do not stand in the view once the entries `evicted` left it."""
+    """Return the messages that are not in the view without the entries `evicted`."""
     staying = {item.seq for item in view.items} - set(evicted)
     return [message for message in messages if message.ref not in staying]
 
 
 def messages_section(messages: Sequence[LoggedMessage], room: int) -> str:
-    """Return the section with these messages in about `room` tokens; "" for no messages."""
+    """Return the section with these messages in about `room` tokens; "" without messages."""
     lines = message_lines(messages, room)
     return "\n".join([HEADING, _ABOUT, *lines, _END]) if lines else ""
 
 
 def message_lines(messages: Sequence[LoggedMessage], room: int) -> list[str]:
-    """Return the messages, each in a frame of its own, in about `room` tokens."""
+    """Return the messages, each in its own tags, in about `room` tokens."""
     return [*_lines(_fitted(_first_forms(messages), room), room)]
 
 
 def section_tokens(messages: Sequence[LoggedMessage], room: int) -> int:
-    """Return about how many tokens the section takes."""
+    """Estimate the tokens of the section."""
     size = 0
     for shown in _first_forms(messages):
         size += _size(shown)
@@ -89,15 +90,17 @@ def section_tokens(messages: Sequence[LoggedMessage], room: int) -> int:
 
 
 def without_messages_section(text: str) -> str:
-    """Return the text of a summary without its section of the user's messages."""
+    """Return a summary's text without the section of user messages."""
     start = text.find(f"{HEADING}\n{_ABOUT}")
     end = text.rfind(_END)
     return text if start < 0 or end < start else text[:start] + text[end + len(_END) :]
 
 
 def _first_forms(messages: Sequence[LoggedMessage]) -> list[_Shown]:
-    """Return the messages whole. An attached file, which can be read again, has its first line. A
-    long text that a later message has too is named there."""
+    """Return the messages in full. Attached files are reduced to their first line, since they can
+    be read again. A long text that a later message repeats is replaced by a reference to that
+    message.
+    """
     newest = {message.text: message.ref for message in messages}
 
     def form(message: LoggedMessage) -> str:
@@ -111,16 +114,18 @@ def _first_forms(messages: Sequence[LoggedMessage]) -> list[_Shown]:
 
 
 def _unused_tag(shown: Sequence[_Shown]) -> str:
-    """Return the first tag that no text contains, so that no text can end its frame or look like
-    another message."""
+    """Return the first tag that no text contains, so that no text can close its tag or imitate
+    another message.
+    """
     said = "\n".join(each.text for each in shown if each.text and TAG in each.text)
     tags = chain([TAG], (f"{TAG}-{number}" for number in count(2)))
     return next(tag for tag in tags if f"<{tag} " not in said and f"</{tag}>" not in said)
 
 
 def _fitted(whole: Sequence[_Shown], room: int) -> list[_Shown]:
-    """Shorten messages, the oldest first, until all fit, at last to their refs alone; then make
-    those whole again that have room after all, the newest first."""
+    """Shorten messages, oldest first, until all fit, if needed down to their refs. Then restore
+    messages that fit in full after all, newest first.
+    """
     shown, sizes = list(whole), [_size(each) for each in whole]
     now, total = sizes.copy(), sum(sizes)
     if total <= room:
@@ -153,8 +158,9 @@ def _has_paste(shown: _Shown) -> bool:
 
 
 def _size(shown: _Shown) -> int:
-    """Return the estimated tokens of a message in the section, with its frame. Refs alone have room
-    of their own."""
+    """Return the estimated tokens of a message with its tags. A bare ref counts as 0, since refs
+    have a separate budget.
+    """
     return 0 if shown.text is None else estimate(f"{shown.render()}\n")
 
 
@@ -178,7 +184,7 @@ def _both_ends(text: str, limit: int) -> str:
 
 
 def _lines(shown: Sequence[_Shown], room: int) -> Iterator[str]:
-    """Yield the messages; those with refs alone are listed together, the newest one by one."""
+    """Yield the messages. Consecutive messages without text share one line of refs."""
     tag = _unused_tag(shown)
     bare = [each.message for each in shown if each.text is None]
     most = max(MIN_LISTED_REFS, int(REFS_SHARE * room) // REF_TOKENS)
@@ -192,8 +198,9 @@ def _lines(shown: Sequence[_Shown], room: int) -> Iterator[str]:
 
 
 def _refs_line(refs: Sequence[int], first_listed: int) -> str:
-    """Return the line of messages whose text has no room: the range of those before `first_listed`
-    and each other one."""
+    """Return the line for messages without text: refs before `first_listed` as a range, the others
+    one by one.
+    """
     older = [ref for ref in refs if ref < first_listed or not first_listed]
     texts = [f"#{ref}" for ref in refs[len(older) :]]
     if older:

@@ -1,7 +1,7 @@
-"""The user's rules in a summary: the model names them and lifts them, code only checks quotations.
+"""The user's rules in a summary. The model names and lifts rules; the code only checks quotations.
 
-A rule counts if its words stand in a message of the user. The whole sentence is kept, verbatim. It
-stays until the model names it as lifted and quotes words of a later message.
+A rule counts if a user message contains its words. The whole sentence is kept verbatim. It stays
+until the model names it as lifted and quotes a later user message.
 """
 
 import re
@@ -13,9 +13,9 @@ from ...lazy import regex
 from ...session.user_messages import LoggedMessage
 from ..document import UserRule
 
-RULES_SHARE = 0.10  # of the window, that the texts of rules may take; of older rules the ref stays
-MIN_QUOTE_WIDTH = 4  # columns of a quotation: less would stand nearly everywhere
-MAX_RULE_CHARS = 1_000  # of a sentence that is kept as a rule
+RULES_SHARE = 0.10  # of the window, for the texts of rules; older rules keep only their ref
+MIN_QUOTE_WIDTH = 4  # columns of a quotation; shorter ones match nearly everywhere
+MAX_RULE_CHARS = 1_000  # of a rule
 
 _SENTENCE_END = regex(r"(?<=[.!?])\s+|(?<=[。！？।])|\n+")
 _QUOTED = regex(
@@ -23,20 +23,21 @@ _QUOTED = regex(
 )
 _CUT_SHORT = regex(r"\s*(?:…|\.\.\.)\s*$")
 _SAME = str.maketrans(dict.fromkeys("‘’‚‛", "'") | dict.fromkeys("“”„‟«»", '"'))
-_MARKUP = "`*"  # that a model adds to a quotation, or leaves out
+_MARKUP = "`*"  # models may add it to a quotation, or omit it
 
-TextOf = Callable[[LoggedMessage], str]  # the whole text of a message
+TextOf = Callable[[LoggedMessage], str]  # returns the whole text of a message
 
 
 def quotations(text: str) -> list[str]:
-    """Return what stands in quotation marks in a text, in order."""
+    """Return the quoted texts in a text, in order."""
     return [next(filter(None, found)) for found in _QUOTED.findall(text)]
 
 
 def quoted_sentence(text: str, quoted: str) -> str:
-    """Return the sentences of a text that have the quoted words, verbatim; "" if the words do not
-    stand in it. Case, blanks, the form of quotation marks and backticks may differ, and "…" may
-    stand for the end."""
+    """Return the sentences of a text that contain the quoted words, verbatim; "" if there are none.
+    Case, blanks, backticks and the style of quotation marks are ignored. The quotation may end with
+    "…".
+    """
     found = _place(text, quoted)
     if found is None:
         return ""
@@ -49,7 +50,7 @@ def quoted_sentence(text: str, quoted: str) -> str:
 
 
 def _place(text: str, quoted: str) -> tuple[int, int] | None:
-    """Return where the quoted words stand in a text."""
+    """Return the start and end of the quoted words in a text, else None."""
     words = _CUT_SHORT.sub("", quoted).translate(_SAME)
     for mark in _MARKUP:
         words = words.replace(mark, "")
@@ -68,8 +69,9 @@ def _place(text: str, quoted: str) -> tuple[int, int] | None:
 def quoted_rules(
     named: Iterable[UserRule], messages: Sequence[LoggedMessage], text_of: TextOf
 ) -> tuple[UserRule, ...]:
-    """Return the rules whose words stand in a message of the user, each with the message's ref. A
-    rule that names no ref, or a wrong one, gets the newest message that has it."""
+    """Return the rules that a user message contains, each with the message's ref. If the rule's ref
+    is missing or wrong, use the newest message that contains the rule.
+    """
     return tuple(
         found for rule in named if rule.text and (found := _found(rule, messages, text_of))
     )
@@ -87,8 +89,9 @@ def _found(rule: UserRule, messages: Sequence[LoggedMessage], text_of: TextOf) -
 def lifting_words(
     claim: str, rule: UserRule, messages: Sequence[LoggedMessage], text_of: TextOf
 ) -> str:
-    """Return the words that a claim quotes from a message later than a rule; "" if it quotes none.
-    Its first quotation names the rule."""
+    """Return the sentence that a claim quotes from a message after the rule; "" if it quotes none.
+    The claim's first quotation is the rule itself and is skipped.
+    """
     for quoted in quotations(claim)[1:]:
         if quoted_sentence(rule.text, quoted):
             continue  # a later message may repeat the rule
@@ -101,7 +104,7 @@ def lifting_words(
 
 
 def merged_rules(old: Iterable[UserRule], new: Iterable[UserRule]) -> tuple[UserRule, ...]:
-    """Return all rules, oldest first; one that is named again has the newer ref."""
+    """Return all rules, oldest first. A repeated rule gets the newer ref."""
     merged: dict[str, UserRule] = {}
     for rule in (*old, *new):
         key = " ".join(rule.text.casefold().split()) or f"#{rule.ref}"
@@ -111,8 +114,9 @@ def merged_rules(old: Iterable[UserRule], new: Iterable[UserRule]) -> tuple[User
 
 
 def rules_within(rules: Sequence[UserRule], room: int) -> tuple[UserRule, ...]:
-    """Return the rules with the texts of the newest ones in `room` tokens; of older ones each ref,
-    once."""
+    """Return the rules, with the texts of the newest that fit in `room` tokens. Older rules have
+    only their ref, without repetitions.
+    """
     kept: list[UserRule] = []
     for rule in reversed(rules):
         room -= estimate(f'#{rule.ref}: "{rule.text}"') + 4
@@ -124,6 +128,6 @@ def rules_within(rules: Sequence[UserRule], room: int) -> tuple[UserRule, ...]:
 
 
 def rule_lines(rules: Iterable[UserRule]) -> Iterator[str]:
-    """Yield a line for each rule, for those who read facts alone."""
+    """Yield a plain line for each rule, for use among facts."""
     for rule in rules:
         yield f'The user (#{rule.ref}): "{rule.text}"' if rule.text else f"Recall #{rule.ref}"

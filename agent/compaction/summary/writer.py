@@ -1,9 +1,9 @@
-"""Get a summary document written: by the model, or from the ledger when that fails.
+"""Write a summary document: with the model, or from the ledger if that fails.
 
-The model is asked with the session's own prefix, or in chunks where that no longer fits. Its answer
-is checked, asked for once more with what was wrong if it falls short, and merged with the summary
-before it. Facts are put right from the ledger when the summary is applied. Where the policy says
-so, the API is first asked for a summary of its own (`block`). Cancelling changes nothing.
+The request extends the session's own prefix, or uses chunks if the prefix no longer fits. An
+unusable answer is requested once more, with the reason. The result is merged with the previous
+summary; facts are corrected from the ledger when it is applied. If the policy says so, the API's
+own summary is requested first (`block`). Cancelling changes nothing.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from .unusable import UnusableSummaries
 from .user_rules import quoted_rules
 
 MAX_ATTEMPTS = 2
-MAX_SEARCHED_CHARS = 4_000_000  # of a message in a file, in which a quotation is looked for
+MAX_SEARCHED_CHARS = 4_000_000  # of a message in a file, searched for quotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,24 +49,24 @@ class SummaryDraft:
     """A summary document that is not applied yet."""
 
     document: SummaryDocument
-    cost_usd: float | None  # of asking for it; None when the price is not known
+    cost_usd: float | None  # of the requests for it; None if a price is unknown
     author: str  # "model", "api", "ledger" or "user"
-    raw_text: str  # the document as it was written, before anything was added from records
-    seconds: float | None = None  # that writing it in the background took
-    max_words: int | None = None  # that it may have beside lists of files; None: only its cap
-    resolved: tuple[dict[str, Any], ...] = ()  # what it says of earlier failures, to be recorded
-    superseded: tuple[Superseded, ...] = ()  # entries of the summary before that no longer hold
-    by_api: BlockSummary | None = None  # the API wrote it
-    unusable: Mapping[str, Any] = field(default_factory=dict)  # the model's so far, to be recorded
+    raw_text: str  # the document as written, before facts were added
+    seconds: float | None = None  # time to write it in the background
+    max_words: int | None = None  # limit without file lists; None: only its cap applies
+    resolved: tuple[dict[str, Any], ...] = ()  # claims about earlier failures, to record
+    superseded: tuple[Superseded, ...] = ()  # dropped entries of the previous summary
+    by_api: BlockSummary | None = None  # set if the API wrote it
+    unusable: Mapping[str, Any] = field(default_factory=dict)  # count of unusable ones, to record
 
 
 def _ignore(event: Event) -> None:
-    """Do nothing with an event: nobody waits for this summary."""
+    """Ignore an event, for summaries in the background."""
 
 
 @dataclass(slots=True)
 class SummaryWriter:
-    """The writing of one conversation's summaries."""
+    """Writes the summaries of one conversation."""
 
     host: EngineHost
     policy: Policy
@@ -75,8 +75,9 @@ class SummaryWriter:
     async def write(
         self, cut: Cut, instructions: str = "", *, emit: Emit = _ignore, by_api: bool = True
     ) -> SummaryDraft:
-        """Write a document for the span of `cut`, merged with the summary that stands. With
-        `by_api` the API may write one that nobody can edit, if the policy says so."""
+        """Write a document for the span of `cut`, merged with the previous summary. With `by_api`,
+        the API's own summary may be used, which cannot be edited, if the policy allows it.
+        """
         previous, problem, is_answered = document_of(self.host.view.summary), "", False
         model = self.policy.model or self.host.model_id
         spent: float | None = 0.0
@@ -90,7 +91,7 @@ class SummaryWriter:
             if self.unusable.is_over(model):
                 return replace(self._from_ledger_after(previous), cost_usd=spent)
             for _ in range(MAX_ATTEMPTS):
-                window = self.host.current_window()  # again: the agent has worked on meanwhile
+                window = self.host.current_window()  # may have changed since the last attempt
                 ledger = self.host.ledger
                 failures = ledger.unresolved()
                 try:
@@ -120,19 +121,21 @@ class SummaryWriter:
         if is_answered:
             self.unusable.add(model)
         if self.unusable.is_over(model):
-            text += f". {model} is not asked for summaries any more; /model takes another model"
+            text += f". {model} is not asked for summaries any more; /model selects another model"
         self.host.emit(Notice("warning", text))
         return replace(self._from_ledger_after(previous), cost_usd=spent)
 
     def _from_ledger_after(self, previous: SummaryDocument | None) -> SummaryDraft:
-        """Make a summary from records in place of one that was not usable."""
+        """Make a summary from the ledger after unusable answers of the model."""
         return replace(self.from_ledger(previous), unusable=self.unusable.note())
 
     async def _ask_api(
         self, cut: Cut, instructions: str
     ) -> tuple[SummaryDraft | None, float | None]:
-        """Return a summary that the API wrote by itself, and what asking has cost; None for it
-        where the API does not, where it must not, or where what it wrote is of no use."""
+        """Return a draft with the API's own summary, and the cost of the request in dollars. The
+        draft is None if the API does not offer summaries, if it may not be used, or if its summary
+        is unusable.
+        """
         host = self.host
         if self.policy.model not in (None, host.model_id) or not host.has_compaction():
             return None, 0.0
@@ -147,7 +150,7 @@ class SummaryWriter:
         edits = host.view.edits
         try:
             reply = await host.ask_model(request, "summary")
-        except ModelError:  # what it means is told when the model is asked for a summary
+        except ModelError:  # reported by the request for the model's summary that follows
             return None, 0.0
         spent, block = _with_costs(0.0, [reply]), compaction_in(reply.content)
         problem = f"there is none, the server stopped with {reply.stop_reason}"
@@ -159,8 +162,8 @@ class SummaryWriter:
             return None, spent
         previous = document_of(host.view.summary)
         new, gone = await asyncio.to_thread(self._read, [block["content"]], previous)
-        # The block holds all that the model still wants of the summary before, except rules: only
-        # a claim that quotes the user takes one of them out.
+        # The block replaces the previous summary, except its rules: a rule is only lifted by a
+        # claim that quotes the user.
         held = without_superseded(previous or SummaryDocument(), gone).rules
         draft = SummaryDraft(
             merge(SummaryDocument(rules=held), new),
@@ -176,9 +179,10 @@ class SummaryWriter:
     def _read(
         self, texts: Sequence[str], previous: SummaryDocument | None
     ) -> tuple[SummaryDocument, tuple[Superseded, ...]]:
-        """Return the document in a model's answers, with those of its rules that quote a message of
-        the user, and what no longer holds of the document before, by the model's claims. Blocking:
-        a long message is read from its file."""
+        """Return the document in a model's answers, and the superseded entries of the previous
+        document. Only rules that quote a user message are kept. Blocking: long messages are read
+        from their files.
+        """
         new, *more = parts = [parse(text) for text in texts]
         if more:
             said = [line for part in parts for line in claim_lines(part.errors)]
@@ -196,21 +200,22 @@ class SummaryWriter:
         return message.text if found is None else found.part(0, MAX_SEARCHED_CHARS)[0]
 
     def from_ledger(self, previous: SummaryDocument | None) -> SummaryDraft:
-        """Make a summary from records alone, without a model."""
+        """Make a summary from the ledger, without a model."""
         document = document_from_ledger(self.host.ledger, previous)
         return SummaryDraft(document, 0.0, "ledger", render(document))
 
     async def _ask(
         self, cut: Cut, instructions: str, problem: str, window: Window, emit: Emit
     ) -> list[Reply]:
-        """Return the model's answer, or its answers about chunks up to one that is not usable.
-        `problem` is what was wrong with its answer before."""
+        """Return the model's answer, or its answers for chunks up to the first unusable one.
+        `problem` is the reason why the previous answer was unusable.
+        """
         host = self.host
         failures = open_failures_text(host.ledger.unresolved())
         asked = host.redact(instructions)
         question = summary_question(window, asked, failures, problem=problem)
         view, model, effort = host.view, host.model_id, host.effort
-        # Another model cannot take this one's thinking, so it is asked in chunks.
+        # Another model cannot read this model's thinking, so it gets chunks of text.
         is_own_model = self.policy.model in (None, model)
         if is_own_model and room_for_summary(window, question) >= max_summary_tokens(window) // 2:
             request = summary_request(view, window, question, model=model, effort=effort)
@@ -232,7 +237,7 @@ class SummaryWriter:
 
 
 def _with_costs(spent: float | None, replies: Iterable[Reply]) -> float | None:
-    """Add what replies cost; None when a price is not known."""
+    """Add the cost of replies; None if a price is unknown."""
     for reply in replies:
         more = cost(reply.model, reply.usage)
         spent = None if spent is None or more is None else spent + more
@@ -240,7 +245,7 @@ def _with_costs(spent: float | None, replies: Iterable[Reply]) -> float | None:
 
 
 def document_of(summary: Summary | None) -> SummaryDocument | None:
-    """Return the document of a recorded summary; None if there is none, or it cannot be read."""
+    """Return the document of a recorded summary; None if there is none or it is unreadable."""
     if summary is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Checks a summary against the facts, and puts back what it misses.
+"""Check a summary against recorded facts, and add missing facts.
 
-`probes` chooses what is asked and decides whether a text answers it, `repair` adds what was
-missed, `exam` puts the same questions to a model.
+`probes` chooses questions and decides whether a text answers them. `repair` adds missing facts.
+`exam` puts the same questions to a model.
 """
 
 from .probes import Probe, choose_probes

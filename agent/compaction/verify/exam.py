@@ -1,8 +1,8 @@
-"""Asks a model the probes with the summary alone, and grades its answers in six dimensions.
+"""Ask a model the probes with only the summary as context, and grade its answers in six dimensions.
 
-`exam_request` makes the one request, `grade` reads the answers. Grading asks no model: an answer is
-right if it holds the fact, unanswered if there is none or it says "unknown", else wrong; what a
-list leaves out counts as unanswered.
+`exam_request` builds the request, and `grade` reads the answers without a model. An answer is right
+if it contains the fact. It is unanswered if it is missing or says "unknown", or if the fact is
+missing from a list. Otherwise it is wrong.
 """
 
 import re
@@ -25,7 +25,7 @@ TARGET_POINTS = {
     "continuity": 4.0,
     "instruction following": 4.0,
 }
-STATE_SECTIONS = ("errors", "in_progress", "next_steps")  # sections that say how things stand
+STATE_SECTIONS = ("errors", "in_progress", "next_steps")  # sections about the current state
 
 _LINE = regex(r"(\d{1,4}): *(.*)")
 _UNKNOWN = regex(r"\W*unknown\W*", re.IGNORECASE)
@@ -36,7 +36,7 @@ class ExamScore:
     """The points of one dimension."""
 
     dimension: str
-    points: float | None  # None when no probe tells of it
+    points: float | None  # None without probes for it
     target: float
 
     @property
@@ -46,18 +46,18 @@ class ExamScore:
 
 @dataclass(frozen=True, slots=True)
 class ExamReport:
-    """The scores of all dimensions, and how many probes had which outcome."""
+    """The scores of all dimensions, and the number of probes by outcome."""
 
     scores: tuple[ExamScore, ...]
     outcomes: Mapping[Outcome, int]
 
     @property
     def met(self) -> bool:
-        """True if every dimension that was measured meets its target."""
+        """True if every measured dimension meets its target."""
         return all(score.met is not False for score in self.scores)
 
     def table(self) -> str:
-        """Return the report as plain text, a line for each dimension."""
+        """Return the report as plain text, one line for each dimension."""
         rows = [("dimension", "points", "target", "met")]
         words = {True: "yes", False: "no", None: "not asked"}
         for score in self.scores:
@@ -82,7 +82,7 @@ def exam_request(
     effort: str | None,
     max_tokens: int,
 ) -> Request:
-    """Return one request that asks each question once, with the summary as the only source."""
+    """Return a request that asks each question once, with the summary as the only source."""
     asked = "\n".join(f"{number}: {text}" for number, text in enumerate(_questions(probes), 1))
     prompt = prompt_text("probe").strip()
     texts = (f"The record:\n\n{document_text}", f"{prompt}\n\nThe questions:\n\n{asked}")
@@ -98,16 +98,16 @@ def exam_request(
 
 
 def grade(answers_text: str, probes: Sequence[Probe]) -> ExamReport:
-    """Return the report on the answers to an `exam_request`. Each dimension is 5 times a share.
+    """Return the report on the answers to an `exam_request`. The points of each dimension are 5
+    times a share.
 
-    - Accuracy: right answers among those given.
-    - Context awareness: right ones among probes of open errors, work in progress and next steps.
-    - Artifact trail: right ones among probes of files.
-    - Completeness: right ones among all probes.
-    - Continuity: right ones among probes of what comes next and of decisions.
-    - Instruction following: half of it the right ones among probes of the user's constraints,
-      half the share of answers in the demanded form (one numbered line for each question, nothing
-      else).
+    - Accuracy: right answers among all given answers.
+    - Context awareness: right answers about open errors, work in progress and next steps.
+    - Artifact trail: right answers about files.
+    - Completeness: right answers among all probes.
+    - Continuity: right answers about next steps and decisions.
+    - Instruction following: the mean of two shares. One is the right answers about the user's
+      constraints, the other the lines in the required form (one numbered line for each question).
     """
     answers, form = _read(answers_text, len(_questions(probes)))
     outcomes = _outcomes(probes, answers)
@@ -141,7 +141,9 @@ def _questions(probes: Sequence[Probe]) -> list[str]:
 
 
 def _read(text: str, count: int) -> tuple[dict[int, str], float | None]:
-    """Return the answers by number, and the share of them in the demanded form (None of none)."""
+    """Return the answers by number, and the share of lines in the required form; None if there are
+    no questions.
+    """
     answers: dict[int, str] = {}
     stray = 0
     for line in filter(str.strip, text.split("\n")):
@@ -155,7 +157,7 @@ def _read(text: str, count: int) -> tuple[dict[int, str], float | None]:
 
 
 def _outcomes(probes: Sequence[Probe], answers: Mapping[int, str]) -> list[Outcome]:
-    """Return the outcome of each probe, in their order."""
+    """Return the outcome of each probe, in the order of the probes."""
     numbers = {question: n for n, question in enumerate(_questions(probes), 1)}
     questions = [probe.question for probe in probes]
     found: list[Outcome] = []

@@ -1,9 +1,8 @@
 """Probes: questions about facts that a summary must still answer.
 
-`choose_probes` takes them from the records alone, before any summary is looked at: every changed
-file that has room by its name, and as much else as is worth its place. A summary has a cap, so what
-may be asked has one too: PROBED_SHARE of it, the most important of each sort first. `is_answered`
-looks a fact up in a rendered summary.
+`choose_probes` chooses them from recorded facts, before the summary is read: all changed files that
+are listed by name, and the most important other facts. The facts may take PROBED_SHARE of the
+summary's cap. `is_answered` looks for a fact in a rendered summary.
 """
 
 import re
@@ -24,14 +23,14 @@ from ..summary.shorten import DENIED, FILE_TABLE_FACTOR, changed_file_rows, shor
 
 ProbeKind = Literal["recall", "artifact", "continuation", "decision"]
 
-PROBED_SHARE = 0.6  # of the cap: the rest is for the summary's own words
+PROBED_SHARE = 0.6  # of the cap; the rest is for the summary's own text
 EMPTY_DOCUMENT_TOKENS = 120  # of a document without content
-ITEM_FRAME_TOKENS = 4  # of what stands around an item
+ITEM_FRAME_TOKENS = 4  # of the markup of an item
 MIN_FACT_CHARS = 2
 MAX_FACT_CHARS = 160
-FREE_SECTIONS = ("rules", "errors")  # have room of their own
+FREE_SECTIONS = ("rules", "errors")  # have separate limits
 IGNORED_FACT_ENDS = " .,;:"
-MAX_ASKED_RULES = 8  # of the user, the newest
+MAX_ASKED_RULES = 8  # the user's newest rules
 MAX_ASKED_DENIALS = 2
 MAX_ASKED_DECISIONS = 4
 
@@ -50,8 +49,8 @@ class Probe:
     question: str
     fact: str
     section: str  # the field of the document that `entry` is added to if the fact is missing
-    ref: int | None  # the seq of the entry that the fact is from
-    entry: str  # words with the fact in them, or, for a path, what is said of it beside
+    ref: int | None  # seq of the entry with the fact
+    entry: str  # text that contains the fact; for a path, its description
 
     @property
     def is_constraint(self) -> bool:
@@ -66,11 +65,13 @@ def choose_probes(
     *,
     written: SummaryDocument | None = None,
 ) -> list[Probe]:
-    """Return what a summary of `evicted` should still say, the most important first. The summary is
-    at most `cap_tokens` long, next to its table of changed files, the user's rules and the commands
-    that still fail. What is pinned is not asked for: it stays in the context anyway. Nor is what no
-    longer holds: a decision of the summary before is not that `written`, which was merged with it,
-    does not have."""
+    """Return the facts that a summary of `evicted` should contain, as probes, the most important
+    first.
+
+    `cap_tokens` is the summary's cap without the table of changed files, the user's rules and open
+    command failures. Pinned items are not probed, since they stay in the context. Decisions that
+    the merged document `written` dropped are not probed either.
+    """
     changed = list(_changed_files(ledger, cap_tokens))
     room = int(PROBED_SHARE * (cap_tokens - EMPTY_DOCUMENT_TOKENS))
     here = {item.seq for item in evicted}
@@ -93,9 +94,10 @@ def _chosen(
     paths: Sequence[str],
     ledger: Ledger,
 ) -> list[Probe]:
-    """Return the probes whose entries have room, in the order of the lists. The first of each list
-    is tried, then the second of each, and so on. What a path, another probe or a pin says already
-    is left out. Rules and errors take no room here."""
+    """Return the probes whose entries fit in `room`, in the order of the lists. The first probe of
+    each list is tried, then the second of each, and so on. Facts that are contained in a path,
+    another probe or a pin are skipped. Rules and errors do not count towards `room`.
+    """
     facts = [
         *(path.casefold() for path in paths),
         *(normalized(t).casefold() for t in ledger.pins.values() if estimate(t) <= MAX_PIN_TOKENS),
@@ -144,7 +146,7 @@ def _intent(here: set[int], ledger: Ledger) -> Iterator[Probe]:
 
 
 def _constraints(rules: Sequence[UserRule], ledger: Ledger) -> Iterator[Probe]:
-    """Yield what was not authorised last, then the newest rules of the user."""
+    """Yield the newest denials, then the user's newest rules."""
     question = "What did the user rule or not authorise? Quote each."
     for denial in ledger.denials[: -MAX_ASKED_DENIALS - 1 : -1]:
         entry = denial_fact(denial, ledger)
@@ -158,7 +160,7 @@ def _constraints(rules: Sequence[UserRule], ledger: Ledger) -> Iterator[Probe]:
 def _decisions(
     previous: SummaryDocument | None, written: SummaryDocument | None
 ) -> Iterator[Probe]:
-    """Yield decisions of the summary before, the newest first."""
+    """Yield decisions of the previous summary, newest first."""
     remembered = previous.decisions if previous else ()
     holding = [text for text in remembered if written is None or text in written.decisions]
     for text in holding[: -MAX_ASKED_DECISIONS - 1 : -1]:
@@ -168,7 +170,7 @@ def _decisions(
 
 
 def _work(ledger: Ledger) -> Iterator[Probe]:
-    """Yield what is in progress and pending by the todo list."""
+    """Yield todo items in progress, then pending ones."""
     todos = [(t["status"], first_line(t["content"])) for t in ledger.todos]
     for fact in [text for status, text in todos if status == "in_progress"][:3]:
         question = "What is being worked on?"
@@ -179,7 +181,7 @@ def _work(ledger: Ledger) -> Iterator[Probe]:
 
 
 def _errors(ledger: Ledger) -> Iterator[Probe]:
-    """Yield the exact error and the exit code of the commands that still fail, newest first."""
+    """Yield the error line and the exit code of each open command failure, newest first."""
     for fact in reversed(open_failures(ledger)):
         line, command = error_line(fact), shorten_at_gap(fact.command, MAX_COMMAND_CHARS)
         if line:
@@ -194,15 +196,16 @@ def _errors(ledger: Ledger) -> Iterator[Probe]:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a text, cut between words where it is long."""
+    """Return the first line of a text. A long line is cut between words."""
     line = text.strip().partition("\n")[0].strip()
     return shorten_at_gap(line, MAX_FACT_CHARS).removesuffix(" …")
 
 
 def is_answered(probe: Probe, text: str) -> bool:
-    """Return whether a rendered summary has the fact. It must be there verbatim but for blanks,
-    quotation marks, emphasis and, in a sentence, case; a path, a word or a number never as a part
-    of a longer one."""
+    """Return True if a rendered summary contains the fact verbatim. Blanks, quotation marks and
+    emphasis are ignored, and in sentences also case. Paths, words and numbers must not be part of a
+    longer one.
+    """
     if probe.kind == "artifact":
         path = " ".join(probe.fact.split())
         forms = {path, path.replace(" ", "\0"), path.replace("\\|", "|")}
@@ -214,12 +217,12 @@ def is_answered(probe: Probe, text: str) -> bool:
 
 
 def normalized(text: str) -> str:
-    """Return a text for comparison: no emphasis, single blanks, one form for exit codes."""
+    """Normalize a text for comparison: no emphasis, single blanks, one form for exit codes."""
     return " ".join(_EXIT.sub("exit ", text.translate(_MARKS).replace("\\|", "|")).split())
 
 
 def _is_named(path: str, text: str) -> bool:
-    """Return whether a text names a path, and not as a part of a longer one."""
+    """Return True if a text contains a path that is not part of a longer path."""
     if path in _paths(text) or _ONE_WORD.fullmatch(path):
         return path in _paths(text)
     listed = _with_paths(text)
@@ -228,8 +231,9 @@ def _is_named(path: str, text: str) -> bool:
 
 @lru_cache(maxsize=8)
 def _paths(text: str) -> frozenset[str]:
-    """Return the parts of a text that may be paths: words, without a full stop after one or `./`
-    before it, and what it lists in backticks."""
+    """Return the parts of a text that may be paths: words, without a final full stop or a leading
+    `./`, and items listed in backticks.
+    """
     cells = (_REFERENCE.sub(_character, found[2]) for found in _LISTED_PATH.finditer(text))
     listed = {" ".join(cell.replace("\\|", "|").split()) for cell in cells}
     words = {word.removeprefix("./") for word in _ONE_WORD.findall(_with_paths(text))}
@@ -250,7 +254,7 @@ def _decoded(text: str) -> str:
 
 @lru_cache(maxsize=8)
 def _with_paths(text: str) -> str:
-    """Return the text with NULs for the blanks of paths that it lists in backticks."""
+    """Return the text with NUL characters as blanks inside listed paths in backticks."""
     listed = _LISTED_PATH.sub(lambda m: f"{m[1]}`{chr(0).join(m[2].split())}`", text)
     listed = _REFERENCE.sub(_character, listed).replace("\\|", "|")
     return " ".join(listed.split())

@@ -1,7 +1,7 @@
-"""Puts back what a summary misses, and counts what it answered before and after.
+"""Add facts that a summary misses, and count the answered probes before and after.
 
-A probe that fails names the section that its fact is added to, within the summary's cap. What is
-asked, and whether it is answered, is in `probes.py`.
+The fact of a failed probe is added to its section, within the summary's cap. `probes.py` has the
+questions and the check of answers.
 """
 
 from bisect import bisect_left
@@ -28,11 +28,13 @@ class ProbeTally:
     """Counts of probes by kind."""
 
     asked: Mapping[ProbeKind, int]
-    before: Mapping[ProbeKind, int]  # answered by the summary as it was written
-    after: Mapping[ProbeKind, int]  # answered once what it had missed was added
+    before: Mapping[ProbeKind, int]  # answered by the summary as written
+    after: Mapping[ProbeKind, int]  # answered after missing facts were added
 
     def line(self) -> str:
-        """Return a line for a receipt: how many facts were missing, and what became of them."""
+        """Return a line for the report: how many facts were missing, added back and are still
+        missing.
+        """
         before, after, asked = (sum(n.values()) for n in (self.before, self.after, self.asked))
         if before == asked:
             return f"none of {count_of(asked, 'fact')} missing" if asked else ""
@@ -51,7 +53,7 @@ class ProbeTally:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "ProbeTally":
-        """Return the tally that `to_json` wrote. Raises KeyError, TypeError or ValueError."""
+        """Read the output of `to_json`. Raises KeyError, TypeError or ValueError."""
         rows = {kind: data[kind] for kind in PROBE_KINDS if kind in data}
 
         def column(name: str) -> dict[ProbeKind, int]:
@@ -61,7 +63,7 @@ class ProbeTally:
 
 
 def tally_probes(asked: Sequence[Probe], before: str, after: str) -> ProbeTally:
-    """Count the probes that a summary answers: as it was written, and as it stands."""
+    """Count the probes answered by a summary as written (`before`) and as applied (`after`)."""
     kinds = [kind for kind in PROBE_KINDS if any(probe.kind == kind for probe in asked)]
 
     def count(text: str | None) -> dict[ProbeKind, int]:
@@ -72,7 +74,7 @@ def tally_probes(asked: Sequence[Probe], before: str, after: str) -> ProbeTally:
 
 
 def probed_facts_test(asked: Sequence[Probe]) -> Callable[[str], bool]:
-    """Return a function that shows whether one of the probes asks for a critical fact."""
+    """Return a function that is True for a critical fact that a probe asks for."""
     about = [probe for probe in asked if probe.section == "facts"]
     return lambda fact: any(is_answered(probe, fact) for probe in about)
 
@@ -80,14 +82,14 @@ def probed_facts_test(asked: Sequence[Probe]) -> Callable[[str], bool]:
 def add_missed_facts(
     document: SummaryDocument, asked: Sequence[Probe], cap_tokens: int
 ) -> SummaryDocument:
-    """Return the document with the facts it misses, each verbatim in its section, in at most
-    `cap_tokens` when rendered; unchanged if nothing can be added.
+    """Return the document with its missing facts added verbatim, in at most `cap_tokens` when
+    rendered. Return it unchanged if nothing can be added.
 
-    `asked` are all the probes: an item that answers one of them stays. To make room, these go:
-    files read of which nothing is said, and what is done. For the intent, changed files and
-    constraints also references and other files read go. Facts that still have no room are left out,
-    the least important first. Rules and errors are not added here: both are in the document already
-    as far as they have room.
+    `asked` has all probes; items that answer a probe stay. To make room, finished work and files
+    read without a description are removed. For the intent, changed files and constraints,
+    references and other files read are removed too. Facts that still do not fit are left out, the
+    least important first. Rules and errors are not added here: other code adds them as far as they
+    fit.
     """
     text = render(document)
     missed = [
@@ -116,23 +118,24 @@ def add_missed_facts(
 
 
 def _first_true(end: int, test: Callable[[int], bool]) -> int:
-    """Return the first number that passes, as do all after it; `end` needs no test."""
+    """Return the first number below `end` that passes, else `end`. Later numbers must pass too."""
     return bisect_left(range(end), True, key=test)
 
 
 def _last_true(end: int, test: Callable[[int], bool]) -> int:
-    """Return the last number up to `end` that passes, as do all before it; 0 needs no test."""
+    """Return the last number up to `end` that passes, else 0. All smaller numbers must pass too."""
     return bisect_left(range(1, end + 1), True, key=lambda n: not test(n))
 
 
 def _is_vital(probe: Probe) -> bool:
-    """Return whether a probe asks for the intent, a changed file or a constraint."""
+    """Return True if a probe asks for the intent, a changed file or a constraint."""
     return probe.is_constraint or probe.section in ("intent", "modified")
 
 
 def _unasked(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlace]:
-    """Return the items that answer none of the probes: the least critical section first, as where
-    a merged summary is cut, and of each section the oldest item first."""
+    """Return the items that answer no probe. The least critical section comes first, and the oldest
+    item of each section.
+    """
     rows = {row.path for row in document.modified}
     guarding = [p for p in asked if p.section != "modified" or p.fact not in rows]
 
@@ -148,7 +151,7 @@ def _unasked(document: SummaryDocument, asked: Sequence[Probe]) -> list[ItemPlac
 
 
 def _is_trifle(document: SummaryDocument, place: ItemPlace) -> bool:
-    """Return whether an item is plainly less critical than any fact that is asked for."""
+    """Return True if an item is less critical than any probed fact."""
     name, index = place
     item = getattr(document, name)[index]
     if isinstance(item, ReadRow):
@@ -159,8 +162,9 @@ def _is_trifle(document: SummaryDocument, place: ItemPlace) -> bool:
 def _changed(
     document: SummaryDocument, gone: Collection[ItemPlace], missed: Iterable[Probe]
 ) -> SummaryDocument:
-    """Return the document without some items, and with the entries of these probes at the end of
-    their sections."""
+    """Return the document without the items `gone`, and with the entries of the `missed` probes
+    added to their sections.
+    """
     new: dict[str, dict[Any, None]] = {name: {} for name, _ in gone}
     for probe in missed:
         new.setdefault(probe.section, {})[_item(probe)] = None
