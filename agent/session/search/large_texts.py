@@ -1,4 +1,4 @@
-"""Search in texts that are too large for the index: they are read when somebody searches."""
+"""Search in texts that are too large for the index: each search reads them."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ _MAX_PLACES = 200  # in one piece
 
 @dataclass(frozen=True, slots=True)
 class BestPlace:
-    """Where the words of a query stand best in a text."""
+    """The place in a text that matches the words of a query best."""
 
     level: int  # 0: as a phrase, 1: all of them near each other, 2: some of them
     region: str  # the text around
@@ -26,7 +26,7 @@ class BestPlace:
 
 
 def is_large(entry: Entry, folder: Path) -> bool:
-    """Return whether the text of an entry is in a file that is too large for the index."""
+    """Return True if the text of an entry is in a file that is too large for the index."""
     if not isinstance(entry, ToolResult | User) or not entry.offloaded:
         return False
     try:
@@ -36,7 +36,7 @@ def is_large(entry: Entry, folder: Path) -> bool:
 
 
 def best_place(text: KeptText, query: Sequence[str]) -> BestPlace | None:
-    """Find where the words of a query stand best; None where none of them stands."""
+    """Return the place that matches the words of a query best, or None without any match."""
     words = _words(query)
     phrase = _finder(" ".join(query).lower()) if len(query) > 1 else None
     finders = [_finder(word) for word in words]
@@ -59,7 +59,7 @@ def best_place(text: KeptText, query: Sequence[str]) -> BestPlace | None:
 
 
 def _words(query: Sequence[str]) -> list[str]:
-    """Return the words to look for: the longest, without marks at their ends."""
+    """Return the words to search for: the longest ones, without punctuation at their ends."""
     stripped = (re.sub(r"^\W+|\W+$", "", word.lower()) for word in query)
     words = sorted(dict.fromkeys(filter(None, stripped)), key=len, reverse=True)
     long = [word for word in words if len(word) > _SHORT_WORD_CHARS]
@@ -72,7 +72,7 @@ def _lower(text: str) -> str:
 
 
 def _finder(word: str) -> Callable[[str], Iterator[int]]:
-    """Return a function that yields the places of a word in a text; not those within another."""
+    """Return a function that yields the places of a word in a text, except inside other words."""
     if len(word) <= _SHORT_WORD_CHARS:  # stands in many others
         pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
         return lambda text: (match.start() for match in pattern.finditer(text))
@@ -92,7 +92,9 @@ def _finder(word: str) -> Callable[[str], Iterator[int]]:
 def _densest(
     text: str, words: Sequence[str], finders: Sequence[Callable[[str], Iterator[int]]]
 ) -> tuple[int, int]:
-    """Return the best place, and how many characters the words have that stand there."""
+    """Return a score and the best place: the score is the total length of the words found
+    near it.
+    """
     places = [[at for _, at in zip(range(_MAX_PLACES), find(text), strict=False)]
               for find in finders]  # fmt: skip
     rarest = min((found for found in places if found), key=len, default=[])
