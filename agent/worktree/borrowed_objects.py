@@ -1,7 +1,7 @@
-"""Objects that the store borrows from the project's repository, copied into the store.
+"""Copy objects that the store borrows from the project's repository into the store.
 
-What is reachable from the repository's HEAD may stay borrowed; anything else (staged, stashed, of a
-commit thrown away) may be gone at its next clean-up, and a snapshot must not go with it.
+Objects reachable from the repository's HEAD may stay borrowed. Others (staged, stashed, or of a
+deleted commit) may disappear at the repository's next garbage collection, and snapshots need them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,8 +15,9 @@ MAX_BATCH_BYTES = 32 << 20  # of objects in memory
 
 
 def copy_borrowed_objects(store: ObjectStore, tree: str, commit: str) -> None:
-    """Copy the objects of `tree` that `commit` ("" for none) does not reach, if they are still
-    there. Raises GitFailed."""
+    """Copy the existing objects of `tree` that are not in the tree of `commit` ("" for no commit).
+    Raises GitFailed.
+    """
     try:
         names = _missing_from(store, tree, commit or EMPTY_TREE)
     except GitFailed:  # a commit that cannot be read lends nothing that is sure to stay
@@ -25,7 +26,9 @@ def copy_borrowed_objects(store: ObjectStore, tree: str, commit: str) -> None:
 
 
 def _missing_from(store: ObjectStore, tree: str, base: str) -> set[str]:
-    """Return the objects of a tree, itself among them, that are not at the same place in `base`."""
+    """Return the objects of a tree, including the tree itself, that differ from those at the same
+    paths in `base`.
+    """
     words = store.names("diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", base, tree)
     rows = (word.split()[3] for word in words[::2])
     return {tree, *(name for name in rows if name.strip("0"))}
@@ -38,7 +41,9 @@ def _copy(store: ObjectStore, names: Iterable[str]) -> None:
 
 
 def _portions(store: ObjectStore, names: list[str]) -> Iterator[list[str]]:
-    """Yield the objects that exist, in lists that memory can hold."""
+    """Yield the names of existing objects in lists of at most MAX_BATCH_BYTES, or a single larger
+    object.
+    """
     some: list[str] = []
     total = 0
     said = store.run("cat-file", "--batch-check", given=_lines(names)) if names else b""

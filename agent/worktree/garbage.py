@@ -1,10 +1,9 @@
-"""Clearing the store of objects that nobody needs: content that was only looked at, and changed
-again before any snapshot was kept of it.
+"""Delete unneeded objects from the store: content of scans that no snapshot kept.
 
-Kept snapshots are needed, and the newest trees of every session at work: each names them in a file
-of its own, `live/<session>`. Objects younger than MIN_AGE_S stay in any case: they may be on their
-way into one of these. A session that did not look for days may find its tree gone and then stages
-everything again.
+Kept snapshots and the newest trees of every active session are needed; each session lists its trees
+in a file `live/<session>`. Objects younger than MIN_AGE_S are never deleted, because a scan may
+still be adding them. If a session has not scanned for MAX_IDLE_S, its trees may be deleted; its
+next scan then stages everything again.
 """
 
 import os
@@ -30,7 +29,7 @@ _TREE_NAME = regex(r"(?<!\S)[0-9a-f]{40}(?!\S)")
 
 
 def protect_trees(store: ObjectStore, name: str, trees: Iterable[str]) -> None:
-    """Record under a name which trees are in use."""
+    """Record the trees in use by `name`."""
     with suppress(OSError):
         folder = store.folder / "live"
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -41,8 +40,9 @@ def protect_trees(store: ObjectStore, name: str, trees: Iterable[str]) -> None:
 
 
 def protect_one_more(store: ObjectStore, name: str, tree: str) -> bool:
-    """Add a tree to those recorded under a name. Return False where it takes a new record: there is
-    none, or it has become long. To put a file in the place of another costs a write to the disk."""
+    """Append a tree to the trees in use by `name`. Return False if the record is missing or full
+    and must be rewritten. Appending avoids the disk write that replacing a file costs.
+    """
     with suppress(OSError):
         path = store.folder / "live" / name
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -55,7 +55,7 @@ def protect_one_more(store: ObjectStore, name: str, tree: str) -> bool:
 
 
 def _remove_left_parts(folder: Path) -> None:
-    """Remove files that a process was writing as it was killed."""
+    """Remove part files of killed processes."""
     for part in folder.glob("*.part"):
         pid = part.name.split(".")[-2]
         try:
@@ -67,7 +67,7 @@ def _remove_left_parts(folder: Path) -> None:
 
 
 def is_sweep_due(store: ObjectStore) -> bool:
-    """Return whether it is time to clear the store, as a session begins."""
+    """Return True if a starting session should clear the store."""
     stamp = store.folder / _STAMP
     try:
         return (
@@ -80,8 +80,9 @@ def is_sweep_due(store: ObjectStore) -> bool:
 
 
 def sweep(store: ObjectStore, young: float = MIN_AGE_S) -> None:
-    """Delete objects that nobody needs and that are older than `young` seconds. Raises GitFailed
-    and OSError; whatever stops it, nothing is lost that is needed."""
+    """Delete unneeded objects older than `young` seconds. Raises GitFailed and OSError. A failure
+    never deletes a needed object.
+    """
     before = time.time() - young
     (store.folder / _STAMP).touch(mode=0o600)
     asked = ("--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")

@@ -1,7 +1,7 @@
-"""`--worktree NAME`: a git worktree of its own for a session, next to the checkout and kept.
+"""`--worktree NAME`: a separate git worktree for a session, next to the checkout, kept afterwards.
 
-It lies at `../<checkout>-worktrees/NAME`, where neither `git status` nor the tools of the checkout
-see it, on the branch `ctxagent/NAME`. No hook and no filter of the repository is run to make it.
+It is at `../<checkout>-worktrees/NAME`, outside the view of `git status` and of tools in the
+checkout, on the branch `ctxagent/NAME`. Creating it runs no hook or filter of the repository.
 """
 
 import os
@@ -23,7 +23,7 @@ _NAME = regex(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.lock)(?<!\.)")
 
 @dataclass(frozen=True, slots=True)
 class LinkedWorktree:
-    """A worktree that stands."""
+    """An existing worktree."""
 
     path: Path  # its top folder
     folder: Path  # in it, as the folder that it was asked for from lies in its checkout
@@ -32,19 +32,19 @@ class LinkedWorktree:
 
     @property
     def branch(self) -> str:
-        """The branch that is checked out, or the commit."""
+        """The checked-out branch, or the commit."""
         return current_branch(self.path)
 
 
 def open_worktree(
     cwd: Path, name: str, env: Mapping[str, str], lock: Callable[[Path], None]
 ) -> LinkedWorktree:
-    """Return the worktree NAME of the repository that `cwd` is in; make it where there is none.
-    Blocking.
+    """Return the worktree NAME of the repository that contains `cwd`, and create it if it is
+    missing. Blocks.
 
-    `lock` is called with its path before anything is made; what it raises is passed on. Raises
-    UsageError for a bad name, outside of a repository, without a commit, and where git cannot make
-    it; then nothing is left behind.
+    `lock` is called with the worktree's path before anything is created; its exceptions are passed
+    on. Raises UsageError for a bad name, outside a repository, without a commit, or if git cannot
+    create the worktree. Nothing is left behind then.
     """
     if not _NAME.fullmatch(name):
         raise UsageError(f"--worktree {name!r} is no name for a worktree", hint=NAME_HINT)
@@ -64,8 +64,9 @@ def open_worktree(
 
 
 def worktree_holder(cwd: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
-    """Return the folder of the worktrees of the repository that `cwd` is in, and where in such a
-    worktree a session that starts in `cwd` works. Raises UsageError."""
+    """Return the folder of the worktrees of the repository that contains `cwd`, and the folder
+    inside such a worktree that corresponds to `cwd`. Raises UsageError.
+    """
     git = _Git(cwd, env)
     _, holder, inner = git.places(cwd)
     is_kept = git.find("rev-parse", "--verify", "--quiet", "HEAD:./") is not None
@@ -73,7 +74,7 @@ def worktree_holder(cwd: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
 
 
 class _Git(GitRunner):
-    """The repository of a folder."""
+    """Git in the repository that contains a folder."""
 
     def __init__(self, cwd: Path, env: Mapping[str, str]) -> None:
         try:
@@ -82,7 +83,7 @@ class _Git(GitRunner):
             raise UsageError(f"--worktree: {error.strerror}") from None
 
     def output(self, *arguments: str) -> str:
-        """Return what a command prints. Raises UsageError with git's own words."""
+        """Return the output of a command. Raises UsageError with git's error message."""
         try:
             return os.fsdecode(self.run(*arguments)).rstrip("\n")
         except OSError as error:
@@ -90,22 +91,27 @@ class _Git(GitRunner):
             raise UsageError(f"--worktree: {why}") from None
 
     def places(self, cwd: Path) -> tuple[Path, Path, Path]:
-        """Return the top folder of the checkout that `cwd` is in, the folder that holds worktrees
-        of it, and where `cwd` is in the checkout. Raises UsageError."""
+        """Return the top folder of the checkout that contains `cwd`, the folder for its worktrees,
+        and the path of `cwd` in the checkout. Raises UsageError.
+        """
         checkout = Path(self.output("rev-parse", "--show-toplevel"))
         main = self.main_checkout(checkout)
         inner = Path(os.path.realpath(cwd)).relative_to(os.path.realpath(checkout))
         return checkout, main.parent / f"{main.name}-worktrees", inner
 
     def main_checkout(self, checkout: Path) -> Path:
-        """Return the folder that the repository began in, where `checkout` is a worktree of it."""
+        """Return the main checkout of the repository, which differs from `checkout` if that is a
+        worktree.
+        """
         own, common = self.output(
             "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"
         ).split("\n")
         return checkout if own == common else next(iter(self._worktrees()))
 
     def prepare(self, path: Path, branch: str) -> bool:
-        """Make the worktree unless it is there; return whether it was made. Raises UsageError."""
+        """Create the worktree if it is missing, and return True if it was created. Raises
+        UsageError.
+        """
         known = self._worktrees()
         real = Path(os.path.realpath(path))
         if real in known and path.is_dir() and not path.is_symlink():
@@ -141,7 +147,7 @@ class _Git(GitRunner):
             raise
 
     def _worktrees(self) -> dict[Path, str]:
-        """Return the worktrees of the repository, the first one first, each with its branch."""
+        """Return the worktrees of the repository with their branches, the main checkout first."""
         found = dict[Path, str]()
         for part in self.output("worktree", "list", "--porcelain").split("\n\n"):
             facts = dict(line.partition(" ")[::2] for line in part.split("\n"))
@@ -151,8 +157,9 @@ class _Git(GitRunner):
 
 
 def _make_holder(folder: Path) -> bool:
-    """Make the folder that holds worktrees, and return whether it was made. Raises UsageError where
-    that cannot be, and where it is somebody else's."""
+    """Create the folder for worktrees, and return True if it was created. Raises UsageError if that
+    fails or if other users own or can write to the folder.
+    """
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:

@@ -1,9 +1,8 @@
-"""Staging: taking the files of a work tree into the index of a store, and out of it.
+"""Staging: update the index of a store from the files of a work tree.
 
-Git lists what is not as the index has it; this module decides what is staged: files that are not
-ignored, and ignored ones that the project's repository has. Large files, unreadable ones and those
-whose names git refuses are only watched by their signatures. Other repositories inside are left
-alone.
+Git lists the files that differ from the index. This module selects the files to stage: those not
+ignored, and ignored ones that the project's repository tracks. Large files, unreadable files and
+names that git refuses are only watched by signature. Other repositories inside are skipped.
 """
 
 import os
@@ -39,7 +38,7 @@ _UNREADABLE = regex(r"warning: could not open directory '(.+)': [^']+")
 
 @dataclass(slots=True)
 class StagingArea:
-    """The files in the index of a store, and the tree made of them."""
+    """The files in the index of a store, and the tree made from them."""
 
     store: ObjectStore
     repository: Repository | None
@@ -57,8 +56,9 @@ class StagingArea:
         self._trees = TreeEditor(self.store)
 
     def update(self) -> dict[str, FileSignature]:
-        """Bring `tree` up to date with the files, and return the signatures of those only watched.
-        Raises GitFailed."""
+        """Update `tree` from the files, and return the signatures of files that are only watched.
+        Raises GitFailed.
+        """
         first = not self.tree
         asked = ("ls-files", "-tzomd", "--exclude-standard", *self._excludes())
         seconds = GIT_TIMEOUT_S if self.repository else _LISTING_TIMEOUT_S
@@ -94,7 +94,7 @@ class StagingArea:
         return found.stats
 
     def _stage(self, names: Sequence[str], seconds: float) -> int:
-        """Stage files until the time is over, and return how many are left."""
+        """Stage files until the time is over, and return the number of files left."""
         until = time.monotonic() + seconds
         for start in range(0, len(names), BATCH_FILES):
             if start and time.monotonic() >= until:
@@ -106,10 +106,12 @@ class StagingArea:
         return self.store.run("write-tree").decode().strip()
 
     def update_few(self, names: Set[str], watched: Container[str]) -> bool:
-        """Bring `tree` up to date where the files of these names alone can have changed since it
-        was; return False, with nothing done, where that takes an `update`. It does for what is more
-        than a file that comes, goes or gets other content. The paths `watched` are of files only
-        watched. The index stays as it is: the next `update` takes them in. Raises GitFailed."""
+        """Update `tree` from these files alone. The index stays unchanged until the next `update`.
+
+        Return False and do nothing if a full `update` is needed, i.e. for any change other than a
+        plain file that was created, deleted or edited. `watched` are the paths of watch-only files.
+        Raises GitFailed.
+        """
         folders = {folder for name in names for folder in folders_above(name)}
         listings = self._trees.listings(self.tree, folders)
         known = {name: _listed_in(listings, name) for name in names}
@@ -129,20 +131,20 @@ class StagingArea:
         return True
 
     def files_in(self, tree: str, names: Set[str]) -> set[str]:
-        """Return which of these names a tree has a file at. Raises GitFailed."""
+        """Return the names at which a tree has a file. Raises GitFailed."""
         folders = {folder for name in names for folder in folders_above(name)}
         listings = self._trees.listings(tree, folders)
         return {name for name in names if (found := _listed_in(listings, name)) and found.is_file}
 
     def _not_ignored(self, names: Set[str]) -> Set[str]:
-        """Return which files no ignore file names, or the index has in spite of that."""
+        """Return the files that are not ignored or are in the index anyway."""
         if not names:
             return names
         asked = ("ls-files", "-zco", "--exclude-standard", *self._excludes(), "--", *names)
         return names & set(self.store.names(*asked))
 
     def forget(self) -> None:
-        """Start again: what the index names may be gone."""
+        """Start again from an empty index, because its objects may be missing."""
         self.tree, self._listed, self.pending = "", None, 0
         self.store.forget()
 
@@ -157,13 +159,15 @@ class StagingArea:
         return {row.partition("\t")[2] for row in rows if not row.startswith("160000")}
 
     def ignored(self) -> set[str]:
-        """Return the files in the tree that an ignore file names and the project does not track."""
+        """Return the files in the tree that are ignored and not tracked by the project."""
         more = self._excludes()
         rows = self.store.names("ls-files", "-zci", "--exclude-standard", *more)
         return set(rows) - self.listed()
 
     def left_out(self) -> LeftOut:
-        """Return what exists and is not in the tree, which is up to date. Raises GitFailed."""
+        """Return the existing files that are not in the tree, which must be up to date. Raises
+        GitFailed.
+        """
         asked = ("ls-files", "-zoi", "--exclude-standard", "--directory", *self._excludes())
         said, complaints = self.store.run_and_hear(*asked)
         unreadable = _unreadable_folders(complaints)
@@ -171,7 +175,7 @@ class StagingArea:
         return LeftOut.of({*names, *unreadable, *self._not_taken})
 
     def ignored_names(self, names: Collection[str]) -> set[str]:
-        """Return which of these names an ignore file names, whether there is a file or not."""
+        """Return the names that are ignored, whether or not the files exist."""
         if not names:
             return set()
         found: list[bytes] = []
@@ -182,7 +186,7 @@ class StagingArea:
         return {os.fsdecode(name).removeprefix("./") for name in found if name}
 
     def ignored_folders(self) -> list[str]:
-        """Return the folders that an ignore file names and nothing in the tree is in."""
+        """Return the ignored folders that contain no file of the tree."""
         more = self._excludes()
         asked = ("ls-files", "-zoi", "--exclude-standard", "--directory", *more)
         found: list[str] = []
@@ -195,7 +199,9 @@ class StagingArea:
         return [f"--exclude-from={path}"] if path and os.access(path, os.R_OK) else []
 
     def _unlisted(self) -> set[str]:
-        """Return ignored files that the project's repository has and the store has not."""
+        """Return ignored files that the project's repository tracks and the store does not
+        contain.
+        """
         stamp = file_stamp(self.repository.index) if self.repository else None
         if stamp == self._listed:
             return set()
@@ -203,8 +209,9 @@ class StagingArea:
         return self.listed() - set(self.store.names("ls-files", "-z"))
 
     def _too_much(self, found: "_SortedFiles", tracked: Set[str]) -> str:
-        """Return why there is too much to copy, "" when there is not. Of files that the project's
-        repository tracks git has the content, so that none of it is copied."""
+        """Return the reason why there is too much to copy, or "". Tracked files do not count,
+        because git has their content.
+        """
         files, size = MAX_FILES, MAX_BYTES
         if self.repository is None:
             files, size = MAX_FOLDER_FILES, MAX_FOLDER_BYTES
@@ -220,8 +227,9 @@ class StagingArea:
 
 
 def _whole_folders(found: Sequence[str]) -> list[str]:
-    """Return sorted names of ignored files and folders without the folders that are not ignored as
-    a whole: git names such a folder and the files in it."""
+    """Remove folders that are only partly ignored from sorted names of ignored files and folders.
+    For these, git lists both the folder and its ignored files.
+    """
     return [
         name
         for place, name in enumerate(found, 1)
@@ -230,7 +238,7 @@ def _whole_folders(found: Sequence[str]) -> list[str]:
 
 
 def _unreadable_folders(complaints: bytes) -> list[str]:
-    """Return the folders that git could not read. Raises GitFailed for any other complaint."""
+    """Return the folders that git could not read. Raises GitFailed for any other warning."""
     found = []
     for line in os.fsdecode(complaints).split("\n"):
         match = _UNREADABLE.fullmatch(line)
@@ -250,8 +258,9 @@ def _listed_in(listings: Mapping[str, TreeListing], name: str) -> TreeEntry | No
 def _plain_sizes(
     root: str, known: Mapping[str, TreeEntry | None], watched: Container[str]
 ) -> dict[str, int] | None:
-    """Return the sizes of those files that are there; None if one of them is no plain file or link,
-    has other names, or is or was one that is not staged."""
+    """Return the sizes of the existing files. Return None if any is not a plain file or link, has
+    several names, or is or was not staged.
+    """
     sizes, real = {}, {"": True}
     for name, entry in known.items():
         path = f"{root}/{name}"
@@ -272,14 +281,14 @@ def _plain_sizes(
 
 
 def stage_files(store: ObjectStore, names: Iterable[str]) -> None:
-    """Take files into the index as they are. Raises GitFailed, and then none was taken."""
+    """Add files to the index in their current state. Raises GitFailed, and then adds none."""
     given = _nul(names)
     store.run("update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=given)
 
 
 @dataclass(slots=True)
 class _SortedFiles:
-    """Files by what is to be done with them."""
+    """Changed files, sorted by what to do with them."""
 
     taken: set[str] = field(default_factory=set)  # into the tree
     gone: set[str] = field(default_factory=set)  # from the tree
@@ -290,11 +299,11 @@ class _SortedFiles:
 
     @property
     def size(self) -> int:
-        """Bytes of those taken."""
+        """Total bytes of the files to stage."""
         return sum(self.sizes[name] for name in self.taken)
 
     def complaint(self) -> str:
-        """Return that files are not kept for their names, "" when there are none."""
+        """Return a warning about names that git refuses, or ""."""
         if not self.refused:
             return ""
         more = f" and {len(self.refused) - 1:,} more" if len(self.refused) > 1 else ""
@@ -306,7 +315,7 @@ class _SortedFiles:
             self.stats[path] = found
 
     def leave_out(self, root: str, names: Iterable[str]) -> None:
-        """Watch these files instead of staging them."""
+        """Watch these files and do not stage them."""
         for name in sorted(self.taken & set(names)):
             self.taken.discard(name)
             self.not_taken.add(name)
@@ -314,7 +323,7 @@ class _SortedFiles:
 
 
 def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
-    """Decide about the files that are not as the index has them (`kept`) or not in it (`fresh`)."""
+    """Sort the files that differ from the index (`kept`) or are not in it (`fresh`)."""
     out, real = _SortedFiles(), {"": True}
     for name in kept | fresh:
         path = f"{root}/{name}"
@@ -346,13 +355,15 @@ def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
 
 
 def _is_refused(name: str, *, link: bool) -> bool:
-    """Return whether git refuses the name: some systems would take it for one of git's own."""
+    """Return True if git refuses the name because some systems would confuse it with git's own
+    files.
+    """
     pieces = name.lower().split("/")
     return ".git" in pieces or (link and ".gitmodules" in pieces)
 
 
 def is_real(root: str, folder: str, known: dict[str, bool]) -> bool:
-    """Return whether a folder below the root is reached without a link; `known` remembers."""
+    """Return True if the path to a folder below the root contains no link; `known` is a cache."""
     if folder not in known:
         above = is_real(root, folder.rpartition("/")[0], known)
         known[folder] = above and not os.path.islink(f"{root}/{folder}")  # noqa: PTH114
@@ -360,14 +371,16 @@ def is_real(root: str, folder: str, known: dict[str, bool]) -> bool:
 
 
 def is_in_repository(root: str, name: str) -> bool:
-    """Return whether a path below the root is in git's own folder or in another repository."""
+    """Return True if a path below the root is in `.git` or in another repository."""
     if ".git" in name.split("/"):
         return True
     return any(os.path.lexists(f"{root}/{folder}/.git") for folder in folders_above(name))
 
 
 def file_stamp(path: str) -> tuple[int, int] | None:
-    """Return what tells that a file was written again, None where there is none."""
+    """Return (mtime in ns, size), which changes when a file is rewritten, or None for a missing
+    file.
+    """
     with suppress(OSError):
         found = os.lstat(path)
         return found.st_mtime_ns, found.st_size
