@@ -1,11 +1,11 @@
-"""One thing that the doctor looked at."""
+"""The result of one check by the doctor."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at, and how it is."""
+    """One checked item and its state."""
 
     what: str
     found: str
@@ -14,6 +14,6 @@ class Finding(NamedTuple):
 
 
 def listed(names: Sequence[str], limit: int) -> str:
-    """Return the first `limit` names in one line, and how many more there are."""
+    """Return the first `limit` names on one line, and the number of further names."""
     more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more

@@ -1,10 +1,10 @@
-"""The log that a repair would write: its rows in order, and what it would change.
+"""The log that a repair would write: its rows in order, and the changes.
 
-Numbers are kept, because stubs, summaries and people refer to them. So entries that stand out of
-order go back into it, a number that does not fit between its neighbours is put right, and where
-entries are lost a note takes their place. Only entries of a second writer, which have numbers that
-are taken, get new ones behind all others. After the first change of what was sent no thinking
-stays: a server takes it back only after the very words it was given after.
+Seqs are kept, because stubs, summaries and users refer to them. Entries out of order are moved
+back, a seq that does not fit between its neighbours is corrected, and a note replaces lost entries.
+Only entries of a second writer, whose seqs are already taken, get new seqs after all others.
+Thinking after the first changed entry is dropped: a server accepts it only after exactly the same
+context.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ OffloadedTexts = dict[int, tuple[str, str]]  # by number: a tool, and the file o
 
 @dataclass(slots=True)
 class LogRow:
-    """A line of the fixed log."""
+    """A line of the repaired log."""
 
     seq: int
     last: int  # the last number that it stands for
@@ -58,7 +58,7 @@ class LogRow:
 
 @dataclass(slots=True)
 class MendedLog:
-    """The rows that a repair would write, and what it would change; nothing for a whole log."""
+    """The rows that a repair would write and its changes. Without changes, the log is intact."""
 
     rows: list[LogRow] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)  # a line for each
@@ -73,7 +73,7 @@ class MendedLog:
 
 
 def add_line(log: MendedLog, line: RawLine) -> None:
-    """Add one more line of the original log."""
+    """Add a line of the original log."""
     log.line_count = line.number
     if line.version != VERSION:
         log.other_versions[f"{line.version}"[:20]] += 1
@@ -98,7 +98,7 @@ def add_line(log: MendedLog, line: RawLine) -> None:
 
 
 def mend_rows(log: MendedLog, load: Callable[[LogRow], Entry], folder: Path) -> None:
-    """Put the rows right. `load` reads the entry of a row, `folder` is the session's."""
+    """Repair the rows. `load` reads the entry of a row, `folder` is the session's."""
     _put_numbers_right(log, load)
     _drop_doubles(log)
     _put_in_order(log)
@@ -113,7 +113,9 @@ def mend_rows(log: MendedLog, load: Callable[[LogRow], Entry], folder: Path) -> 
 
 
 def lost_numbers(entry: Entry) -> range:
-    """Return the numbers of lost entries that an entry stands for: none but for our notes."""
+    """Return the seqs of the lost entries that a note of a repair replaces. Empty for other
+    entries.
+    """
     lost = entry.data.get(LOST_KEY) if isinstance(entry, Note) else None
     if isinstance(lost, list) and len(lost) == 2 and isinstance(lost[1], int):
         return range(entry.seq, lost[1] + 1)
@@ -166,7 +168,7 @@ def _put_in_order(log: MendedLog) -> None:
 
 
 def _move_second_writer(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
-    """Move entries whose number is taken behind all others, in their order, with new numbers."""
+    """Move entries whose seq is taken to the end, in their order, with new seqs."""
     kept: list[LogRow] = []
     late: list[LogRow] = []
     for row in log.rows:
@@ -186,7 +188,7 @@ def _move_second_writer(log: MendedLog, load: Callable[[LogRow], Entry]) -> None
 
 
 def _with_new_numbers(entry: Entry, numbers: dict[int, int]) -> Entry:
-    """Return the entry with new numbers for the entries that it names."""
+    """Return the entry with its references updated to the new seqs."""
 
     def now(seq: Any) -> Any:
         return numbers.get(seq, seq) if isinstance(seq, int) else seq
@@ -210,7 +212,9 @@ def _with_new_numbers(entry: Entry, numbers: dict[int, int]) -> Entry:
 
 
 def _fill_gaps(log: MendedLog, load: Callable[[LogRow], Entry], texts: OffloadedTexts) -> None:
-    """Put a note in place of what is lost, or the result that a file of the session still has."""
+    """Replace lost entries with notes, or with a result whose text is still in a file of the
+    session.
+    """
     new: list[Entry] = []
     first = 1
     for row in log.rows:
@@ -230,7 +234,7 @@ def _fill_gaps(log: MendedLog, load: Callable[[LogRow], Entry], texts: Offloaded
 
 
 def _around(first: int, last: int, there: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of `first` to `last` without the numbers that are there."""
+    """Yield the ranges of `first` to `last` without the seqs in `there`."""
     for seq in [*sorted(there), last + 1]:
         if first < seq:
             yield first, seq - 1
@@ -248,8 +252,9 @@ def _offloaded_texts(folder: Path) -> OffloadedTexts:
 def _restored(
     log: MendedLog, load: Callable[[LogRow], Entry], seq: int, file: tuple[str, str]
 ) -> Entry:
-    """Return the lost entry whose text a file has: words, or the result of the only fitting call.
-    Where several calls fit, or none, it is a note that names the file."""
+    """Return the lost entry for an offloaded file: a user message, or the result of the only
+    matching open call. If several or no calls match, return a note that names the file.
+    """
     tool, path = file
     calls: dict[str, str] = {}
     for row in log.rows:

@@ -1,8 +1,8 @@
-"""The lines of a log as they lie on disk, and what is left of those that are no entries.
+"""Read the raw lines of a log, and recover entries from damaged lines.
 
-A line that cannot be read as it stands may still hold an entry: between NULs, with some bytes that
-are no UTF-8, cut off after its first fields, or written into the middle of another one. What is
-taken from such a line is never guessed: each field is there whole or left out.
+A damaged line may still contain an entry: between NUL bytes, with some invalid UTF-8, cut off after
+its first fields, or inside another line. Recovered values are never guessed: each field is complete
+or left out.
 """
 
 import json
@@ -28,7 +28,7 @@ _REPLACEABLE: dict[str, Any] = {"usage": {}, "stop_reason": None, "model": ""}
 
 @dataclass(frozen=True, slots=True)
 class RawLine:
-    """One line of a log as it lies on disk."""
+    """One raw line of a log on disk."""
 
     number: int
     offset: int
@@ -40,7 +40,7 @@ class RawLine:
 
 
 def read_lines(path: Path) -> Iterator[RawLine]:
-    """Yield the lines of a log. Raises SessionError when it cannot be read."""
+    """Yield the lines of a log. Raises SessionError if it cannot be read."""
     offset = 0
     try:
         with open_kept(path) as file:
@@ -65,7 +65,7 @@ def _line(number: int, offset: int, raw: bytes) -> RawLine:
 
 
 def _reason(raw: bytes, error: ValueError) -> str:
-    """Return why a line is no entry, in words for a person."""
+    """Return the reason why a line is not an entry, for display."""
     if nuls := raw.count(b"\0"):
         return f"{nuls:,} NUL bytes in it, as a disk leaves them that lost power"
     if not raw.strip():
@@ -80,8 +80,9 @@ def _reason(raw: bytes, error: ValueError) -> str:
 
 
 def _salvaged(raw: bytes) -> tuple[Entry, ...]:
-    """Return the entries that can be made of a broken line. One that is not as it was written loses
-    its thinking: a server takes that back byte for byte or not at all."""
+    """Return the entries recovered from a damaged line. A changed entry loses its thinking, because
+    a server accepts only the exact bytes.
+    """
     text = raw.decode("utf-8", "replace").replace("\0", "")
     starts = [found.start() for found in _HEAD.finditer(text)] or [0]
     pieces = (text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True))
@@ -92,7 +93,7 @@ def _salvaged(raw: bytes) -> tuple[Entry, ...]:
 
 
 def is_written(entry: Entry, raw: bytes) -> bool:
-    """Return whether some bytes hold an entry just as the log writes it."""
+    """Return True if some bytes contain an entry exactly as the log writes it."""
     return encode_line(entry).strip() in raw
 
 
@@ -108,7 +109,7 @@ def has_thinking(entry: Entry) -> bool:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    """Return the whole fields of a JSON object's text, up to the first that is not whole."""
+    """Return the complete fields of a JSON object's text, up to the first incomplete one."""
     decoder = json.JSONDecoder()
     found: dict[str, Any] = {}
     place = text.find("{") + 1
@@ -133,8 +134,9 @@ def _skip(text: str, place: int, characters: str) -> int:
 
 
 def _entry(fields: dict[str, Any]) -> Entry | None:
-    """Return the entry of these fields, or of all but one that does not fit. Returns None where
-    there is no such entry, or where it could be taken for another than it is."""
+    """Return the entry of these fields, if needed without one invalid field. Return None if no
+    entry results or if it could be mistaken for a different one.
+    """
     kind = fields.get("kind")
     if not isinstance(kind, str) or _OWNER_FIELDS.get(kind, "kind") not in fields:
         return None

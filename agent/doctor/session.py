@@ -1,8 +1,7 @@
-"""Checks one session: what is wrong with it, what a repair would do, and the repair.
+"""Check and repair one session.
 
-A repair writes the log that the rows make to a new file and puts that in the log's place; the log
-as it was stays next to it, byte for byte. A log that is whole is not written at all, so a second
-repair finds nothing to do.
+A repair writes a new log file and replaces the old one, of which an exact copy is kept next to it.
+An intact log is not rewritten, so a second repair has nothing to do.
 """
 
 import os
@@ -36,8 +35,9 @@ _CACHES = ("resume.json",)  # made from the log, and made anew from it
 
 
 def check_session(log: Path) -> list[Finding]:
-    """Return all that there is to say of a session, and what a repair would do; change nothing.
-    Raises SessionError when the log cannot be read."""
+    """Return all findings about a session, including what a repair would do. Changes nothing.
+    Raises SessionError if the log cannot be read.
+    """
     folder, state = log.parent, folder_checks.check_lock(log)
     with _examined(log, in_use=folder_checks.HELD_BY_PROCESS in state.found) as examined:
         mended, broken = examined.mended, examined.mended.broken_count
@@ -65,8 +65,9 @@ def check_session(log: Path) -> list[Finding]:
 
 
 def repair(log: Path) -> list[str]:
-    """Fix what can be fixed, in subagents' logs too, and return what was done, line by line.
-    Raises SessionError when the session is in use, RecordError when nothing can be written."""
+    """Repair a session and its subagents' logs, and return the changes, one per line. Raises
+    SessionError if the session is in use, and RecordError if nothing can be written.
+    """
     lock = acquire_lock(log, [])
     try:
         return _repair(log)
@@ -97,7 +98,7 @@ def _repair(log: Path) -> list[str]:
 
 @dataclass(slots=True)
 class _Examined:
-    """A log that was read: its rows after a repair, what they name, and what there is to do."""
+    """A log that was read: its rows after a repair, their references, and the repairs to do."""
 
     file: BinaryIO
     mended: MendedLog = field(default_factory=MendedLog)
@@ -106,7 +107,7 @@ class _Examined:
     to_do: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield the entries of the fixed log."""
+        """Yield the entries of the repaired log."""
         for row in self.mended.rows:
             yield self.load(row)
         yield from self.added
@@ -119,7 +120,7 @@ class _Examined:
         return self.file.read(row.length)
 
     def drop_missing_texts(self, folder: Path) -> None:
-        """Make entries no longer name files that are gone."""
+        """Remove references to missing offloaded files."""
         missing = self.references.missing_texts(folder)
         for row in self.mended.rows if missing else ():
             entry = self.load(row) if row.seq in missing else None
@@ -130,19 +131,19 @@ class _Examined:
                 self.to_do.append(f"#{row.seq}: it no longer names {gone}, which is gone")
 
     def revert_impossible_summaries(self) -> None:
-        """Take summaries back that would leave nothing of what was said last."""
+        """Revert summaries that would drop all the newest messages."""
         for summary in self.references.impossible_summaries():
             reason = f"it keeps from #{summary.keep_from} on, which comes after it"
             self.add(Revert(target=summary.seq, reason=reason))
             self.to_do.append(f"#{summary.seq}: a summary taken back: {reason}")
 
     def add(self, entry: Entry) -> None:
-        """Append an entry to the fixed log."""
+        """Append an entry to the repaired log."""
         last = max([0, *(row.last for row in self.mended.rows), *(e.seq for e in self.added)])
         self.added.append(replace(entry, seq=last + 1, at=timestamp()))
 
     def next_request(self) -> Finding:
-        """Return how large the next request is, of the log as it would be after a repair."""
+        """Return a finding with the size of the next request after a repair."""
         view = fold(self)
         sent = build_messages(view.items)
         size = f"{len(sent):,} messages, about {view.scaled(view.size):,} tokens"
@@ -151,7 +152,9 @@ class _Examined:
 
 @contextmanager
 def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
-    """Read a log. `in_use` by a process, its last line may be one that is being written."""
+    """Read a log. If it is `in_use` by a process, skip an incomplete last line, which may be being
+    written.
+    """
     try:
         file = log.open("rb")
     except OSError as error:
@@ -172,7 +175,7 @@ def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
 
 
 def _write(log: Path, examined: _Examined) -> Path:
-    """Put the fixed log in place and return the path of the original. Raises OSError."""
+    """Write the repaired log and return the path of the original's copy. Raises OSError."""
     now = datetime.now(UTC)
     kept = log.with_name(f"{log.name}.{now:%Y%m%d-%H%M%S}.bak")
     while kept.exists():
@@ -206,7 +209,7 @@ def _agents(log: Path) -> list[Path]:
 
 
 def _other_copies(folder: Path) -> list[Finding]:
-    """Return where to look for what is lost."""
+    """Return a finding that lists other files with content of the session."""
     there = {
         CONVERSATION_NAME: "all that was said, word for word",
         "summary.md": "the newest summary",

@@ -1,6 +1,7 @@
-"""The geometry of a session's chart: a bar for each call of the model, as high as its prompt, and a
-mark for each act of compaction between the calls. Lengths across are shares of the width, so that
-letters keep their size on a phone and on a wall."""
+"""The geometry of a session's chart: a bar per model call with the height of its prompt, and a mark
+per compaction between calls. Horizontal lengths are percentages of the width, so that letters keep
+their size on any screen.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,7 @@ _LEGEND = {"mask": "results or inputs shortened", "summary": "summary", "revert"
 
 @dataclass(frozen=True, slots=True)
 class WindowScale:
-    """The window that the context is measured against."""
+    """The context window that prompts are compared with."""
 
     window: int  # tokens
     levels: Sequence[tuple[float, str]] = ()  # the share of the window below which each holds
@@ -61,8 +62,9 @@ class SessionChart:
         return f"{100 * calls / self._slots:.4g}%"
 
     def grid(self) -> Iterator[tuple[int, str]]:
-        """Yield the tokens of each line across, with its kind: the ground, and the quarters of the
-        window or of a round number."""
+        """Yield the tokens and the kind of each horizontal line: the ground, and the quarters of
+        the window or of a round number.
+        """
         yield 0, "ground"
         for quarter in range(1, 5):
             is_window = self._by_window and quarter == 4
@@ -82,7 +84,7 @@ class SessionChart:
         return f"Call {number:,} · #{call.seq}{purpose}\n{usage.prompt:,} tokens{share}{cached}"
 
     def acts(self) -> Iterator[tuple[Mask | Summary | Revert, str]]:
-        """Yield each act of compaction with its place between the calls."""
+        """Yield each mask, summary and revert with its horizontal position between the calls."""
         calls = beside = 0
         for entry in self.entries:
             if isinstance(entry, Assistant):
@@ -112,7 +114,7 @@ class SessionChart:
         return f"Context at each call of the model: {count}, {span}{window}{shrunk}."
 
     def legend(self) -> Iterator[tuple[str, str]]:
-        """Yield the class and the label of each colour that the chart has."""
+        """Yield the class and the label of each colour in the chart."""
         if self.scale:
             levels = {self.level(call) for call in self.calls}
             yield from ((level, level) for level in self.scale.names if level in levels)
@@ -125,20 +127,20 @@ def prompt_tokens(call: Assistant) -> int:
 
 
 def axis_numbers(calls: int, min_step: int = 1) -> Sequence[int]:
-    """Return the numbers of the calls that have a label on the axis."""
+    """Return the numbers of the calls with a label on the axis."""
     step = max(min_step, round_up(calls / _AXIS_LABELS))
     few = calls <= 2 * _AXIS_LABELS
     return range(1, calls + 1) if few else [1, *range(step, calls + 1, step)]
 
 
 def round_up(least: float) -> int:
-    """Return the smallest of 1, 2, 5, 10, 20, 50 … that is not below `least`."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50 … that is at least `least`."""
     power: int = 10 ** max(0, math.floor(math.log10(max(least, 1))))
     return next(n * power for n in (1, 2, 5, 10) if n * power >= least)
 
 
 def short_tokens(tokens: int) -> str:
-    """Write a number of tokens for an axis: 500, 12.5k, 1M."""
+    """Format a number of tokens for an axis: 500, 12.5k, 1M."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if tokens >= size:
             return f"{tokens / size:.4g}{unit}"

@@ -1,4 +1,4 @@
-"""The texts and facts of entries, as the template `entries.html.j2` shows them."""
+"""Texts and facts of entries for the template `entries.html.j2`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -58,7 +58,7 @@ EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # they go with
 
 
 def time(at: str, since: str = "") -> str:
-    """Return a time of a log to the minute, without its day if that is the day of `since`."""
+    """Return a log time with minute precision, without the date if it is the date of `since`."""
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
@@ -82,7 +82,7 @@ def text_of(content: Content) -> str:
 
 
 def told_text(entry: User) -> str:
-    """Return what the model was told about a command that the user ran."""
+    """Return the model's information about a command that the user ran, without its output."""
     return content_text(entry.content[:-1] if isinstance(entry.content, list) else "")
 
 
@@ -92,7 +92,9 @@ def spoken_text(entry: Assistant) -> str:
 
 
 def offloaded_path(text: str) -> str | None:
-    """Return the file that a reference in place of the user's words names, if it is one."""
+    """Return the file named by the reference that replaces a long user message, or None for other
+    text.
+    """
     reference = _OFFLOADED_WORDS.match(text)
     return f"offloaded/{PurePath(reference[1]).name}" if reference else None
 
@@ -125,7 +127,7 @@ def is_short(text: str) -> bool:
 
 
 def opening(text: str) -> tuple[str, str]:
-    """Return the beginning of words and the rest, which is folded; of short ones that is ""."""
+    """Return the beginning of a message and the rest, which is folded ("" for a short message)."""
     text = clean(text)
     if text.count("\n") < _MAX_OPEN_WORDS_LINES and len(text) <= _MAX_OPEN_WORDS_CHARS:
         return text, ""
@@ -158,7 +160,7 @@ def diff_class(line: str) -> str:
 
 
 def subject(given: Any) -> tuple[str, str]:
-    """Return the name of the argument that a call is about, and its value in one line."""
+    """Return the name and the value of a call's main argument, on one line."""
     if not isinstance(given, dict):
         return "", ""
     for name in _SUBJECTS:
@@ -173,13 +175,13 @@ def subject(given: Any) -> tuple[str, str]:
 
 
 def other_arguments(given: Mapping[str, Any], name: str, line: str) -> dict[str, Any]:
-    """Return the arguments that the line of the subject does not show in full."""
+    """Return the arguments that the subject line does not show in full."""
     in_full = name and str(given[name]).strip() in (line, line.removeprefix("#"))
     return {key: value for key, value in given.items() if not (in_full and key == name)}
 
 
 def outcome(result: ToolResult) -> str:
-    """Say in a few words how a call went."""
+    """Summarize the outcome of a call in a few words."""
     return " · ".join(_outcome(result))
 
 
@@ -203,8 +205,9 @@ def _outcome(result: ToolResult) -> Iterator[str]:
 
 
 def attachments(content: Content) -> Iterator[tuple[str, str]]:
-    """Yield each image or document of a content by its type and size, with the `data:` address of a
-    small image, else ""."""
+    """Yield (type and size, `data:` address) for each image or document of a content. The address
+    is "" except for small images.
+    """
     for block in content if isinstance(content, list) else ():
         if block.get("type") == "text":
             continue

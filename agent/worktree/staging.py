@@ -259,7 +259,7 @@ def _plain_sizes(
     root: str, known: Mapping[str, TreeEntry | None], watched: Container[str]
 ) -> dict[str, int] | None:
     """Return the sizes of the existing files. Return None if any is not a plain file or link, has
-    several names, or is or was not staged.
+    several names, or is or was of a kind that is not staged.
     """
     sizes, real = {}, {"": True}
     for name, entry in known.items():
