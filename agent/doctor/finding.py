@@ -9,8 +9,8 @@ class Finding(NamedTuple):
 
     what: str
     found: str
-    ok: bool = True  # False for what is broken or keeps the program from working
-    note: bool = False  # True for what works, and is not as the person may think
+    ok: bool = True  # False if something is broken or prevents the program from working
+    note: bool = False  # True if it works, but perhaps not as the user expects
 
 
 def listed(names: Sequence[str], limit: int) -> str:

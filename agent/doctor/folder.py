@@ -13,7 +13,7 @@ from .finding import Finding, listed
 HELD_BY_PROCESS = "held by process"
 MIN_FREE_BYTES = 64 << 20
 MAX_NAMED_FILES = 5
-_MAX_FILES = 100_000  # of a session that are looked at
+_MAX_FILES = 100_000  # checked files of a session
 
 
 def check_lock(log: Path) -> Finding:

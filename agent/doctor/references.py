@@ -25,7 +25,7 @@ from ..session.entries import (
 from .finding import Finding, listed
 from .repair import lost_numbers
 
-MAX_NAMED = 5  # things of one kind
+MAX_NAMED = 5  # named items of one kind
 
 
 @dataclass(slots=True)
@@ -35,9 +35,9 @@ class References:
     kinds: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)  # kinds that this version does not know
     seqs: set[int] = field(default_factory=set)
-    lost: list[range] = field(default_factory=list)  # numbers that notes stand for
+    lost: list[range] = field(default_factory=list)  # seqs of lost entries, replaced by notes
     named: list[tuple[str, set[int]]] = field(default_factory=list)  # an entry, the seqs it names
-    calls: dict[str, str] = field(default_factory=dict)  # not answered: by id, "#seq Tool"
+    calls: dict[str, str] = field(default_factory=dict)  # unanswered calls: "#seq Tool" by ID
     orphans: list[str] = field(default_factory=list)  # results without a call
     offloaded: dict[int, str] = field(default_factory=dict)  # files by seq
     checkpoints: dict[int, str] = field(default_factory=dict)  # files by number
@@ -158,5 +158,5 @@ def _names(entry: Entry) -> set[int]:
 def _is_there(folder: Path, path: str) -> bool:
     try:
         return (folder / path).stat().st_size > 0
-    except (OSError, ValueError):  # a garbled log may name anything
+    except (OSError, ValueError):  # a damaged log may contain any path
         return False

@@ -32,13 +32,13 @@ from ..session.log import encode_line
 from .finding import listed
 from .salvage import RawLine, has_thinking, is_written, without_thinking
 
-MAX_NAMED_ENTRIES = 20  # of one kind that are named one by one
-LOST_KEY = "lost"  # in the data of a note: the first and the last number that it stands for
+MAX_NAMED_ENTRIES = 20  # listed entries of one kind
+LOST_KEY = "lost"  # in a note's data: first and last seq of the lost entries that it replaces
 
 _OFFLOADED = regex(r"\d{8}_\d{6}_(.+)_(\d+)\.md")
 _REF = regex(r"#(\d{1,18})\b")
 
-OffloadedTexts = dict[int, tuple[str, str]]  # by number: a tool, and the file of its result's text
+OffloadedTexts = dict[int, tuple[str, str]]  # by seq: a tool, and the file with its result
 
 
 @dataclass(slots=True)
@@ -46,10 +46,10 @@ class LogRow:
     """A line of the repaired log."""
 
     seq: int
-    last: int  # the last number that it stands for
+    last: int  # the last seq that it covers
     kind: str
-    line: int  # the number of the original line, 0 for a new one
-    offset: int  # of the original line, which stands for the row where `entry` is None
+    line: int  # number of the original line, 0 for a new row
+    offset: int  # of the original line, which is copied if `entry` is None
     length: int
     digest: bytes
     has_thinking: bool
@@ -61,11 +61,11 @@ class MendedLog:
     """The rows that a repair would write and its changes. Without changes, the log is intact."""
 
     rows: list[LogRow] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)  # a line for each
+    changes: list[str] = field(default_factory=list)  # one text per change
     line_count: int = 0  # of the original
-    broken_count: int = 0  # lines of the original that cannot be read as they stand
-    other_versions: Counter[str] = field(default_factory=Counter)  # lines of the log by version
-    first_changed: int | None = None  # the number from which on what would be sent differs
+    broken_count: int = 0  # damaged lines of the original
+    other_versions: Counter[str] = field(default_factory=Counter)  # number of lines by version
+    first_changed: int | None = None  # seq from which the content to send differs
 
     def note_change(self, seq: int) -> None:
         first = self.first_changed
@@ -105,7 +105,7 @@ def mend_rows(log: MendedLog, load: Callable[[LogRow], Entry], folder: Path) -> 
     _move_second_writer(log, load)
     texts = _offloaded_texts(folder)
     _fill_gaps(log, load, texts)
-    for row in log.rows:  # what is left of a result names the file of its text again
+    for row in log.rows:  # a recovered result refers to the file with its text again
         result = row.entry
         if isinstance(result, ToolResult) and result.offloaded is None and row.seq in texts:
             row.entry = replace(result, offloaded=texts[row.seq][1])

@@ -20,9 +20,9 @@ from ..session.log import encode_line, parse_entry
 
 _HEAD = regex(r'\{"v": ?\d{1,9}, ?"seq": ?\d{1,18},')
 _PLAIN = regex(rb'\{"v": (\d{1,9}), "seq": \d{1,18},')
-# Whose words an entry has: without this field it could be taken for another's.
+# The field that gives the origin of an entry. Without it, the default could be wrong.
 _OWNER_FIELDS = {"user": "source", "assistant": "purpose"}
-# A reply is worth keeping without these fields.
+# Defaults for fields that a recovered reply may lack.
 _REPLACEABLE: dict[str, Any] = {"usage": {}, "stop_reason": None, "model": ""}
 
 
@@ -33,9 +33,9 @@ class RawLine:
     number: int
     offset: int
     raw: bytes
-    entries: tuple[Entry, ...]  # what it holds, or what is left of it
-    reason: str = ""  # why it cannot be read as it stands, "" when it can
-    canonical: bool = True  # False: not as the log writes it, so it is not found by its number
+    entries: tuple[Entry, ...]  # its entry, or the recovered entries
+    reason: str = ""  # why the line is damaged, "" if it is not
+    canonical: bool = True  # False if the log would write it differently, so a search misses it
     version: int = VERSION
 
 
@@ -119,7 +119,7 @@ def _fields(text: str) -> dict[str, Any]:
             place = _skip(text, place, " \t\r\n:")
             value, place = decoder.raw_decode(text, place)
             if not isinstance(name, str) or (place == len(text) and isinstance(value, float | int)):
-                break  # a number that ends the text may have gone on
+                break  # a number at the end of the text may be cut off
             found[name] = value
             place = _skip(text, place, " \t\r\n,")
     except (ValueError, RecursionError):

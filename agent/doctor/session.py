@@ -29,9 +29,9 @@ from .references import References
 from .repair import LogRow, MendedLog, add_line, mend_rows
 from .salvage import read_lines
 
-MAX_LISTED_REPAIRS = 200  # that are named one by one
+MAX_LISTED_REPAIRS = 200  # listed one by one
 EMPTY_LOG = "the log is empty: nothing of the session is left, and resuming it starts anew"
-_CACHES = ("resume.json",)  # made from the log, and made anew from it
+_CACHES = ("resume.json",)  # rebuilt from the log
 
 
 def check_session(log: Path) -> list[Finding]:
@@ -57,7 +57,7 @@ def check_session(log: Path) -> list[Finding]:
         findings += [
             Finding(f"subagent {agent.parent.name}", f"{f.what}: {f.found}", ok=False)
             for f in check_session(agent)
-            if not f.ok and f.what not in ("modes", "disk space")  # told already
+            if not f.ok and f.what not in ("modes", "disk space")  # already reported
         ]
     if not all(f.ok for f in findings):
         findings += _other_copies(log.parent)
@@ -88,7 +88,7 @@ def _repair(log: Path) -> list[str]:
             kept = _write(log, examined)
             for name in _CACHES:
                 log.with_name(name).unlink(missing_ok=True)
-            with suppress(OSError):  # then whoever opens the session does it
+            with suppress(OSError):  # the next process that opens the session does it
                 write_conversation(log.parent, Entries(log))
             done += [*_first(to_do), f"the old log is kept: {kept}"]
     for agent in _agents(log):
@@ -103,7 +103,7 @@ class _Examined:
     file: BinaryIO
     mended: MendedLog = field(default_factory=MendedLog)
     references: References = field(default_factory=References)
-    added: list[Entry] = field(default_factory=list)  # behind the rows
+    added: list[Entry] = field(default_factory=list)  # after the rows
     to_do: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Entry]:

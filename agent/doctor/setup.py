@@ -36,7 +36,7 @@ from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
 
 FETCH_TIMEOUT_S = 60
-PROBE_BYTES = 1 << 16  # written to see whether there is room for sessions
+PROBE_BYTES = 1 << 16  # written to test for free space
 
 
 def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]:

@@ -18,7 +18,7 @@ __all__ = ["EXPORT_FORMATS", "ExportFormat", "WindowScale", "export"]
 ExportFormat = Literal["md", "html", "json"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = ("md", "html", "json")
 
-_SURROGATE = regex(r"[\ud800-\udfff]")  # no file can hold one, but JSON can escape it
+_SURROGATE = regex(r"[\ud800-\udfff]")  # not encodable in UTF-8, but JSON can escape it
 
 
 def export(

@@ -11,11 +11,11 @@ from ..lazy import dataclass
 from ..session.entries import Assistant, Entry, Mask, Revert, Summary, Usage, reverted_seqs
 from ..session.layer_words import done_by
 
-TOP, BOTTOM = 24, 224  # of the plot, in pixels; the marks stand above it
-_MIN_SLOTS = 12  # calls that the width has room for, however few there are
+TOP, BOTTOM = 24, 224  # of the plot, in pixels; the marks are above it
+_MIN_SLOTS = 12  # minimum number of slots across the width
 _MAX_LONG_MASK_MARKS = 30
 _AXIS_LABELS = 5
-_MIN_WINDOW_SHARE = 0.25  # a session that never fills as much is drawn to a scale of its own
+_MIN_WINDOW_SHARE = 0.25  # below this peak, the chart is scaled to the peak, not to the window
 _LEGEND = {"mask": "results or inputs shortened", "summary": "summary", "revert": "taken back"}
 
 
@@ -24,7 +24,7 @@ class WindowScale:
     """The context window that prompts are compared with."""
 
     window: int  # tokens
-    levels: Sequence[tuple[float, str]] = ()  # the share of the window below which each holds
+    levels: Sequence[tuple[float, str]] = ()  # (upper bound as a share of the window, name)
 
     @property
     def names(self) -> list[str]:
@@ -47,7 +47,7 @@ class SessionChart:
         self.reverted = reverted_seqs(self.entries)
         self.many_masks = sum(isinstance(e, Mask) for e in self.entries) > _MAX_LONG_MASK_MARKS
         self._slots = max(len(self.calls), _MIN_SLOTS)
-        self.gap = 0.1 if self._slots <= 100 else 0.0  # beside a bar, as a share of its slot
+        self.gap = 0.1 if self._slots <= 100 else 0.0  # next to a bar, as a share of its slot
         peak = max(map(prompt_tokens, self.calls))
         self._by_window = self.scale is not None and peak >= _MIN_WINDOW_SHARE * self.scale.window
         by_window = self.scale if self._by_window else None

@@ -20,7 +20,7 @@ _MAX_NESTING = 100  # blocks within blocks; the parser leaves out deeper ones
 REF = regex(r"#(\d{1,15})\b")
 _SAFE = regex(r"(?:https?://|mailto:)", re.IGNORECASE)
 
-FindAddress = Callable[[int], str | None]  # of an entry in the page, by its number
+FindAddress = Callable[[int], str | None]  # address of an entry in the page, by seq
 
 
 def prose(text: str, find: FindAddress | None = None) -> Markup:
@@ -41,15 +41,15 @@ def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
-    # A reference definition would vanish from the text.
+    # The parser would remove a reference definition from the text.
     return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
 def _adapt_block(token: "Token") -> None:
-    if token.tag in ("h1", "h2", "h3", "h4"):  # the page's own headings stand above
+    if token.tag in ("h1", "h2", "h3", "h4"):  # h1 and h2 are the page's own headings
         token.tag = f"h{int(token.tag[1]) + 2}"
     side = str(token.attrs.pop("style", ""))
-    if side:  # the page allows no styles but its own
+    if side:  # the page forbids inline styles
         token.attrs["class"] = side.replace("text-align:", "to-")
 
 

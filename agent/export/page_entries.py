@@ -25,11 +25,11 @@ from ..session.store import content_text
 from .text import clean, cut_middle
 
 _MAX_OPEN_LINES, _MAX_OPEN_CHARS = 12, 1_200  # of a text that is shown unfolded
-_MAX_OPEN_WORDS_LINES, _MAX_OPEN_WORDS_CHARS = 30, 3_000  # the same, of what the person says
-_OPENING_LINES, _OPENING_CHARS = 8, 600  # of longer words, that are always seen
+_MAX_OPEN_WORDS_LINES, _MAX_OPEN_WORDS_CHARS = 30, 3_000  # the same for a user message
+_OPENING_LINES, _OPENING_CHARS = 8, 600  # always shown, of a longer message
 MAX_OPEN_DIFF_LINES = 60
 _MAX_TEASER_CHARS = 200
-_MAX_IMAGE_BYTES = 256 * 1024  # of an image that the page itself holds
+_MAX_IMAGE_BYTES = 256 * 1024  # of an image embedded in the page
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SUBJECTS = ("command", "pattern", "query", "path", "description", "prompt", "action", "ref")
 _BASE64 = regex(r"[A-Za-z0-9+/]+={0,2}")
@@ -54,7 +54,7 @@ ASIDE_TITLES = {
     "attempt": "Call that broke off",
     "warm": "Request that kept the cache warm",  # only in older logs
 }
-EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # they go without saying
+EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # not shown
 
 
 def time(at: str, since: str = "") -> str:
@@ -64,7 +64,7 @@ def time(at: str, since: str = "") -> str:
     except ValueError:
         return at
     short = f"{moment:%H:%M}" if at[:10] == since[:10] else f"{moment:%Y-%m-%d %H:%M}"
-    at = escape(at)  # between day and hour it may have any character
+    at = escape(at)  # the separator of date and time may be any character
     return Markup(f'<time datetime="{at}" title="{at}">{short}</time>')
 
 
@@ -150,7 +150,7 @@ def json_text(value: Any) -> str:
     """Return any value of a log as JSON."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=1)
-    except RecursionError:  # laid out, it nests deeper than Python goes
+    except RecursionError:  # with `indent`, json is in Python and limited in depth
         text = json.dumps(value, ensure_ascii=False)
     return cut_middle(text, "the log has all of it")
 

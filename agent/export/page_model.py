@@ -16,8 +16,8 @@ from ..session.store import kept_text
 from .markdown_html import REF
 from .text import MAX_TEXT_CHARS, clean, cut_middle, join_ends
 
-MAX_SECRET_CHARS = 8_192  # one that is cut in two would not be recognised
-_OFFLOADED = regex(r"offloaded/[^/]+")  # a garbled log may name anything
+MAX_SECRET_CHARS = 8_192  # extra text, because a secret cut in two would not be recognised
+_OFFLOADED = regex(r"offloaded/[^/]+")  # a damaged log may contain any path
 
 
 @dataclass(slots=True)
@@ -37,16 +37,16 @@ class PageModel:
     entries: Sequence[Entry]
     budget: TextBudget = field(default_factory=TextBudget)
     prefix: str = ""  # of the anchors
-    depth: int = 0  # logs around this one, of the agents that started it
+    depth: int = 0  # number of parent logs in the page
     redact: Redact = without_redaction  # for texts in files and the logs of subagents
     answers: dict[tuple[int, str], ToolResult] = field(default_factory=dict)  # by reply and call
     agents: dict[str, tuple[int, SubagentRun]] = field(default_factory=dict)  # number and start
     newest: dict[str, SubagentRun] = field(default_factory=dict)  # the newest state of each agent
     stubbed: dict[int, list[int]] = field(default_factory=dict)  # masks in force, by entry
     reverts: dict[int, int] = field(default_factory=dict)  # by the entry that was reverted
-    _answering: set[int] = field(default_factory=set)  # places of results that stand with a call
+    _answering: set[int] = field(default_factory=set)  # indexes of results shown with their call
     _seqs: set[int] = field(default_factory=set)
-    _anchors: Counter[int] = field(default_factory=Counter)  # made so far, by entry
+    _anchors: Counter[int] = field(default_factory=Counter)  # number of anchors made, by seq
 
     def __post_init__(self) -> None:
         asked: dict[str, int] = {}

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from ..session.layer_words import done_by
 from .text import clean, cut_middle, line_count
 
-_ROOT = Path(__file__).parents[1]  # the names of templates and sources are paths within it
+_ROOT = Path(__file__).parents[1]  # names of templates and sources are relative to it
 
 
 def render(template: str, **values: Any) -> Markup:

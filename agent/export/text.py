@@ -6,7 +6,7 @@ from ..lazy import regex
 
 MAX_TEXT_CHARS = 256 * 1024  # of one text on a page
 _ESCAPE_SEQUENCE = regex(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, moves of the cursor
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
     r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links and other strings
     r"|\x1b[ -/]*[0-~]"
 )
@@ -16,7 +16,7 @@ def clean(text: str) -> str:
     """Remove terminal escape sequences. Replace control characters, bidirectional marks and lone
     surrogates. A carriage return starts a new line.
     """
-    if text.isascii() and text.isprintable():  # as most short texts are: it saves time
+    if text.isascii() and text.isprintable():  # fast path for most short texts
         return text
     return clean_for_page(_ESCAPE_SEQUENCE.sub("", text))
 

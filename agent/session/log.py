@@ -24,10 +24,10 @@ from .entries import VERSION, Entry, decode, encode
 from .log_file import LogFile
 
 LOG_NAME = "log.jsonl"
-_FIRST_BLOCK_BYTES = 1 << 15  # read at once from the end; doubled up to _MAX_BLOCK_BYTES
+_FIRST_BLOCK_BYTES = 1 << 15  # first block read from the end; doubled up to _MAX_BLOCK_BYTES
 _MAX_BLOCK_BYTES = 1 << 20
-_MAX_SCAN_BYTES = 32 * 1024  # so many are read through rather than halved further
-_LINE_HEAD_BYTES = 64  # hold a line's number
+_MAX_SCAN_BYTES = 32 * 1024  # a range of this size is read linearly
+_LINE_HEAD_BYTES = 64  # enough for a line's seq
 _LINE_HEAD = regex(rb'\{"v": \d{1,9}, "seq": (\d{1,18}),')
 
 E = TypeVar("E", bound=Entry)
@@ -44,7 +44,7 @@ def lines_backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
         data = file.read(end - begin)
         cut = data.find(b"\n") + 1 if begin else 0
         if begin and not 0 < cut < len(data):
-            size *= 2  # no line begins in here
+            size *= 2  # no line begins in this block
             continue
         for line in reversed(data[cut:].removesuffix(b"\n").split(b"\n")):
             end -= len(line) + 1
@@ -85,8 +85,8 @@ class Entries:
     """
 
     path: Path
-    warnings: list[str] | None = None  # gets one for each line skipped
-    upto: float = inf  # entries of a higher number are left out
+    warnings: list[str] | None = None  # receives a warning for each skipped line
+    upto: float = inf  # entries with a higher seq are left out
 
     def __iter__(self) -> Iterator[Entry]:
         with _opened(self.path) as file:
@@ -225,10 +225,12 @@ class Log(LogFile):
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         super().__init__(path, read_only=read_only)
         self.warnings: list[str] = []
-        self.warn: Callable[[str], None] | None = None  # is told of warnings instead, if set
+        self.warn: Callable[[str], None] | None = None  # receives warnings, else `warnings` does
         self.redact: Redact = without_redaction
         self.last_seq = 0
-        self.conversation: ConversationFile | None = None  # made from the log, if it is kept
+        self.conversation: ConversationFile | None = (
+            None  # None unless `keep_conversation` was called
+        )
 
     @classmethod
     def open(

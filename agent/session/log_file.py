@@ -30,7 +30,7 @@ class FileState(NamedTuple):
     inode: int
     size: int
     changed: int  # nanoseconds since the epoch
-    altered: int  # the same; also set when something but the content was changed
+    altered: int  # same unit; also changes with the file's metadata
 
     @classmethod
     def of(cls, stat: os.stat_result) -> "FileState":
@@ -44,11 +44,11 @@ class LogFile:
         self._fd: int | None = None
         self._lock: int | None = None
         self.path = path
-        self._size = 0  # bytes that are known
-        self._torn_size: int | None = None  # bytes of the file while it ends with a part of a line
+        self._size = 0  # expected size in bytes
+        self._torn_size: int | None = None  # size in bytes while the file ends with a partial line
         self._refusal = READ_ONLY_REFUSAL if read_only else ("", "")
-        self._last_state: FileState | None = None  # of the file after the newest line
-        self._was_touched = False  # whether something else has changed it, if only in place
+        self._last_state: FileState | None = None  # after the newest line
+        self._was_touched = False  # another program has changed the file, even if only in place
 
     def __del__(self) -> None:
         """Free the lock of a log without references."""
@@ -153,7 +153,7 @@ class LogFile:
     def _cut_torn_line(self) -> None:
         """Cut off a partly written line, unless another program has written since."""
         assert self._fd is not None
-        with suppress(OSError):  # then it is done before the next line
+        with suppress(OSError):  # retried before the next line
             if os.fstat(self._fd).st_size == self._torn_size:
                 os.ftruncate(self._fd, self._size)
                 self._torn_size = None

@@ -19,15 +19,15 @@ from collections.abc import Collection, Iterable
 
 from ..lazy import dataclass, regex
 
-MIN_SHARED_WORDS = 2  # where no file is the same
-MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = 0.5, 0.25  # shared share of the words of the shorter task
-MIN_TOPICS = 0.75  # share of each task's topics that the other one has
-MIN_TOPICS_SAME_FILES = 0.65  # the same of one of the tasks
-MIN_FILES = 0.5  # share of the files named in one task that the other one has
-MIN_STEM_CHARS = 4  # words that begin alike count as one word from here on
-MIN_STEM_SHARE = 4 / 7  # of the longer word
+MIN_SHARED_WORDS = 2  # for tasks without a common file
+MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = 0.5, 0.25  # shared part of the shorter task's words
+MIN_TOPICS = 0.75  # part of each task's topics that the other task has
+MIN_TOPICS_SAME_FILES = 0.65  # the same for one of the tasks
+MIN_FILES = 0.5  # part of the new task's files that the earlier task has
+MIN_STEM_CHARS = 4  # common beginning of two words that count as one
+MIN_STEM_SHARE = 4 / 7  # the same, as a part of the longer word
 MIN_WORD_CHARS, MAX_WORD_WEIGHT = 3, 6
-MAX_TEXT_CHARS = 8_000  # of a task that are compared
+MAX_TEXT_CHARS = 8_000  # compared characters of a task
 
 _TOKEN = regex(r"[^\s\"'`()\[\]{}<>|,;，、。；：「」《》（）]+")
 _AROUND_PATH = ".:!?…*"

@@ -13,8 +13,8 @@ from ...tools.system.shorten import one_line
 from ...tools.system.unicode import clean, reveal_invisible
 from .entries import Block
 
-SEARCH_TOOL = "WebSearch"  # what people, rules and stubs call it
-WIRE_NAME = "web_search"  # what the API calls it
+SEARCH_TOOL = "WebSearch"  # name in the UI, rules and stubs
+WIRE_NAME = "web_search"  # name in the API
 SEARCH = "server_tool_use"
 FOUND = "web_search_tool_result"
 CITATION = "web_search_result_location"

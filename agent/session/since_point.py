@@ -15,8 +15,8 @@ from ..worktree import SavedFile, first_saved
 from .entries import Entry, Note, Session, ToolResult, User
 from .ledger import CHANGED_BY_TOPIC, change_rows
 
-SAVED_TOPIC = "saved"  # of the note that files were saved before a call changes them
-EDIT, COMMAND = "edit", "command"  # why they were saved: what an edit changes, a command may change
+SAVED_TOPIC = "saved"  # topic of the note that files were saved before a call
+EDIT, COMMAND = "edit", "command"  # cause: an edit changes the files, a command may change them
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class SincePoint:
     saved: Mapping[str, SavedFile] = field(default_factory=dict)  # first state of each path
     own: frozenset[str] = frozenset()  # paths that the session certainly changed
     uncertain: frozenset[str] = frozenset()  # paths that changed while its commands ran
-    commands: tuple[str, ...] = ()  # that may have changed files, oldest first
+    commands: tuple[str, ...] = ()  # commands that may have changed files, oldest first
 
     @property
     def not_saved(self) -> list[str]:
@@ -74,7 +74,7 @@ class Lineage:
     """The sessions that a session was copied from, and the time when the copy was opened."""
 
     sessions: frozenset[str] = frozenset()
-    until: str = ""  # "" for a copy that has not begun
+    until: str = ""  # time when the copy was opened, "" if it was not
 
 
 def read_lineage(entries: Iterable[Entry], session: str) -> Lineage:

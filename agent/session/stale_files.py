@@ -8,8 +8,8 @@ import os
 from ..worktree.signatures import blob_digest, file_sha256
 from .ledger import Ledger
 
-MAX_FILES_CHECKED = 2_000  # those that the session met last
-MAX_BYTES_HASHED = 100 << 20  # of all of them
+MAX_FILES_CHECKED = 2_000  # the files used last
+MAX_BYTES_HASHED = 100 << 20  # in all files together
 
 
 def list_stale_files(ledger: Ledger) -> list[str]:

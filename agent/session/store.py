@@ -53,8 +53,8 @@ from .titles import TITLE_TOPIC, keep_title
 
 AGENTS = "agents"
 _IMAGE = regex(r"offloaded/[0-9a-f]{1,64}\.[a-z]{1,8}")
-MAX_KEPT_BYTES = 256 << 20  # of a text that a session keeps in a file
-_COPIED_MARKS = (b'"checkpoint"', b'"agent"', b'"title"')  # in lines of what a copy looks at
+MAX_KEPT_BYTES = 256 << 20  # of a text in a file of the session
+_COPIED_MARKS = (b'"checkpoint"', b'"agent"', b'"title"')  # in the lines that a copy must parse
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
 _GIVEN_ID = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -63,7 +63,7 @@ _GIVEN_ID = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class Project:
     """The sessions of one project directory."""
 
-    state: Path  # the state directory, which holds all projects
+    state: Path  # the state directory of all projects
     cwd: Path
 
     @property
@@ -157,7 +157,7 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
     source, folder = log.parent.resolve(), target.parent
     make_private_folder(folder)
     paths, runs = set[str](), dict[str, SubagentRun]()
-    left_out_from: str | None = None  # the moment of the first entry that is left out
+    left_out_from: str | None = None  # time of the first entry left out
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         for line in _read_whole_lines(log):
             if _seq(line) > upto and not (at := _recorded_at(line)) < before:
@@ -165,7 +165,7 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
                 continue
             out.write(line)
             if not any(mark in line for mark in _COPIED_MARKS):
-                continue  # to parse every line would be most of the work
+                continue  # parsing every line would take most of the time
             entry = try_parse_entry(line)
             if isinstance(entry, Checkpoint):
                 paths.add(entry.path)
@@ -296,7 +296,7 @@ def read_kept_text(folder: Path, name: str) -> str | None:
     except (OSError, ValueError):  # a garbled log may name anything
         return None
     try:
-        return data.decode("utf-8", "surrogatepass")  # as it was written
+        return data.decode("utf-8", "surrogatepass")  # the encoding used for writing
     except UnicodeDecodeError:
         return data.decode("utf-8", "replace")
 

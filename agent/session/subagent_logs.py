@@ -23,14 +23,14 @@ from .same_work import GivenTask, likeness
 from .store import AGENTS, content_text, locate_log, read_kept_text
 from .totals import Totals
 
-MAX_ANSWER_CHARS = 8_000  # characters of an earlier answer that are handed on
-MIN_ANSWER_CHARS = 500  # of each, when several are handed on together
+MAX_ANSWER_CHARS = 8_000  # characters of earlier answers that are handed over
+MIN_ANSWER_CHARS = 500  # for each of several answers handed over together
 MAX_LISTED = 12
-MAX_COMPARED = 100  # earlier subagents, the newest
-MAX_FILES_RECORDED = 200  # of those that a subagent read or changed, the newest
+MAX_COMPARED = 100  # newest earlier subagents that are compared
+MAX_FILES_RECORDED = 200  # newest files that a subagent read or changed
 
 SubagentStatus = Literal["done", "error", "interrupted", "limit"]
-STATUS_OF_TURN: dict[str, SubagentStatus] = {  # how a subagent has ended, by how its turn has
+STATUS_OF_TURN: dict[str, SubagentStatus] = {  # status of a subagent by the status of its turn
     "ok": "done", "denied": "done", "error": "error", "limit": "limit",
     "interrupted": "interrupted",
 }  # fmt: skip
@@ -47,7 +47,7 @@ def subagent_log(folder: Path, id: str) -> Path:
 class HandOver:
     """The texts of an earlier subagent that a new subagent receives."""
 
-    id: str  # of the earlier one
+    id: str  # of the earlier subagent
     description: str
     text: str
 
@@ -192,7 +192,7 @@ def update_unheard(unheard_ids: set[str], entry: Entry) -> None:
     if isinstance(entry, SubagentRun) and entry.status == "running":
         unheard_ids.add(entry.id)
     elif isinstance(entry, ToolResult):
-        if entry.details.get("status") != "running":  # else it goes on in the background
+        if entry.details.get("status") != "running":  # else it continues in the background
             unheard_ids.discard(str(entry.details.get("agent")))
     elif isinstance(entry, User) and entry.source == "notice" and unheard_ids:
         words = content_text(entry.content)
@@ -216,7 +216,7 @@ def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], S
             known.add(entry)
             continue
         turns += isinstance(entry, User) and entry.begins_turn
-        if turns == 1 and isinstance(entry, User):  # also in answer to what it had ended with
+        if turns == 1 and isinstance(entry, User):  # even a message after the turn's end
             end = ""
         elif turns == 1 and isinstance(entry, Assistant) and entry.purpose == "turn":
             answer = "".join(str(b.get("text", "")) for b in entry.content) or answer

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from ..lazy import dataclass, regex
 
-MAX_COMMAND_CHARS = 10_000  # longer ones are not looked at
+MAX_COMMAND_CHARS = 10_000  # longer commands are not parsed
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -25,7 +25,7 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Each alternative begins with characters of its own, so that there is one way only to match.
+# Each alternative begins with different characters, so that there is only one way to match.
 _IN_WORD = r"\\[^\n]|\$(?=\w|\?|\{\w+\})"
 _TOKEN = regex(
     rf"""(?P<blank>(?:[ \t]|\\\n)+|(?<![^\s;&|])\#[^\n]*)
@@ -38,7 +38,7 @@ _QUOTING = regex(r"""\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
 _ASSIGNMENT = regex(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _PIPES = ("|", "|&")
 
-# Programs that start the one after them, some with a word of their own.
+# Programs that start the program named after them, some after a subcommand.
 _WRAPPERS = word_set("env time timeout nice nohup sudo stdbuf xvfb-run npx bunx") | {
     "uv run", "poetry run", "pdm run", "hatch run", "pipenv run", "rye run", "bundle exec",
     "coverage run",
@@ -47,7 +47,7 @@ _PYTHON = regex(r"python[\d.]*|pypy[\d.]*|py")  # with -m, or a script
 _WRAPPER_ARGUMENT = regex(r"-.*|[A-Za-z_]\w*=.*|\d+(?:\.\d+)?[smhd]?", re.DOTALL)
 _RUNNERS = word_set("pytest py.test unittest jest vitest mocha rspec prove ctest phpunit tox nox")
 _ARGUMENT_FOR_ALL = {"vitest": "run", "unittest": "discover"}  # the first argument
-_SCRIPTS = word_set("npm pnpm yarn bun")  # these run what package.json names
+_SCRIPTS = word_set("npm pnpm yarn bun")  # programs that run scripts from package.json
 _RUN_SCRIPT = word_set("run run-script exec dlx x")
 _SCRIPT = regex(r"t|test(?:[:_-][\w:-]+)?")
 _MAKES = word_set("make gmake just rake mvn mvnw gradle gradlew")
@@ -60,8 +60,8 @@ _RUNS_NONE = word_set(
     "--listTests --show-only --dry-run --just-print"
 )
 
-# Options that leave the same tests to run, those of them with a value, and such as choose some of
-# them, or more.
+# Options that do not change which tests run; those of them with a value (below); options that
+# select fewer tests; and options that select more.
 _SAME_TESTS = regex(
     r"--?|-[qvxslbi]+|-r[a-zA-Z]+|-(?:n|W|j)\w*|-p no:\w+|-(?:race|cover|failfast)"
     r"|-(?:timeout|count|parallel|shuffle)(?:=.*)?"
@@ -84,7 +84,7 @@ _MORE_TESTS = word_set("--workspace --all --all-features --runslow")
 _EVERYTHING = word_set(". ...")
 _ALL_OF_GO = word_set("...")  # without it, go tests a single folder
 
-# Programs that may print what another run said; a filter does not when it reads a pipe.
+# Programs that may print the output of another test run. A filter does not if it reads a pipe.
 _FILTERS = word_set("cat tac nl bat head tail less more grep egrep fgrep rg ag sed awk cut sort jq")
 _MAY_SHOW_TESTS = word_set(
     "xargs find ssh docker podman kubectl gh curl wget bash sh zsh eval popd"
@@ -95,12 +95,12 @@ _MAY_SHOW_TESTS = word_set(
 class TestCommand:
     """A test run that a command starts."""
 
-    runner: str = ""  # with the target or script, if one is named; "" when none is known
+    runner: str = ""  # with its target or script, if any; "" if no known runner
     arguments: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()  # set for it alone
-    folder: str = ""  # where it runs, as `cd` names it
+    variables: tuple[str, ...] = ()  # set only for this program
+    folder: str = ""  # working directory, as given to `cd`
     single: bool = False  # the command runs no other tests
-    quiet: bool = False  # nothing else in the command may print what tests said
+    quiet: bool = False  # no other program in the command may print test output
     decides: bool = False  # the command succeeds only if the run does
 
     def covers(self, name: str, failed: "TestCommand") -> bool:
@@ -223,7 +223,7 @@ def _base(words: Sequence[str]) -> str:
     return words[0].rpartition("/")[2] if words else ""
 
 
-@lru_cache(maxsize=8)  # each command is read for its tests and for its work
+@lru_cache(maxsize=8)  # each command is parsed twice: for its tests and for its work
 def simple_commands(command: str) -> tuple[CommandPart, ...]:
     """Return the simple commands of a command in order, or () if they are not certain."""
     if len(command) > MAX_COMMAND_CHARS:

@@ -14,7 +14,7 @@ from .command_output import CommandOutput
 from .test_commands import TestCommand, find_test_command
 
 MAX_TEST_NAME_CHARS = 300
-MAX_OUTPUT_LINES = 20_000  # the last ones of an output, which are looked at
+MAX_OUTPUT_LINES = 20_000  # last lines of an output that are searched
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ _STILL_FAILING = _sign(
 _LEFT_OUT = _sign(
     " deselected", " filtered out", matches=r"\b[1-9]\d* (?:deselected|filtered out)\b"
 )
-# The line in which each runner says that tests passed: all of them, said once at the end, or some.
+# The line in which each runner reports passed tests: all tests, once at the end, or some tests.
 _SAYS_ALL_PASSED = {
     "pytest": r"(?:=+ )?[1-9]\d* passed"
     r"(?:, \d+ (?:skipped|deselected|xfailed|xpassed|warnings?|rerun|subtests passed))*"
@@ -109,9 +109,9 @@ _SUCCESS = _sign(
 _WORKER = r"(?:\[gw\d+\] \[ *\d+%\] )?"
 
 
-# The name of a test is the group of a pattern; where there are two, its method and its place.
+# The group of a pattern is the test's name. With two groups, they are its method and its class.
 _FAILED_LINES = (
-    # pytest: the summary, then the lines of -v
+    # pytest: its summary, then its lines with -v
     _sign(
         "FAIL", "ERROR",
         matches=rf"{_WORKER}(?:FAILED|ERROR) ((?>\S*?::)[^\[]+?(?:\[.*?\])?|\S*\.py)(?: - .*)?",
@@ -124,10 +124,10 @@ _FAILED_LINES = (
     _sign("FAIL", matches=r"test (\S+) \.\.\. FAILED"),
     _sign("ok ", matches=r"\s*not ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)"),
     _sign("rspec ./", matches=r"rspec (\./\S+)(?: # .*)?"),
-    # vitest and jest: the whole name, with that of the suite
+    # vitest and jest: the full name, including the suite
     _sign("FAIL", matches=r"\s*FAIL\s+(\S+ > .+?)(?: \d+ ?m?s)?"),
 )  # fmt: skip
-# jest, in whose output alone a dot marks a test: outside `describe` a name has no suite.
+# Only jest marks a test with a dot. Outside `describe`, a test's name has no suite.
 _IS_JEST = _sign("FAIL", "Tests: ", matches=r"^(?:FAIL +\S|Tests: +\d)", flags=re.MULTILINE)
 _FAILED_JEST_LINES = _sign(
     "● ",
@@ -153,7 +153,7 @@ class TestReport:
 
     failed: tuple[str, ...]
     passed: frozenset[str]
-    says: frozenset[str]  # runners that say all passed; none when a failure is mentioned too
+    says: frozenset[str]  # runners that report passed tests; empty if any failure is mentioned
     clean: bool  # no failure is mentioned
     partial: bool  # some tests were left out
 
@@ -187,15 +187,15 @@ class FailingTest:
     """A test that has failed at least once."""
 
     name: str
-    ref: int  # the newest run in which it failed
-    resolved: int | None = None  # the later run that says it passes
+    ref: int  # of the newest run in which it failed
+    resolved: int | None = None  # ref of the later run in which it passed
 
 
 @dataclass(frozen=True, slots=True)
 class _EndedCommand:
     """A command that has ended."""
 
-    place: str  # its runner, or all of it where none is known
+    place: str  # its runner, or the whole command if no runner is known
     command: str
     launch: TestCommand
     folder: str
@@ -207,16 +207,16 @@ class FailingTests:
     """The tests that have failed at least once, in the order of their first failure."""
 
     tests: dict[str, FailingTest] = field(default_factory=dict)
-    _open: dict[str, _EndedCommand] = field(default_factory=dict)  # of those that fail still
-    _places: dict[str, dict[str, _EndedCommand]] = field(default_factory=dict)  # the same, by place
-    _blamed: dict[str, set[str]] = field(default_factory=dict)  # of a test, the commands it failed
-    _blame: dict[str, set[str]] = field(default_factory=dict)  # of such a command, its open tests
+    _open: dict[str, _EndedCommand] = field(default_factory=dict)  # newest failing run, by test
+    _places: dict[str, dict[str, _EndedCommand]] = field(default_factory=dict)  # also by place
+    _blamed: dict[str, set[str]] = field(default_factory=dict)  # commands that failed, by test
+    _blame: dict[str, set[str]] = field(default_factory=dict)  # open tests, by command
     _unnamed: dict[str, dict[str, _EndedCommand]] = field(
         default_factory=dict
-    )  # runs that failed and named no test, by place and command
+    )  # failed runs that named no test, by place and command
     _passed: dict[str, tuple[int, int]] = field(
         default_factory=dict
-    )  # start and end of the newest run in which all passed, by command
+    )  # (start, end) of the newest run in which all tests passed, by command
 
     def add(
         self, command: str, output: CommandOutput, ref: int, *, passed: bool, cwd: str, started: int
@@ -238,7 +238,7 @@ class FailingTests:
         cleared = self._resolve(now, run, passed=passed, started=started)
         names = run.failed if launch.runner or not passed else ()
         passed_since, by = self._passed.get(command, (0, 0))
-        if passed_since > started:  # told of late, after a newer run of it had passed
+        if passed_since > started:  # reported late, after a newer run had passed
             told = {name: FailingTest(name, ref, by) for name in names if name not in self._open}
             self.tests.update(told)
             return False, cleared
@@ -249,7 +249,7 @@ class FailingTests:
             self._places.setdefault(place, {})[name] = now
             self._blamed.setdefault(name, set()).add(command)
             self._blame.setdefault(command, set()).add(name)
-        # Of a run whose exit code is another program's, its own words tell.
+        # If the exit code may be another program's, the output decides.
         failed = bool(names) or not passed or not (run.clean or launch.decides or not launch.quiet)
         if failed and launch.runner:
             self._take_unnamed(place, command)

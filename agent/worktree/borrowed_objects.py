@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from .object_store import GitFailed, ObjectStore
 
-EMPTY_TREE = (
-    "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the tree without a file, known to every git
-)
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree, built into git
 MAX_BATCH_BYTES = 32 << 20  # of objects in memory
 
 
@@ -20,7 +18,7 @@ def copy_borrowed_objects(store: ObjectStore, tree: str, commit: str) -> None:
     """
     try:
         names = _missing_from(store, tree, commit or EMPTY_TREE)
-    except GitFailed:  # a commit that cannot be read lends nothing that is sure to stay
+    except GitFailed:  # an unreadable commit keeps no object available
         names = _missing_from(store, tree, EMPTY_TREE)
     _copy(store, sorted(name for name in names if not store.place(name).exists()))
 

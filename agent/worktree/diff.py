@@ -23,9 +23,9 @@ class TreeChange:
 
     path: str  # absolute
     action: DiffAction
-    added: int = 0  # lines, 0 for what has none or is not known
-    removed: int = 0
-    blob: str = ""  # `signatures.blob_digest` of the new content, "" when not known
+    added: int = 0  # lines; 0 if unknown
+    removed: int = 0  # lines; 0 if unknown
+    blob: str = ""  # `signatures.blob_digest` of the new content, "" if unknown
 
 
 def compare_signatures(
@@ -76,10 +76,10 @@ def compare_trees(store: ObjectStore, old: str, new: str) -> list[TreeChange]:
     if old == new:
         return []
     said = b""
-    with suppress(GitFailed):  # it has been killed
+    with suppress(GitFailed):  # the running git was killed
         said = store.ask(*_LIST_COMMAND, "--stdin", line=f"{old} {new}")
     repeated, _, rows = said.partition(b"\n")
-    if repeated != f"{old} {new}".encode():  # or one of them is no tree, but a snapshot
+    if repeated != f"{old} {new}".encode():  # or one of them is a snapshot's commit
         rows = store.run(*_LIST_COMMAND, old, new)
     return [replace(change, path=f"{store.root}/{change.path}") for change in _rows(rows)]
 

@@ -30,8 +30,8 @@ _KINDS = ("100644", _EXECUTABLE, _LINK)
 class FileModes:
     """Permission bits: the usual ones, and the exceptions by path below the root."""
 
-    file: int = 0o644  # usual for files that nobody runs
-    program: int = 0o755  # usual for the others
+    file: int = 0o644  # usual bits of a file that is not executable
+    program: int = 0o755  # usual bits of an executable file
     folder: int = 0o755
     files: Mapping[str, int] = field(default_factory=dict)
     folders: Mapping[str, int] = field(default_factory=dict)

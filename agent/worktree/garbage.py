@@ -16,13 +16,13 @@ from ...tools.system.files import replacing
 from ..lazy import regex
 from .object_store import ObjectStore
 
-MIN_AGE_S = 300  # objects stay so long, needed or not: a look takes less
-MAX_IDLE_S = 7 * 86_400  # after its last look; then a session counts as left
-SWEEP_INTERVAL_S = 3_600  # between two sessions that clear the store as they begin
-SWEEP_AFTER_BYTES = 256 << 20  # staged, after which a running session clears the store
-MAX_NEWEST_TREES = 4  # of a session stay, because a difference may still be asked of them
-MAX_RECORD_BYTES = 4_096  # of the trees of one session, about 100
-PUBLISHED = "published"  # stands for the index that later sessions start from
+MIN_AGE_S = 300  # younger objects are kept: longer than any scan takes
+MAX_IDLE_S = 7 * 86_400  # time since its last scan after which a session counts as inactive
+SWEEP_INTERVAL_S = 3_600  # minimum time between two sweeps at the start of a session
+SWEEP_AFTER_BYTES = 256 << 20  # staged bytes after which a running session clears the store
+MAX_NEWEST_TREES = 4  # kept per session, because they may still be compared
+MAX_RECORD_BYTES = 4_096  # of one session's record of trees, about 100 trees
+PUBLISHED = "published"  # name for the trees of the index that later sessions start from
 
 _STAMP = "swept"
 _TREE_NAME = regex(r"(?<!\S)[0-9a-f]{40}(?!\S)")
@@ -62,7 +62,7 @@ def _remove_left_parts(folder: Path) -> None:
             os.kill(int(pid), 0)
         except (OverflowError, ProcessLookupError, ValueError):
             part.unlink(missing_ok=True)
-        except PermissionError:  # somebody else's, who is there
+        except PermissionError:  # a running process of another user
             continue
 
 
@@ -75,7 +75,7 @@ def is_sweep_due(store: ObjectStore) -> bool:
         )  # a clock may have been set back
     except OSError:
         with suppress(OSError):
-            stamp.touch(mode=0o600)  # there was no store: nothing is in it yet
+            stamp.touch(mode=0o600)  # a new store, still empty
         return False
 
 

@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 NOT_INSTALLED = "Git: not installed"
 NO_REPOSITORY = "Git: not a repository"
-MAX_CHANGED_FILES = 40  # that are named
-RUN_TIMEOUT_S = 1_800  # for a command that may copy a whole repository
-MAX_SAID_CHARS = 500  # of what git says when it fails
+MAX_CHANGED_FILES = 40  # changed files that are named
+RUN_TIMEOUT_S = 1_800  # long, because a command may copy a whole repository
+MAX_SAID_CHARS = 500  # of git's error message
 
 _PROGRAM_VARIABLE = "GIT_PYTHON_GIT_EXECUTABLE"
 _HARMLESS = {
     "core.fsmonitor": "false",
     "log.showSignature": "false",
-    "safe.bareRepository": "explicit",  # a folder that only looks like a repository is none
+    "safe.bareRepository": "explicit",  # ignore bare repositories inside a work tree
 }
 _QUIET = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false")
-# Variables by which git would look at another repository than the one in its folder.
+# Variables that point git to another repository than the one in its folder.
 _OF_ANOTHER_REPOSITORY = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 )
-_NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none"}  # a partial clone would, by a program it can name
+_NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none"}  # a partial clone can name a program for fetching
 
 
 def git_program(env: Mapping[str, str]) -> str:
@@ -48,7 +48,7 @@ def git_program(env: Mapping[str, str]) -> str:
         os.environ[_PROGRAM_VARIABLE] = path
         try:
             import git  # noqa: F401
-        except ImportError:  # GitPython's way to say that it does not run
+        except ImportError:  # raised by GitPython if git does not run
             return ""
         finally:
             if before is None:
@@ -99,7 +99,7 @@ def _describe(repo: "Repo", env: Mapping[str, str]) -> str:
         **_NO_FETCH,
     )
     git.update_environment(**git_variables({**_HARMLESS, **_no_filters(git)}, os.environ))
-    # What has changed in a repository inside would be said by a git that reads its settings.
+    # Without `dirty`, git would run in nested repositories and read their settings.
     status = git.status("--short", "--branch", "--ignore-submodules=dirty").splitlines()
     changed = status[1:]
     lines = [f"Git branch: {status[0].removeprefix('## ')}"]

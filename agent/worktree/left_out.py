@@ -14,7 +14,7 @@ from typing import Self
 from ..lazy import dataclass
 from .object_store import ObjectStore
 
-MAX_ROWS = 200_000  # of more, only the folders are recorded
+MAX_ROWS = 200_000  # with more rows, only the folders are recorded
 _RECORD_NAME = "left-out"
 _COMMIT = (
     "tree {}\nauthor ctxagent <ctxagent> 0 +0000\ncommitter ctxagent <ctxagent> 0 +0000\n\n"

@@ -26,8 +26,8 @@ class LinkedWorktree:
     """An existing worktree."""
 
     path: Path  # its top folder
-    folder: Path  # in it, as the folder that it was asked for from lies in its checkout
-    checkout: Path  # the top folder that it was asked for from
+    folder: Path  # the folder in it that corresponds to the requesting folder
+    checkout: Path  # top folder of the requesting checkout
     is_new: bool
 
     @property

@@ -34,16 +34,14 @@ from .running_git import RunningGit
 if TYPE_CHECKING:
     from git import Git
 
-# The pool of objects that records of the project's repository keep, see `repository_record`.
+# The pool of objects for records of the project's repository, see `repository_record`.
 REPOSITORY_FOLDER, GENERATIONS = "repository", ("new", "old")
 MAX_PACKED_REFS_BYTES = 64 << 20
 GIT_TIMEOUT_S = 120  # for one command
-MAX_ASKED = 500  # questions to one process: it keeps the trees that it was asked about
-PRIVATE_UMASK = (
-    0o077  # the umask of git: what it writes is opened to others, if at all, when it is whole
-)
+MAX_ASKED = 500  # questions per process, because git caches every tree in memory
+PRIVATE_UMASK = 0o077  # umask of git: a file becomes readable for others only when it is complete
 
-# Attributes that would change bytes on their way, or hide a text from a diff, are taken back.
+# Unset attributes that change bytes on checkout or hide a text from a diff.
 _ATTRIBUTES = "* -text !eol -crlf -ident -filter !working-tree-encoding !diff\n"
 _CONFIG = """\
 [core]
@@ -75,8 +73,8 @@ class Repository:
 
     root: str
     folder: str
-    common: str  # folder of what its work trees share
-    borrowable: bool  # its objects are named as in the store
+    common: str  # folder shared by all its work trees
+    borrowable: bool  # its objects have the store's hash format
 
     @property
     def index(self) -> str:
@@ -129,7 +127,7 @@ class ObjectStore:
         self.folder, self.index, self.root = folder, index, root
         self._git, self._program = _git(root, env)
         self._env = _store_environment(env, folder, index, root)
-        self._running: dict[tuple[str, ...], RunningGit] = {}  # by their arguments
+        self._running: dict[tuple[str, ...], RunningGit] = {}  # by arguments
         self._lock = threading.Lock()  # one question at a time
 
     def make(self, repository: Repository | None, excludes: str, hidden: Iterable[str]) -> None:
@@ -146,7 +144,7 @@ class ObjectStore:
             self._write("info/exclude", "".join(_ignore_line(path) for path in hidden))
             borrow = repository is not None and repository.borrowable
             sources = [f"{repository.common}/objects"] if repository and borrow else []
-            if repository is None:  # it may have been removed: the pool still has its objects
+            if repository is None:  # it may have been deleted; the pool still has its objects
                 before = read_text(self.folder / "objects/info/alternates").splitlines()
                 sources = [line for line in before if Path(line).is_dir()]
             for pool in (self.folder / REPOSITORY_FOLDER / name for name in GENERATIONS):
@@ -157,7 +155,7 @@ class ObjectStore:
             self._write("objects/info/alternates", lines)
             self._write("HEAD", "ref: refs/heads/none\n")
             make_private_folder(self.index.parent)
-            for left in ("lock", "restore.lock"):  # by a process that was killed
+            for left in ("lock", "restore.lock"):  # left by a killed process
                 Path(f"{self.index}.{left}").unlink(missing_ok=True)
             newest = self.folder / "index"
             if not self.index.exists() and newest.exists():
@@ -188,7 +186,7 @@ class ObjectStore:
 
     def refresh(self) -> None:
         """Update the index for files that were touched but not changed."""
-        with suppress(GitFailed):  # it says so where files have changed, and that is no matter
+        with suppress(GitFailed):  # git also fails if files have changed, which is fine
             self.run("update-index", "-q", "--refresh")
 
     def run(
@@ -271,7 +269,7 @@ class ObjectStore:
         place = self.place(name)
         try:
             with suppress(FileNotFoundError):
-                os.utime(place)  # it is in use again, and not to be cleared away
+                os.utime(place)  # mark it as used, so that it is not deleted
                 return name
             place.parent.mkdir(mode=0o700, exist_ok=True)
             whole = b"%b %d\0%b" % (kind, len(data), data)
@@ -375,7 +373,7 @@ def _run(
                 strip_newline_in_stdout=False,
                 kill_after_timeout=seconds,
                 env=env,
-                start_new_session=True,  # an interrupt from the keyboard is not for git
+                start_new_session=True,  # Ctrl-C must not reach git
                 umask=PRIVATE_UMASK,
             )
             return said, os.fsencode(complaints)

@@ -31,13 +31,13 @@ from ...tools.system.files import (
 from ..lazy import dataclass
 from .object_store import GENERATIONS, GitFailed, Repository, find_repository, object_name
 
-KEPT_S = 30 * 86_400  # a record is kept for at least this time
-MAX_LEFT_BYTES = 1 << 30  # of packs that have left the repository, or as many as it has
-MAX_COPIED_BYTES = 1 << 30  # of objects, where the pool is on another file system
-MIN_FREE_BYTES = 1 << 30  # of the disk stay free when objects are copied
+KEPT_S = 30 * 86_400  # minimum time that a record is kept
+MAX_LEFT_BYTES = 1 << 30  # of packs deleted from the repository, or the size of its own packs
+MAX_COPIED_BYTES = 1 << 30  # of objects, if the pool is on another file system
+MIN_FREE_BYTES = 1 << 30  # free disk space that copying objects leaves
 MAX_FILE_BYTES = 64 << 20  # a larger file is left out
-MAX_INLINE_BYTES = 32 << 10  # of a file in the record itself
-_PASSING = ("tmp_", "multi-pack-index", ".")  # names in a store that are not objects
+MAX_INLINE_BYTES = 32 << 10  # a larger file is stored outside the record
+_PASSING = ("tmp_", "multi-pack-index", ".")  # prefixes of files that are not objects
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 
 
@@ -48,9 +48,9 @@ class RepositoryRecord:
     root: str  # the top folder of the work tree
     folder: str
     common: str
-    pointer: str  # content of the file `.git`, "" for a folder
-    stores: tuple[str, ...]  # folders with objects
-    files: Mapping[str, tuple[int, str, str]]  # mode, content in Latin-1, or name of a kept blob
+    pointer: str  # content of the file `.git`, "" if `.git` is a folder
+    stores: tuple[str, ...]  # object folders
+    files: Mapping[str, tuple[int, str, str]]  # mode, content in Latin-1, or name of a saved blob
 
 
 @dataclass(slots=True)
@@ -60,13 +60,13 @@ class RepositoryKeeper:
     cwd: Path
     folder: Path  # of records and pool
     env: Mapping[str, str]
-    limits: str = ""  # what is not kept, and why
+    limits: str = ""  # the missing parts of the records, with the reason
     _repository: Repository | None = None
     _known: dict[str, tuple[object, tuple[int, str, str]]] = field(default_factory=dict)
-    _folders: dict[str, tuple[int, list[str]]] = field(default_factory=dict)  # of the stores
+    _folders: dict[str, tuple[int, list[str]]] = field(default_factory=dict)  # in object folders
     _last: tuple[str, RepositoryRecord | None] = ("", None)
     _pool: int = 0  # inode of `new`
-    _room: int = -1  # bytes that may still be copied; -1: not known
+    _room: int = -1  # bytes that may still be copied, -1 if unknown
 
     def take(self) -> str:
         """Record the repository and return the name of the record, or "" without a repository. If
@@ -179,10 +179,12 @@ class RepositoryKeeper:
                     inside.append(entry.name)
                 elif entry.name not in kept and entry.is_file(follow_symlinks=False):
                     self._share(entry.path, target / entry.name)
-            # Two changes within a tick of the clock of the file system have the same stamp.
+            # Two changes within one clock tick of the file system have the same stamp.
             settled = time.time_ns() - changed > 1e9
             self._folders[name] = (changed if settled else 0, inside)
-        for each in sorted(inside, key=lambda each: each == "pack"):  # git packs loose objects
+        for each in sorted(
+            inside, key=lambda each: each == "pack"
+        ):  # packs last: git moves loose objects to packs
             if each != "info":
                 self._keep_store(source / each, target / each, f"{name}/{each}")
 

@@ -29,8 +29,8 @@ from ..lazy import dataclass
 from .git import GitRunner
 from .repository_record import RepositoryKeeper, RepositoryRecord
 
-MAX_NAMED = 20  # of one kind that are named
-_OWN_WAY = ("refs/stash", "refs/bisect/", "refs/rewritten/", "refs/worktree/")  # git removes these
+MAX_NAMED = 20  # named items of one kind
+_OWN_WAY = ("refs/stash", "refs/bisect/", "refs/rewritten/", "refs/worktree/")  # git deletes these
 _REFS = ("HEAD", "packed-refs", "refs/", "reftable/", "logs/refs/stash", "shallow")
 _SKELETON = (
     "HEAD",
@@ -49,11 +49,11 @@ class LostItems:
     """The losses of one repository: the main one or a submodule's."""
 
     common: str  # its folder
-    gone: bool = False  # git does not take the folder for a repository
-    objects: bool = False  # not all are there
+    gone: bool = False  # the folder is not a valid repository
+    objects: bool = False  # some objects are missing
     files: tuple[str, ...] = ()
-    refs: Mapping[str, str] = field(default_factory=dict)  # object, or ref that it stands for
-    commits: Mapping[str, str] = field(default_factory=dict)  # by the ref that they get
+    refs: Mapping[str, str] = field(default_factory=dict)  # object, or target of a symbolic ref
+    commits: Mapping[str, str] = field(default_factory=dict)  # by their new ref
     stashes: tuple[tuple[str, str], ...] = ()  # object and message, oldest first
     logs: Mapping[str, bytes] = field(default_factory=dict)  # reflogs with their lost lines
     settings: Mapping[str, str] = field(default_factory=dict)  # sections of the configuration
@@ -179,7 +179,7 @@ class _Part:
                     break
             else:
                 failed.append(name)
-        if found.stashes and not _stashes(git):  # git does not store again what the ref is at
+        if found.stashes and not _stashes(git):  # `stash store` skips the object that the ref has
             git.find("update-ref", "-d", "refs/stash")
         for of, message in found.stashes:
             git.run("stash", "store", "--quiet", "-m", message, of)

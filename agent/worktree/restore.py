@@ -27,8 +27,8 @@ RAW_DIFF_COMMAND = ("diff-tree", "-r", "-z", "--no-renames", "--raw")
 class LeftAlone(NamedTuple):
     """Absolute paths of files that a tree lacks and that a restore does not remove."""
 
-    ignored: frozenset[str] = frozenset()  # by now
-    unknown: frozenset[str] = frozenset()  # they may have existed when the tree was made
+    ignored: frozenset[str] = frozenset()  # ignored now
+    unknown: frozenset[str] = frozenset()  # may have existed when the tree was made
 
     @property
     def all(self) -> frozenset[str]:
@@ -51,7 +51,7 @@ def left_alone(staging: StagingArea, now: str, then: str) -> LeftAlone:
     unknown = {p for p in going - ignored if record is None or record.may_have_had(p)}
     if unknown:
         came = {path for path, (_, new) in rows.items() if new}
-        taken = folders_of(came) | came  # no other file can have been there
+        taken = folders_of(came) | came  # paths at which no other file can have existed
         unknown = {p for p in unknown if p not in taken and not _is_below(p, came)}
     return LeftAlone(
         frozenset(f"{store.root}/{path}" for path in ignored),
@@ -94,7 +94,7 @@ def restore_files(staging: StagingArea, target: str, wanted: file_modes.FileMode
     check_restore(staging, target)
     present = file_modes.file_kinds(store)
     found = file_modes.read_modes(store.root, present)
-    store.refresh()  # a file that was only touched would not be overwritten
+    store.refresh()  # git refuses to overwrite a file that was only touched
     store.run("read-tree", "-m", "-u", staging.tree, target, seconds=None)
     staging.tree = target
     kinds = file_modes.file_kinds(store)

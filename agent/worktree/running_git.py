@@ -21,7 +21,7 @@ class RunningGit:
     """A running git process that answers questions. Raises OSError if it cannot be started."""
 
     def __init__(self, command: Sequence[str], folder: str, env: Mapping[str, str]) -> None:
-        self.asked = 0  # questions
+        self.asked = 0  # number of questions
         self._process = subprocess.Popen(
             command, cwd=folder, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, start_new_session=True,

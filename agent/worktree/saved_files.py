@@ -27,8 +27,8 @@ from .diff import TreeChange
 from .signatures import blob_digest
 
 SAVED_FOLDER = "saved"
-MAX_SAVED_BYTES = 256 << 20  # of one file; a larger file is named as not saved
-MAX_DIFF_BYTES = 100_000  # of a file whose diff is shown
+MAX_SAVED_BYTES = 256 << 20  # of one file; a larger file is reported as not saved
+MAX_DIFF_BYTES = 100_000  # of a file in a diff
 _COPY_BYTES = 1 << 20
 _BLOB = regex(r"[0-9a-f]{40}")
 _ABSENT = ""
@@ -39,10 +39,10 @@ class SavedFile:
     """The state of a file at one moment."""
 
     path: str  # absolute, with links followed up to the last component
-    blob: str = _ABSENT  # git's name for the content, "" where there was no file
-    mode: int = 0  # type and permissions as lstat has them, 0 where there was no file
-    above: str = ""  # of a file that was not there: the nearest folder that was
-    why: str = ""  # why the content could not be saved, "" if it was
+    blob: str = _ABSENT  # git's blob name of the content, "" if there was no file
+    mode: int = 0  # type and permissions as in lstat, 0 if there was no file
+    above: str = ""  # for a missing file: the nearest existing folder above
+    why: str = ""  # reason why the content was not saved, "" if it was
 
     @property
     def inferred(self) -> bool:
@@ -87,7 +87,7 @@ class SavedFiles:
         found = []
         for file in files:
             there, now = os.path.lexists(file.path), _state(file.path)
-            if file.why or (now is None and not file.blob):  # a folder that came stays
+            if file.why or (now is None and not file.blob):  # a new folder stays
                 continue
             if now != (file.blob, file.mode):
                 action = "created" if not there else "modified" if file.blob else "deleted"
@@ -162,7 +162,7 @@ class SavedFiles:
             with open_kept(Path(path)) as file, replacing(part, durable=False) as copy:
                 while data := file.read(_COPY_BYTES):
                     copy.write(data)
-            blob = blob_digest(str(part))  # of what was copied, whatever the file is now
+            blob = blob_digest(str(part))  # of the copy: the file may have changed meanwhile
             part.replace(self.folder / blob)
         finally:
             part.unlink(missing_ok=True)
@@ -191,7 +191,7 @@ class SavedFiles:
         data = (self.folder / file.blob).read_bytes()
         if stat.S_ISLNK(file.mode):
             if not path.parent.exists():
-                edit_file(path, b"")  # it makes the folders
+                edit_file(path, b"")  # creates the folders
             part = path.with_name(f".ctxagent-{os.urandom(8).hex()}")
             part.symlink_to(os.fsdecode(data))
             part.replace(path)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-MAX_CONTENT_BYTES = 10 << 20  # of larger files the content is not looked at
+MAX_CONTENT_BYTES = 10 << 20  # the content of larger files is not read
 SKIPPED_FOLDERS = frozenset((".git", ".hg", ".svn", ".jj"))
 
 
@@ -21,7 +21,7 @@ class FileSignature(NamedTuple):
     mtime_ns: int
     inode: int
     mode: int
-    digest: str = ""  # `blob_digest`, "" where the content was not looked at
+    digest: str = ""  # `blob_digest`, "" if the content was not read
 
     def differs(self, other: "FileSignature") -> bool:
         """Return True if the file changed. If both digests are known, a touched file does not

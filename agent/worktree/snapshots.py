@@ -35,8 +35,8 @@ from .watch import FolderWatch
 
 T = TypeVar("T")
 
-MAX_NAMED_FILES = 1_000  # that are watched in a folder that is named
-MAX_ASKED_NAMES = 500  # in one question to git
+MAX_NAMED_FILES = 1_000  # watched files in a named folder
+MAX_ASKED_NAMES = 500  # in one git command
 MAX_DIFF_BYTES = 400_000
 CUT_NOTICE = "\n[the diff is longer than {most:,} bytes and was cut here]\n"
 
@@ -45,11 +45,11 @@ CUT_NOTICE = "\n[the diff is longer than {most:,} bytes and was cut here]\n"
 class TreeState:
     """The files at one moment."""
 
-    tree: str | None  # holds the files that are kept; in a snapshot with their permissions
+    tree: str | None  # the kept files; in a snapshot with their permissions
     stats: Mapping[str, FileSignature] = field(default_factory=dict)  # of files only watched
     head: str = ""  # `branch commit`
-    named: Mapping[str, Mapping[str, FileSignature]] = field(default_factory=dict)  # by asked path
-    cut: bool = False  # there were more files than are watched
+    named: Mapping[str, Mapping[str, FileSignature]] = field(default_factory=dict)  # by named path
+    cut: bool = False  # there were more files than MAX_WATCHED_FILES
 
 
 class UnkeptFiles(NamedTuple):
@@ -69,8 +69,8 @@ class WorkTree:
 
     def __init__(self, cwd: Path, *, store: Path, index: Path, env: Mapping[str, str]) -> None:
         self.root = os.path.realpath(cwd)
-        self.present = ""  # the snapshot before the newest `restore`, with all it overwrote
-        self.sweeping: threading.Thread | None = None  # clears the store
+        self.present = ""  # the snapshot taken by the newest `restore`, with all it overwrote
+        self.sweeping: threading.Thread | None = None  # the thread that clears the store
         self._paths = (store, index)
         self._env = env
         self._lock = threading.RLock()
@@ -82,13 +82,13 @@ class WorkTree:
         self._borrowed_from: str | None = (
             None  # the HEAD whose objects this session's snapshots borrow
         )
-        self._watch: FolderWatch | None = None  # from the second look on
-        # What the last look found, if there is a tree, and the stamps of what else decides that.
+        self._watch: FolderWatch | None = None  # used from the second scan on
+        # The result of the last scan, if it has a tree, and the stamps it depends on.
         self._last: tuple[str, Mapping[str, FileSignature]] | None = None
         self._stamps: tuple[object, object] = (None, None)
-        self._ignore_files: list[str] = []  # those outside of the folders
-        # Whether an ignore file names a file that is not there, as far as git was asked since the
-        # last look at all files: such a look follows each change of an ignore file.
+        self._ignore_files: list[str] = []  # ignore files outside the work tree
+        # Cached answers of git, by name: whether a missing file is ignored. Cleared by each full
+        # scan, which follows every change of an ignore file.
         self._ignored: dict[str, bool] = {}
 
     @property
@@ -337,7 +337,7 @@ class WorkTree:
         self._ask_store(lambda _: restore.stage_covered(staging, target))
         covered = staging.tree
         found = self._keep(staging, name)
-        if found is None or staging.tree != covered:  # taken in anew: without what is ignored
+        if found is None or staging.tree != covered:  # staged again, without ignored files
             raise self._cannot_keep()
         return staging, target, wanted, found
 
@@ -348,7 +348,7 @@ class WorkTree:
         """Take a snapshot of the newest tree, under a name if given. Return None if that fails."""
         try:
             tree = self._whole_tree(staging, lasting=lasting)
-            if tree and name:  # in full: a copy of a session may count on from the same number
+            if tree and name:  # with the tree, because a copied session may use the same number
                 staging.store.run("update-ref", f"refs/kept/{name}-{tree}", tree)
         except GitFailed as error:
             self._limits = f"files are not kept: {error}"
@@ -391,7 +391,7 @@ class WorkTree:
             with suppress(GitFailed):
                 lines = store.run(*asked).decode().splitlines()
                 for tree in {line.split()[-1] for line in lines}:
-                    with suppress(GitFailed):  # one that is not whole any more
+                    with suppress(GitFailed):  # an incomplete tree
                         copy_borrowed_objects(store, tree, commit)
         self._borrowed_from = commit
 
@@ -449,7 +449,7 @@ class WorkTree:
         if self._watch is None:
             self._watch = FolderWatch(self.root, self._staging.ignored_folders)
         elif index != self._stamps[1] and before and tree != before[0]:
-            self._watch.begin_anew()  # what was ignored may count now
+            self._watch.begin_anew()  # ignored files may count now
         self._last, self._stamps = (tree, stats), (rules, index)
         self._protect_newest(self._staging, tree)
         return tree, stats
@@ -526,7 +526,7 @@ def _list_left_out(staging: StagingArea) -> LeftOut | None:
 
 
 def _sweep(store: ObjectStore) -> None:
-    with suppress(GitFailed, OSError):  # another time, then
+    with suppress(GitFailed, OSError):  # the next sweep tries again
         garbage.sweep(store)
 
 

@@ -21,14 +21,14 @@ from .object_store import GIT_TIMEOUT_S, GitFailed, ObjectStore, Repository
 from .signatures import MAX_CONTENT_BYTES, FileSignature, read_signature
 from .tree_edit import TreeEditor, TreeEntry, TreeListing, folders_above
 
-MAX_FILES = 200_000  # that one look copies: new files and, the first time, untracked ones
+MAX_FILES = 200_000  # new files copied by one scan; in the first scan, untracked files
 MAX_BYTES = 1 << 30
-MAX_FOLDER_FILES = 200_000  # the same of a folder without a repository
+MAX_FOLDER_FILES = 200_000  # the same for a folder without a repository
 MAX_FOLDER_BYTES = 1 << 30
-MAX_WATCHED_FILES = 20_000  # by their signatures alone
-MIN_FREE_BYTES = 1 << 30  # of the disk that the store leaves free
+MAX_WATCHED_FILES = 20_000  # files watched only by signature
+MIN_FREE_BYTES = 1 << 30  # disk space that the store leaves free
 BATCH_FILES = 10_000  # staged by one command
-# The first staging of a work tree stops after this time, and the next look goes on with it.
+# The first staging of a work tree stops after this time, and the next scan continues it.
 FIRST_STAGING_S = 20.0
 
 _LISTING_TIMEOUT_S = 5  # for a folder that may be anything
@@ -42,14 +42,14 @@ class StagingArea:
 
     store: ObjectStore
     repository: Repository | None
-    tree: str = ""  # the newest one, "" before the first
-    limits: str = ""  # what is not kept
-    whole: bool = True  # false for good once nothing can be kept
-    pending: int = 0  # files that the first staging has not reached yet: there is no tree
-    taken: int = 0  # bytes staged since it was last set
-    _not_taken: frozenset[str] = frozenset()  # what the newest `update` found and did not stage
-    _listed: tuple[int, int] | None = None  # when the project's own list of files was read
-    _behind: bool = False  # `tree` was made of another one, and the index is not like it
+    tree: str = ""  # the newest tree, "" before the first
+    limits: str = ""  # the files that are not kept, with the reason
+    whole: bool = True  # False permanently once nothing can be kept
+    pending: int = 0  # files left by the first staging; there is no tree until it is 0
+    taken: int = 0  # bytes staged since the last reset
+    _not_taken: frozenset[str] = frozenset()  # existing files that the newest `update` left out
+    _listed: tuple[int, int] | None = None  # stamp of the project's index when it was last read
+    _behind: bool = False  # `tree` was made by `update_few`, and the index is older
     _trees: TreeEditor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class StagingArea:
             )
         elif first or self._behind or found.gone or found.taken:
             self.tree, self._behind = self._write_tree(), False
-        if first:  # let later sessions start from what is staged
+        if first:  # let later sessions start from this index
             self.store.publish()
             protect_trees(self.store, PUBLISHED, [self.tree or self._write_tree()])
         return found.stats
@@ -124,7 +124,7 @@ class StagingArea:
         try:
             for name in taken:
                 files[name] = self._trees.store_file(f"{self.store.root}/{name}", known[name])
-        except OSError:  # it has gone meanwhile
+        except OSError:  # deleted meanwhile
             return False
         self.tree, self._behind = self._trees.exchange(self.tree, files), True
         self.taken += sum(sizes.values())
@@ -154,7 +154,7 @@ class StagingArea:
             return set()
         try:
             rows = self.store.names("ls-files", "-sz", index=self.repository.index)
-        except GitFailed:  # an index of a kind that needs the settings of its repository
+        except GitFailed:  # the index needs its repository's settings, e.g. a split index
             return set()
         return {row.partition("\t")[2] for row in rows if not row.startswith("160000")}
 
@@ -179,7 +179,7 @@ class StagingArea:
         if not names:
             return set()
         found: list[bytes] = []
-        with suppress(GitFailed):  # it fails where it finds none
+        with suppress(GitFailed):  # git fails if nothing is ignored
             asked = ("check-ignore", "-z", "--no-index", "--stdin")
             given = _nul(f"./{name}" for name in names)
             found = self.store.run(*asked, given=given, literal=False).split(b"\0")
@@ -290,12 +290,12 @@ def stage_files(store: ObjectStore, names: Iterable[str]) -> None:
 class _SortedFiles:
     """Changed files, sorted by what to do with them."""
 
-    taken: set[str] = field(default_factory=set)  # into the tree
-    gone: set[str] = field(default_factory=set)  # from the tree
-    stats: dict[str, FileSignature] = field(default_factory=dict)  # of those only watched
-    refused: list[str] = field(default_factory=list)  # their names by git
-    not_taken: set[str] = field(default_factory=set)  # something is there, and is not in the tree
-    sizes: dict[str, int] = field(default_factory=dict)  # in bytes, of those taken
+    taken: set[str] = field(default_factory=set)  # files to stage
+    gone: set[str] = field(default_factory=set)  # files to remove from the tree
+    stats: dict[str, FileSignature] = field(default_factory=dict)  # of files only watched
+    refused: list[str] = field(default_factory=list)  # files whose names git refuses
+    not_taken: set[str] = field(default_factory=set)  # existing files that are left out
+    sizes: dict[str, int] = field(default_factory=dict)  # in bytes, of the files to stage
 
     @property
     def size(self) -> int:
@@ -333,7 +333,7 @@ def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
             mode, size = found.st_mode, found.st_size
         except (FileNotFoundError, NotADirectoryError):
             absent = True
-        except (OSError, ValueError):  # it may be there
+        except (OSError, ValueError):  # the file may exist
             pass
         regular = stat.S_ISREG(mode)
         there = regular or stat.S_ISLNK(mode)

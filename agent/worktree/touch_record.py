@@ -21,10 +21,10 @@ from ..lazy import dataclass
 from .diff import TreeChange
 
 RECORD_FOLDER = "touched"
-MAX_RECORD_BYTES = 16 << 20  # of one session that are read; the newest rows
-UNKNOWN, DELETED = "?", "deleted"  # in place of git's name for a content
-MAX_AGE_S = 30 * 86_400  # records that nobody has written to for so long are deleted
-# The clock of a file system may be behind the clock of the process by a tick.
+MAX_RECORD_BYTES = 16 << 20  # newest bytes of a record that are read
+UNKNOWN, DELETED = "?", "deleted"  # replace git's blob name
+MAX_AGE_S = 30 * 86_400  # records without a write for this long are deleted
+# The clock of a file system may be one tick behind the clock of the process.
 CLOCK_TICK_NS = 20_000_000
 
 
@@ -35,8 +35,9 @@ class OtherCall:
     session: str
     begin: int  # nanoseconds since the epoch
     end: float = inf  # infinite while it runs
-    writes: frozenset[str] = frozenset()  # paths that it visibly writes to
-    # Its certain changes: git's name for each new content, DELETED or UNKNOWN. None until it tells.
+    writes: frozenset[str] = frozenset()  # paths that the command line shows as written
+    # Certain changes by path: git's blob name of the new content, DELETED or UNKNOWN. None until
+    # recorded.
     changed: dict[str, str] | None = None
 
     @property
@@ -141,7 +142,7 @@ class TouchRecord:
         _delete_old(self.folder)
         path = str(self.folder / f"{self.name}.jsonl")
         self._file = private_opener(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        with suppress(OSError):  # a file system without locks: others take it for killed
+        with suppress(OSError):  # without locks, other sessions assume that this one was killed
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

@@ -13,7 +13,7 @@ from .borrowed_objects import EMPTY_TREE
 from .object_store import GitFailed, ObjectStore, object_name
 from .signatures import MAX_CONTENT_BYTES
 
-MAX_KNOWN = 20_000  # entries of folders that are remembered
+MAX_KNOWN = 20_000  # cached entries of all folders
 _FOLDER = "40000"
 _LINK, _FILE, _PROGRAM = "120000", "100644", "100755"
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -31,7 +31,7 @@ class TreeEntry(NamedTuple):
         return self.mode in (_LINK, _FILE, _PROGRAM)
 
 
-TreeListing = Mapping[str, TreeEntry]  # of one folder, by name
+TreeListing = Mapping[str, TreeEntry]  # entries of one folder, by name
 
 
 class TreeEditor:
@@ -39,7 +39,7 @@ class TreeEditor:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._known: dict[str, TreeListing] = {EMPTY_TREE: {}}  # by their objects
+        self._known: dict[str, TreeListing] = {EMPTY_TREE: {}}  # listings by tree name
 
     def listings(self, tree: str, folders: Iterable[str]) -> dict[str, TreeListing]:
         """Return a tree's listings of these folders and of its top folder "". `folders` must
@@ -80,7 +80,7 @@ class TreeEditor:
         """Store the current content of a file or link unless it is the same as `known`, and return
         its entry. Also raises OSError.
         """
-        with suppress(OSError):  # it is no link
+        with suppress(OSError):  # not a link
             return self._entry(_LINK, os.fsencode(os.readlink(path)), known)  # noqa: PTH115
         with os.fdopen(os.open(path, _READ_FLAGS), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode

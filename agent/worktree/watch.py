@@ -26,10 +26,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-MIN_WATCHED, MAX_WATCHED = 4_096, 65_536  # folders, and files of several names
-WATCHED_SHARE = 8  # at most one in so many of the watches that the user may have
-MAX_NAMED = 200  # files: of more that have changed it is not said which
-# What nobody changes but through the kernel that tells of it.
+MIN_WATCHED, MAX_WATCHED = 4_096, 65_536  # watched folders and files with several names
+WATCHED_SHARE = 8  # use at most 1/8 of the watches that the user may have
+MAX_NAMED = 200  # changed files that are named; with more, the answer is "unknown"
+# File systems that can change only through the local kernel, which reports every change.
 _LOCAL_SYSTEMS = frozenset(
     ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "f2fs", "zfs", "bcachefs", "overlay")
 )
@@ -62,10 +62,10 @@ class FolderWatch:
         self._usable = _calls() is not None and _is_local(root)
         self._descriptor = -1
         self._close: weakref.finalize[[int], FolderWatch] | None = None
-        self._paths: dict[int, str] = {}  # by the number of their watch
-        self._identity: tuple[int, int] = (0, 0)  # of the root
-        self._fresh: list[str] = []  # paths that have come into being
-        self._changed: set[str] | None = None  # paths of files, None where they do not tell all
+        self._paths: dict[int, str] = {}  # by watch number
+        self._identity: tuple[int, int] = (0, 0)  # device and inode of the root
+        self._fresh: list[str] = []  # new paths
+        self._changed: set[str] | None = None  # changed files, None if not all are known
         self._begin_anew = True
         self._mounts = select.poll() if self._usable else None
         if self._mounts:
@@ -94,7 +94,7 @@ class FolderWatch:
             else:
                 for path in self._fresh:
                     self._add_all(path, set())
-        except OSError:  # there is too much, or it is taken away meanwhile
+        except OSError:  # too many watches, or the folder was removed meanwhile
             self._give_up()
             changed = None
         self._changed, self._fresh = set(), []
@@ -165,7 +165,7 @@ class FolderWatch:
         pending = [top]
         while pending:
             path = pending.pop()
-            with suppress(FileNotFoundError, NotADirectoryError):  # gone, which was heard of
+            with suppress(FileNotFoundError, NotADirectoryError):  # deleted, and an event says so
                 found = os.lstat(path)
                 if not stat.S_ISDIR(found.st_mode):
                     if found.st_nlink > 1:

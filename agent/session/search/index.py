@@ -32,11 +32,11 @@ from .query import Hit, find_hits, query_words
 from .rows import LARGE, index_pieces, unindexed_lines
 
 INDEX_NAME = "index.db"
-CATCH_UP_S = 1.0  # that a search spends on catching up
+CATCH_UP_S = 1.0  # time that a search spends on indexing new log lines
 SCHEMA_VERSION = 1
 
-_BATCH_S = 0.2  # that one transaction may take: others wait for it
-_PAUSE_S = 0.02  # between two of them, in the background
+_BATCH_S = 0.2  # maximum time of one transaction, because other processes wait for it
+_PAUSE_S = 0.02  # between two transactions in the background
 _TABLES = """
 CREATE TABLE logs (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE, inode INTEGER,
@@ -61,8 +61,8 @@ class SearchResult:
     """The hits of a search, and the share of the logs that was searched."""
 
     hits: list[Hit]
-    indexed: int  # bytes of the logs that were searched
-    size: int  # bytes of the logs
+    indexed: int  # searched bytes of the logs
+    size: int  # all bytes of the logs
 
     @property
     def is_whole(self) -> bool:
@@ -79,7 +79,7 @@ class _IndexedLog:
     inode: int
     size: int
     changed: int  # nanoseconds since the epoch
-    id: int = 0  # 0 while nothing of it is indexed
+    id: int = 0  # 0 if nothing is indexed
     first: int = 0  # the bytes from `first` to `done` are indexed
     done: int = 0
 
@@ -193,16 +193,16 @@ class SearchIndex:
     def _catch_up(self, db: sqlite3.Connection, patience: float | None, session: str | None) -> int:
         ends = float("inf") if patience is None else time.monotonic() + patience
         total, read, left = 0, 1, list[_IndexedLog]()
-        # All logs are listed once, and again when those of the list have been read.
+        # List all logs once, and again after all listed logs were read.
         while left or (read and (left := self._behind(db, session)[::-1])):
             try:
                 db.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
-                break  # another process writes, or none may: what there is must do
+                break  # another process writes, or the file is read-only: use the index as it is
             batch = min(ends, time.monotonic() + _BATCH_S)
             read = 0
             while left:
-                log = _with_state(db, left[-1])  # another process may have gone on with it
+                log = _with_state(db, left[-1])  # another process may have indexed more
                 gained = _index(db, log, batch) if log.is_behind else 0
                 read += gained
                 if not gained or not _with_state(db, log).is_behind:
@@ -227,7 +227,7 @@ class SearchIndex:
         if gone := known - kept:
             if _is_on_disk(db):
                 raise sqlite3.DatabaseError("a log is gone")
-            # Its id stays taken, because rows of the index begin with it.
+            # Its ID must not be reused, because row IDs in the index begin with it.
             db.executemany("UPDATE logs SET name = NULL WHERE id = ?", [(id,) for id in gone])
             logs = self._logs(db)
         wanted = [log for log in logs if log.is_behind and _belongs(log.name, session)]
@@ -326,6 +326,6 @@ def _index(db: sqlite3.Connection, log: _IndexedLog, ends: float) -> int:
                 if time.monotonic() >= ends:
                     break
     except OSError:
-        return 0  # whatever became of it, the next catching up will see it
+        return 0  # the next call detects what happened to the log
     db.execute("UPDATE logs SET first = ?, done = ? WHERE id = ?", (first, done, log.id))
     return (log.first - first) + (done - log.done)

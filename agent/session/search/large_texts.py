@@ -9,11 +9,11 @@ from ...lazy import dataclass
 from ..entries import Entry, ToolResult, User
 
 LARGE_TEXT_BYTES = 4 << 20
-_MAX_WORDS = 8  # the longest of a query
+_MAX_WORDS = 8  # the longest words of a query
 _SHORT_WORD_CHARS = 3
-_NEAR_CHARS = 500  # on either side of a word, where the other words are looked for
-_REGION_CHARS = 4_000  # on either side of the best place
-_MAX_PLACES = 200  # in one piece
+_NEAR_CHARS = 500  # searched on either side of a word for the other words
+_REGION_CHARS = 4_000  # returned on either side of the best place
+_MAX_PLACES = 200  # of a word in one piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +21,8 @@ class BestPlace:
     """The place in a text that matches the words of a query best."""
 
     level: int  # 0: as a phrase, 1: all of them near each other, 2: some of them
-    region: str  # the text around
-    offset: int  # where the region begins, in characters
+    region: str  # the surrounding text
+    offset: int  # start of the region in characters
 
 
 def is_large(entry: Entry, folder: Path) -> bool:
@@ -68,12 +68,12 @@ def _words(query: Sequence[str]) -> list[str]:
 
 def _lower(text: str) -> str:
     low = text.lower()
-    return low if len(low) == len(text) else text  # a few letters become two: places would move
+    return low if len(low) == len(text) else text  # some letters become two and move all offsets
 
 
 def _finder(word: str) -> Callable[[str], Iterator[int]]:
     """Return a function that yields the places of a word in a text, except inside other words."""
-    if len(word) <= _SHORT_WORD_CHARS:  # stands in many others
+    if len(word) <= _SHORT_WORD_CHARS:  # part of many other words
         pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
         return lambda text: (match.start() for match in pattern.finditer(text))
 

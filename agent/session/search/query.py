@@ -19,24 +19,24 @@ MAX_EXCERPT_CHARS = 300
 
 _MAX_QUERY_WORDS = 32
 _QUOTATION_MARKS = '"“”„'
-_SAID_WEIGHT = 3.0  # of the person's words and of errors, relative to any other text
-_MIN_CANDIDATES = 30  # entries that are ranked by goodness and age
-_MAX_PIECES = 1_000  # that are looked at for these: a long text has many
-_MAX_LINES_TO_CALL = 64  # before a result, in which its call is looked for
-_NEAR_CHARS = 200  # within which words stand together
-_MAX_MATCHES = 2_000  # that are looked at in one piece
+_SAID_WEIGHT = 3.0  # of user messages and errors, relative to other text
+_MIN_CANDIDATES = 30  # entries that are ranked by score and age
+_MAX_PIECES = 1_000  # read to find these entries: a long text has many pieces
+_MAX_LINES_TO_CALL = 64  # lines before a result that are searched for its call
+_NEAR_CHARS = 200  # maximum span of words that count as close together
+_MAX_MATCHES = 2_000  # used in one piece
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
     """A matching entry."""
 
-    session: str  # its id, or `ID/agents/ID` for a subagent's
+    session: str  # its ID, or `ID/agents/ID` for a subagent
     seq: int
     kind: str
-    tool: str  # whose result it is, or those that a reply calls
+    tool: str  # the tool of a result, or the tools that a reply calls
     at: str
-    excerpt: str  # the lines around the match as they stand
+    excerpt: str  # the lines around the match, verbatim
     offset: int = 0  # characters of the entry's whole text before the excerpt
     is_error: bool = False
 

@@ -14,7 +14,7 @@ from .index import CATCH_UP_S, SearchIndex
 from .query import Hit
 
 _MAX_REF_DIGITS = 18
-_MAX_SHOWN_ID_CHARS = 80  # of an unknown id, in the answer
+_MAX_SHOWN_ID_CHARS = 80  # of an unknown ID in the answer
 
 _WHAT = {"user": "words to the agent", "assistant": "reply", "agent": "subagent"}
 _SCOPES = {"session": "this session", "project": "all sessions of this project"}
@@ -56,7 +56,7 @@ def _log_and_seq(folder: Path, here: str, ref: int | str) -> tuple[Path | None, 
     session, hash, seq = str(ref).strip().rpartition("#")
     if not (seq.isdecimal() and len(seq) <= _MAX_REF_DIGITS and (hash or not session)):
         return None
-    own = sessions / here / LOG_NAME  # which needs no look at where it leads
+    own = sessions / here / LOG_NAME  # trusted, so not checked by `_inside`
     return find_session(folder, session) if session else own, int(seq)
 
 

@@ -11,9 +11,9 @@ from ..log import lines_backwards, try_parse_entry
 from ..store import entry_text
 from .large_texts import is_large
 
-PIECE_CHARS = 8_000  # characters of text in one row; neighbours share OVERLAP of them
-OVERLAP_CHARS = 100
-LARGE = -1  # the start of the one row of a text that is too large for the index
+PIECE_CHARS = 8_000  # characters of text in one row
+OVERLAP_CHARS = 100  # characters that neighbouring rows share
+LARGE = -1  # start in the single row of a text that is too large for the index
 
 _UNSPACED = regex(r"([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")  # scripts without spaces
 
