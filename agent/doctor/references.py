@@ -105,7 +105,7 @@ class References:
         found = [Finding("entries", kinds)]
         if self.unknown:
             counts = [f"{n} {kind}" for kind, n in self.unknown.most_common(MAX_NAMED)]
-            found.append(Finding("of kinds not known here", ", ".join(counts)))
+            found.append(Finding("unknown kinds", ", ".join(counts)))
         if dangling := self.dangling():
             names = f"{listed(dangling, MAX_NAMED)}; ignored"
             found.append(Finding("references to missing entries", names))
@@ -131,7 +131,7 @@ class References:
             ("results in files", {f"#{seq} {path}": path for seq, path in self.offloaded.items()},
              "missing or empty: {}; only the beginning and the end of these texts are left"),
             ("checkpoints", {f"{number}": path for number, path in self.checkpoints.items()},
-             "no file for {}: there is no way back to it, but what was said is in the log"),
+             "no file for {}: you cannot rewind to it, but the log has its messages"),
             ("subagents", self.agents,
              "no log of {}: the answer is in this log, but the work cannot be shown"),
         )  # fmt: skip

@@ -80,11 +80,11 @@ def add_line(log: MendedLog, line: RawLine) -> None:
     if line.reason:
         log.broken_count += 1
         left = ", ".join(f"#{entry.seq} ({entry.kind})" for entry in line.entries)
-        kept = f"what is whole of {left} is kept" if left else "nothing in it can be read"
+        kept = f"the complete fields of {left} are kept" if left else "nothing could be recovered"
         log.changes.append(f"line {line.number}: {line.reason}; {kept}")
     elif not line.canonical:
         (entry,) = line.entries
-        log.changes.append(f"line {line.number}: #{entry.seq} written as the log writes it")
+        log.changes.append(f"line {line.number}: #{entry.seq} rewritten in the format of the log")
     unchanged = not line.reason and line.canonical
     for entry in line.entries:
         raw = line.raw if unchanged else encode_line(entry)
@@ -139,7 +139,7 @@ def _put_numbers_right(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
         right = before.last + 1 if before else 1
         doubled = before is not None and before.digest == row.digest
         if after.seq == right + 1 and row.seq != right and right not in there and not doubled:
-            log.changes.append(f"line {row.line}: it says #{row.seq}, and must be #{right}")
+            log.changes.append(f"line {row.line}: #{row.seq} corrected to #{right}")
             _renumber(row, right, load)
             there.add(right)
             log.note_change(right)
@@ -150,7 +150,7 @@ def _drop_doubles(log: MendedLog) -> None:
     kept = []
     for row in log.rows:
         if (row.seq, row.digest) in seen:
-            log.changes.append(f"line {row.line}: #{row.seq} a second time; left out")
+            log.changes.append(f"line {row.line}: duplicate of #{row.seq} removed")
             log.note_change(row.seq + 1)
         else:
             kept.append(row)
@@ -162,7 +162,7 @@ def _put_in_order(log: MendedLog) -> None:
     ordered = sorted(log.rows, key=lambda row: row.seq)
     moved = [new for new, old in zip(ordered, log.rows, strict=True) if new.seq != old.seq]
     if moved:
-        log.changes.append(f"{_refs(moved)}: put back into the order of their numbers")
+        log.changes.append(f"{_refs(moved)}: moved back into order")
         log.note_change(min(row.seq for row in moved))
     log.rows = ordered
 
@@ -178,7 +178,7 @@ def _move_second_writer(log: MendedLog, load: Callable[[LogRow], Entry]) -> None
     late.sort(key=lambda row: row.line)
     end = max(row.last for row in kept)
     first, numbers = late[0].seq, {row.seq: end + n for n, row in enumerate(late, 1)}
-    moved = f"{_refs(late)}: numbers that others have; now {_stretch(end + 1, end + len(late))}"
+    moved = f"{_refs(late)}: numbers already used; now {_stretch(end + 1, end + len(late))}"
     for seq, row in enumerate(late, end + 1):
         row.entry = _with_new_numbers(load(row), numbers)
         _renumber(row, seq, load)
@@ -222,7 +222,7 @@ def _fill_gaps(log: MendedLog, load: Callable[[LogRow], Entry], texts: Offloaded
             log.note_change(first)
             there = [seq for seq in texts if first <= seq < row.seq]
             for start, end in _around(first, row.seq - 1, there):
-                log.changes.append(f"{_stretch(start, end)}: lost; a note takes the place")
+                log.changes.append(f"{_stretch(start, end)}: lost; replaced by a note")
                 new.append(_note(start, end))
             new += [_restored(log, load, seq, texts[seq]) for seq in there]
         first = row.last + 1
@@ -269,10 +269,10 @@ def _restored(
             calls.pop(result.tool_use_id, None)
     open_calls = [id for id, name in calls.items() if name == tool]
     if tool == "words":
-        log.changes.append(f"#{seq}: lost; the words are in {path}, and it names that")
+        log.changes.append(f"#{seq}: lost; replaced by a reference to its text in {path}")
         return User(seq=seq, content=f"[These words were lost from the log. All of them: {path}]")
     if len(open_calls) != 1:
-        log.changes.append(f"#{seq}: lost; its text is in {path}, and a note names that")
+        log.changes.append(f"#{seq}: lost; replaced by a note about its text in {path}")
         return replace(_note(seq, seq), text=f"a result of {tool}, lost; see {path}")
     log.changes.append(f"#{seq}: restored, a result of {tool}, from {path}")
     content = f"[{tool} · its result was restored; full text: #{seq}, or {path}]"
@@ -296,8 +296,8 @@ def _leave_out_thinking(log: MendedLog, load: Callable[[LogRow], Entry]) -> None
         row.entry, row.has_thinking = without_thinking(load(row)), False
     if late:
         log.changes.append(
-            f"{_refs(late)}: without their thinking, which belongs to what was sent before "
-            f"#{log.first_changed} changed"
+            f"{_refs(late)}: thinking removed, because the context changes from "
+            f"#{log.first_changed} on"
         )
 
 

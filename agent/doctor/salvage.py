@@ -57,7 +57,7 @@ def _line(number: int, offset: int, raw: bytes) -> RawLine:
     except ValueError as error:
         return RawLine(number, offset, raw, _salvaged(raw), _reason(raw, error))
     if not raw.endswith(b"\n"):
-        reason = "cut off: it is whole but for its line end"
+        reason = "only its line end is missing"
         return RawLine(number, offset, raw, (entry,), reason)
     head = _PLAIN.match(raw)
     version = int(head[1]) if head else VERSION
@@ -67,13 +67,13 @@ def _line(number: int, offset: int, raw: bytes) -> RawLine:
 def _reason(raw: bytes, error: ValueError) -> str:
     """Return the reason why a line is not an entry, for display."""
     if nuls := raw.count(b"\0"):
-        return f"{nuls:,} NUL bytes in it, as a disk leaves them that lost power"
+        return f"{nuls:,} NUL bytes in it, probably after a power loss"
     if not raw.strip():
         return "it is empty"
     if not raw.endswith(b"\n"):
         return f"cut off after {len(raw):,} bytes"
     if isinstance(error, UnicodeDecodeError):
-        return f"bytes that are no UTF-8, from byte {error.start:,} on"
+        return f"invalid UTF-8 from byte {error.start:,} on"
     if isinstance(error, json.JSONDecodeError):
         return f"not JSON: {error.msg} at character {error.pos:,} of {len(raw):,}"
     return f"not an entry: {error}"

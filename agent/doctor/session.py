@@ -30,7 +30,7 @@ from .repair import LogRow, MendedLog, add_line, mend_rows
 from .salvage import read_lines
 
 MAX_LISTED_REPAIRS = 200  # listed one by one
-EMPTY_LOG = "the log is empty: nothing of the session is left, and resuming it starts anew"
+EMPTY_LOG = "the log is empty: nothing can be recovered, and resuming starts from scratch"
 _CACHES = ("resume.json",)  # rebuilt from the log
 
 
@@ -49,7 +49,7 @@ def check_session(log: Path) -> list[Finding]:
         ]
         if mended.other_versions:
             counts = ", ".join(f"{n} of {v}" for v, n in mended.other_versions.items())
-            findings.append(Finding("of another version", f"{counts}; read as far as known here"))
+            findings.append(Finding("of another version", f"{counts}; unknown fields are ignored"))
         findings += examined.references.findings(folder)
         findings += [examined.next_request(), state]
         findings += [folder_checks.check_modes(folder), folder_checks.check_disk_space(folder)]
@@ -128,14 +128,14 @@ class _Examined:
                 gone = entry.offloaded
                 details = {**entry.details, "lost": gone}
                 row.entry = replace(entry, offloaded=None, details=details)
-                self.to_do.append(f"#{row.seq}: it no longer names {gone}, which is gone")
+                self.to_do.append(f"#{row.seq}: reference to the missing file {gone} removed")
 
     def revert_impossible_summaries(self) -> None:
         """Revert summaries that would drop all the newest messages."""
         for summary in self.references.impossible_summaries():
             reason = f"it keeps from #{summary.keep_from} on, which comes after it"
             self.add(Revert(target=summary.seq, reason=reason))
-            self.to_do.append(f"#{summary.seq}: a summary taken back: {reason}")
+            self.to_do.append(f"#{summary.seq}: summary reverted: {reason}")
 
     def add(self, entry: Entry) -> None:
         """Append an entry to the repaired log."""
@@ -211,11 +211,11 @@ def _agents(log: Path) -> list[Path]:
 def _other_copies(folder: Path) -> list[Finding]:
     """Return a finding that lists other files with content of the session."""
     there = {
-        CONVERSATION_NAME: "all that was said, word for word",
+        CONVERSATION_NAME: "the whole conversation",
         "summary.md": "the newest summary",
         "offloaded": "whole texts of large results",
-        "checkpoints": "how the session stood",
+        "checkpoints": "saved states of the session",
     }
     found = [f"{name} ({what})" for name, what in there.items() if (folder / name).exists()]
     found += sorted(path.name for path in folder.glob(f"{LOG_NAME}.*.bak"))
-    return [Finding("what else is kept", ", ".join(found))] if found else []
+    return [Finding("other copies", ", ".join(found))] if found else []

@@ -73,7 +73,7 @@ def _state(folder: Path) -> Finding:
             while file.tell() < PROBE_BYTES:
                 file.write(bytes(PROBE_BYTES - file.tell()))
     except OSError as error:
-        return Finding("state", f"{folder} takes no new files: {error.strerror}", ok=False)
+        return Finding("state", f"cannot create files in {folder}: {error.strerror}", ok=False)
     return Finding("state", f"{folder}")
 
 
@@ -135,12 +135,12 @@ def _sandbox(chosen: SandboxSettings, cwd: Path) -> Finding:
         network = f"with the network by name: {', '.join(chosen.network) or 'you are asked'}"
     if seatbelt.works():
         if isinstance(chosen.network, tuple):
-            network = "without a network, since none is held by name on this system"
+            network = "without a network, because this system cannot limit it by host name"
         return Finding("sandbox", f"{seatbelt.SANDBOX_EXEC}, {network}")
     found = find_bubblewrap(str(cwd.resolve()), chosen.network is True)
     if found.absent:
         alone = chosen.mode == "auto" and landlock.works()
-        what = f"Landlock alone, which holds less, {network}" if alone else "none"
+        what = f"only Landlock, which confines less, {network}" if alone else "none"
         return Finding("sandbox", f"{what}: {found.absent}", chosen.mode == "auto")
     return Finding("sandbox", f"{found.command[0]}, {network}")
 
@@ -152,8 +152,8 @@ def _questions(settings: Settings, cwd: Path) -> Iterator[Finding]:
     if not asks or settings.sandbox.mode == "off":
         return
     if seatbelt.works() or not find_bubblewrap(str(cwd.resolve()), network=False).absent:
-        advice = 'permissions.sandboxed = "allow" would ask about no command that the sandbox '
-        yield Finding("questions", f"{advice}confines to the project, without a network")
+        advice = 'permissions.sandboxed = "allow" runs commands without a question if the sandbox '
+        yield Finding("questions", f"{advice}confines them to the project, without a network")
 
 
 def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
@@ -200,7 +200,7 @@ def _subagents(launch: LaunchOptions) -> Iterator[Finding]:
         yield Finding("subagents", ", ".join(sorted(each.name for each in found)))
     for each in found:
         if each.ignored:
-            what = f"{each.source}: ignored, since nothing here has it: {', '.join(each.ignored)}"
+            what = f"{each.source}: unsupported keys are ignored: {', '.join(each.ignored)}"
             yield Finding("subagents", what, note=True)
     for warning in warnings:
         yield Finding("subagents", warning, note=True)

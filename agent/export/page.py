@@ -72,7 +72,7 @@ def _transcript_of(model: PageModel, number: int, agent: SubagentRun) -> tuple[i
     try:
         entries = [model.redact(entry) for entry in read_log(folder / LOG_NAME).entries]
     except SessionError:
-        return None, "Its log is gone"
+        return None, "Its log is missing"
     prefix = f"{model.prefix}a{number}-"
     inner = PageModel(folder, entries, model.budget, prefix, model.depth + 1, model.redact)
     return len(entries), _render_entries(inner)

@@ -41,8 +41,8 @@ SOURCE_TITLES = {
     "instructions": "Instructions",
     "notice": "Notice",
     "note": "Your note",
-    "hook": "What a hook says",
-    "attachment": "What you attached",
+    "hook": "Message of a hook",
+    "attachment": "Your attachment",
     "skill": "Skill",
     "plan": "Plan",
     "loaded tools": "Tools that were loaded",  # only in older logs
@@ -51,7 +51,7 @@ SOURCE_TITLES = {
 ASIDE_TITLES = {
     "summary": "Call for a summary",
     "verify": "Call that checks a summary",
-    "attempt": "Call that broke off",
+    "attempt": "Interrupted call",
     "warm": "Request that kept the cache warm",  # only in older logs
 }
 EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # not shown

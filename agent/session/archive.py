@@ -102,5 +102,5 @@ def write_archive_file(path: Path, text: str) -> None:
             file.write(f"{text}\n".encode("utf-8", "replace"))
     except OSError as error:
         raise RecordError(
-            f"cannot write {path}: {error.strerror}", hint="Free the disk, then go on."
+            f"cannot write {path}: {error.strerror}", hint="Free disk space, then continue."
         ) from error

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 CHECKPOINTS_FOLDER = "checkpoints"
 TURN_TRIGGER = "turn"  # trigger of a snapshot at the start of a turn
 BEFORE_REWIND_TRIGGER = "before rewind"
-OBJECTS_GONE = "git has cleaned up what was borrowed from the repository"
+OBJECTS_GONE = "git has deleted objects that the snapshot borrowed"
 SNAPSHOT_FAILED = "git could not take a snapshot"
 NO_SNAPSHOTS = "this session keeps no snapshots of the files"
-SAVED_ALONE = "/rewind takes back files that Edit, Write or a command name, and the conversation"
+SAVED_ALONE = "/rewind restores only the conversation and files named by Edit, Write or Bash"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class Checkpoints:
                 worktree.check_restorable(then, way.stay)
                 now, _, limits = self._snapshot()
                 if now is None:
-                    raise RecordError(f"the files as they are cannot be kept: {limits}")
+                    raise RecordError(f"the current files cannot be saved: {limits}")
             different = {c.path for c in worktree.compare(now, then)}
             staying |= different & way.stay
             left = worktree.left_alone(then, now)
@@ -341,7 +341,7 @@ class Checkpoints:
         root = self.restorer.root(point.repository) if point.repository else ""
         if root not in ("", self.worktree.root):
             raise RecordError(
-                f"the git repository of {root} is not there",
+                f"the git repository of {root} is missing",
                 hint=f"/rewind {point.number} repository restores it; then resume the session.",
             )
         if not whole:
@@ -424,7 +424,7 @@ def load_checkpoint(folder: Path, number: int) -> SavedCheckpoint:
     except (OSError, ValueError, RecursionError) as error:
         raise SessionError(
             f"the checkpoint {folder / name} cannot be read: {error}",
-            hint="The log still has everything that was said and done up to it.",
+            hint="The log still has all messages and calls up to it.",
         ) from error
 
 
@@ -457,7 +457,7 @@ def _existing(folder: Path) -> str:
         int(p.stem) for p in (folder / CHECKPOINTS_FOLDER).glob("*.json") if p.stem.isdigit()
     )
     if not numbers:
-        return "/checkpoint takes one."
+        return "Take one with /checkpoint."
     return f"It has {', '.join(map(str, numbers))}."
 
 
@@ -469,7 +469,7 @@ def _write(path: Path, saved: SavedCheckpoint) -> None:
     except OSError as error:
         raise RecordError(
             f"cannot write the checkpoint {path}: {error.strerror}",
-            hint="Free the disk, then go on.",
+            hint="Free disk space, then continue.",
         ) from error
 
 
@@ -496,7 +496,7 @@ def _fields(cls: type[Any], data: Any) -> dict[str, Any]:
     for name in (each.name for each in fields(cls)):
         if not isinstance(data.get(name), _SHAPES.get(name, (str,))):
             raise ValueError(
-                f"{name} is missing" if name not in data else f"{name} is no such thing"
+                f"{name} is missing" if name not in data else f"{name} has the wrong type"
             )
         given[name] = data[name]
     return given

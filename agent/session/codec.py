@@ -77,7 +77,7 @@ def codec(kind: Any) -> Codec:
         return _collection(list if origin is Sequence else origin, codec(inner[0]))
     if origin in (dict, Mapping):
         return _mapping(inner[0], codec(inner[1]))
-    raise TypeError(f"{kind} cannot be kept")
+    raise TypeError(f"{kind} cannot be converted")
 
 
 def _optional(inner: tuple[Any, ...]) -> Codec:
@@ -85,7 +85,7 @@ def _optional(inner: tuple[Any, ...]) -> Codec:
     if all(part == _UNCONVERTED for part in parts):
         return _UNCONVERTED
     if len(parts) > 1:
-        raise TypeError(f"{inner}: which of them a value is cannot be told")
+        raise TypeError(f"{inner}: the type of a value is ambiguous")
     write, read = parts[0]
     assert write is not None
     assert read is not None
@@ -141,7 +141,7 @@ def _mapping(key: Any, each: Codec) -> Codec:
             lambda data: {name: _convert(each.read, one) for name, one in data.items()},
         )
     if key is not int:
-        raise TypeError(f"a mapping by {key} cannot be kept")
+        raise TypeError(f"a mapping by {key} cannot be converted")
     return Codec(
         lambda values: [[number, _convert(each.write, one)] for number, one in values.items()],
         lambda data: {number: _convert(each.read, one) for number, one in data},

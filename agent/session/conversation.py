@@ -99,7 +99,8 @@ class ConversationFile:
                 sync_file(file.fileno())
         except OSError as error:
             raise RecordError(
-                f"cannot write {self.path}: {error.strerror}", hint="Free the disk, then go on."
+                f"cannot write {self.path}: {error.strerror}",
+                hint="Free disk space, then continue.",
             ) from error
 
     def _complete(self, *, anew: bool = True) -> None:

@@ -490,7 +490,7 @@ def _within_session(cls: type[Entry], body: dict[str, Any]) -> None:
         body["path"] = ""
     if cls is SubagentRun:
         if not _PLAIN_ID.fullmatch(body.get("id", "")):
-            raise ValueError("agent.id is no plain name")
+            raise ValueError("agent.id is not a plain name")
         if not _SUBAGENT_LOG.fullmatch(body.get("log", "")):
             body["log"] = f"agents/{body['id']}/log.jsonl"
 
@@ -517,15 +517,15 @@ def decode(line: Mapping[str, Any]) -> Entry:
         shape = type(value)
         if shape not in _SHAPES[name] or (shape in _NUMBERS and not 0 <= value < _MAX_NUMBER):
             if name != "request":
-                raise ValueError(f"{kind}.{name} is a {shape.__name__} that cannot stand there")
+                raise ValueError(f"{kind}.{name} has the wrong type {shape.__name__}")
             value = {}  # only informative: do not lose the reply because of it
         elif shape is list and not all(_fits(item, _ITEMS[name]) for item in value):
-            raise ValueError(f"{kind}.{name} has an item that cannot stand there")
+            raise ValueError(f"{kind}.{name} has an item of the wrong type")
         body[name] = value
     if cls is Assistant and not isinstance(body.get("content"), list):
         raise ValueError("assistant.content is not a list of blocks")
     if len(body.get("covers", (1, 1))) != 2:
-        raise ValueError(f"{kind}.covers is not a first and a last")
+        raise ValueError(f"{kind}.covers is not a pair")
     _within_session(cls, body)
     if "usage" in body:
         _usage_counts(body["usage"])

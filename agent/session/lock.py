@@ -63,7 +63,7 @@ def _open_lock(lock: Path) -> int:
         if error.errno in _NO_FILE and os.path.lexists(lock):
             raise RecordError(
                 f"cannot lock the session: {lock} is not a file that can be written",
-                hint="Remove it; nothing else may have that name there.",
+                hint="Remove it: only the lock file may have this name.",
             ) from error
         raise unwritable(lock, error) from error
 
@@ -79,6 +79,6 @@ def unwritable(path: Path, error: OSError) -> RecordError:
     """Return the error for a session folder that cannot be written."""
     return RecordError(
         f"cannot record the session: {error.filename or path}: {error.strerror}",
-        hint="Nothing more is done until it can be recorded. Free the disk or set state.dir "
-        "(CTXAGENT_STATE_DIR) to a folder that can be written.",
+        hint="Nothing runs until the session can be recorded. Free disk space or set state.dir "
+        "(CTXAGENT_STATE_DIR) to a writable folder.",
     )

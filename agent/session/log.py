@@ -250,7 +250,7 @@ class Log(LogFile):
         log = cls(path, read_only=read_only)
         if not path.is_file():
             raise SessionError(
-                f"no log at {path}", hint="`ctxagent sessions list` shows which exist."
+                f"no log at {path}", hint="`ctxagent sessions list` lists the sessions."
             )
         if not read_only:
             log.warnings += log.hold()
@@ -268,7 +268,7 @@ class Log(LogFile):
         self.truncate(end)
         if end == size:
             return []
-        return [f"{self.path}: a torn last line of {size - end} bytes was cut off"]
+        return [f"{self.path}: cut off an incomplete last line of {size - end} bytes"]
 
     def append(self, entry: Entry) -> Entry:
         """Write an entry and return it as a reader of the file will see it. Raises RecordError and

@@ -16,12 +16,12 @@ from .lock import LOCK_NAME, acquire_lock, unwritable
 
 READ_ONLY_REFUSAL = (
     "this session is read-only here: another process has it",
-    "/fork goes on in a copy of it; /resume with its id takes it over once it is free.",
+    "/fork continues in a copy. /resume with its ID takes it over once it is free.",
 )
-CLOSED_REFUSAL = ("this session is closed here", "/resume with its id goes on with it.")
-GONE_HINT = "Nothing more is done in it. Start a fresh one: /clear, or `ctxagent`."
-CHANGED_HINT = "Nothing more is done in it before it is opened again as it is now: /resume with \
-its id, or `ctxagent --resume`."
+CLOSED_REFUSAL = ("this session is closed here", "Continue it with /resume and its ID.")
+GONE_HINT = "This session cannot continue. Start a new one with /clear or `ctxagent`."
+CHANGED_HINT = "This session cannot continue until it is opened again: /resume with its ID, or \
+`ctxagent --resume`."
 
 
 class FileState(NamedTuple):
@@ -175,10 +175,10 @@ class LogFile:
         except OSError:
             is_there = False
         if not is_there:
-            self._refuse(f"the log is not there any more: {self.path}", GONE_HINT)
+            self._refuse(f"the log is missing: {self.path}", GONE_HINT)
         elif stat.st_size != self._size:
-            found = f"{stat.st_size:,} bytes where {self._size:,} were written"
-            self._refuse(f"something else has changed the log: {self.path}: {found}", CHANGED_HINT)
+            found = f"{stat.st_size:,} bytes found, {self._size:,} written"
+            self._refuse(f"another program has changed the log: {self.path}: {found}", CHANGED_HINT)
         return FileState.of(stat)
 
     def _refuse(self, why: str, hint: str) -> None:

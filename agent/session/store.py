@@ -83,7 +83,7 @@ class Project:
         """
         if not _GIVEN_ID.fullmatch(id):
             hint = "Give up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
-            raise UsageError(f"{id!r} is no id for a session", hint=hint)
+            raise UsageError(f"{id!r} is not a valid session ID", hint=hint)
         return self.folder / "sessions" / id / LOG_NAME
 
     def logs(self) -> list[Path]:
@@ -95,7 +95,7 @@ class Project:
         logs = self.logs()
         if not logs:
             raise NoSuchSession(
-                f"there is no session for {self.cwd} to continue",
+                f"no session to continue in {self.cwd}",
                 hint="Start one with `ctxagent`; `ctxagent sessions list --all` shows those of "
                 "other directories.",
             )
@@ -140,7 +140,7 @@ class Project:
                 raise
             raise RecordError(
                 f"the session cannot be copied: {error.strerror}",
-                hint="Free the disk, then try again; the session itself is as it was.",
+                hint="Free disk space, then try again. The session itself is unchanged.",
             ) from error
         return target
 

@@ -21,7 +21,7 @@ def title_note(words: str) -> Note:
     title = " ".join(clean(words).split())
     if not title:
         raise UsageError(
-            "a title needs words", hint="/rename NAME, ctxagent sessions rename ID NAME"
+            "the title is empty", hint="/rename NAME, ctxagent sessions rename ID NAME"
         )
     if len(title) > MAX_TITLE_CHARS:
         raise UsageError(f"a title has at most {MAX_TITLE_CHARS} characters, not {len(title):,}")
@@ -34,8 +34,8 @@ def keep_title(folder: Path, title: str) -> None:
         replace_file(folder / TITLE_NAME, title.encode("utf-8", "replace"), durable=False)
     except OSError as error:
         raise RecordError(
-            f"the title cannot be kept in {folder}: {error.strerror}",
-            hint="The log has it; rename the session again once there is room.",
+            f"cannot save the title in {folder}: {error.strerror}",
+            hint="The log has the title. Rename the session again when there is disk space.",
         ) from error
 
 

@@ -47,14 +47,14 @@ def open_worktree(
     create the worktree. Nothing is left behind then.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"--worktree {name!r} is no name for a worktree", hint=NAME_HINT)
+        raise UsageError(f"--worktree {name!r} is not a valid name", hint=NAME_HINT)
     git = _Git(cwd, env)
     if git.find("rev-parse", "--is-inside-work-tree") != "true":
-        hint = "Change to one, or make one: git init, and a first commit."
-        raise UsageError(f"--worktree: {cwd} is in no checkout of a git repository", hint=hint)
+        hint = "Change to a checkout, or create one: git init, then a first commit."
+        raise UsageError(f"--worktree: {cwd} is not in a git checkout", hint=hint)
     if git.find("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
-        hint = "Make the first one: git commit."
-        raise UsageError("--worktree: the repository has no commit to begin from", hint=hint)
+        hint = "Create the first commit: git commit."
+        raise UsageError("--worktree: the repository has no commit yet", hint=hint)
     checkout, holder, inner = git.places(cwd)
     path = holder / name
     lock(path)
@@ -117,14 +117,14 @@ class _Git(GitRunner):
         if real in known and path.is_dir() and not path.is_symlink():
             return False
         if real in known:
-            hint = "Let git forget it: git worktree prune."
-            raise UsageError(f"--worktree: {path} is gone, and git still has it", hint=hint)
+            hint = "Remove it from the list: git worktree prune."
+            raise UsageError(f"--worktree: {path} is missing, but git still lists it", hint=hint)
         if os.path.lexists(path):
-            hint = "Move it away, or take another name."
-            raise UsageError(f"--worktree: {path} is there, and is no worktree", hint=hint)
+            hint = "Move it away, or choose another name."
+            raise UsageError(f"--worktree: {path} exists and is not a worktree", hint=hint)
         for other, there in known.items():
             if there == branch:
-                hint = f"Work there, or take another name: its branch is {branch}."
+                hint = "Work there, or choose another name."
                 raise UsageError(f"--worktree: {branch} is checked out in {other}", hint=hint)
         self._make(path, branch)
         return True
@@ -166,12 +166,14 @@ def _make_holder(folder: Path) -> bool:
         found = folder.lstat()
         own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
         if not own or found.st_mode & stat.S_IWOTH:
-            hint = "Move it away: worktrees have to lie where nobody else can write."
+            hint = "Move it away: no other user may write to the folder of worktrees."
             raise UsageError(
-                f"--worktree: {folder} is no folder of yours alone", hint=hint
+                f"--worktree: other users own or can write to {folder}", hint=hint
             ) from None
         return False
     except OSError as error:
-        hint = "Worktrees lie beside the checkout: make that folder writable, or move the checkout."
+        hint = (
+            "Worktrees are next to the checkout: make that folder writable, or move the checkout."
+        )
         raise UsageError(f"--worktree: cannot make {folder}: {error.strerror}", hint=hint) from None
     return True

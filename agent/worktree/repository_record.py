@@ -210,7 +210,7 @@ class RepositoryKeeper:
                 self._room = 0
                 self.limits = (
                     f"git objects ({size:,} bytes and more) are on another file system and do not "
-                    "fit: /rewind brings back refs only while the repository has their commits"
+                    "fit: /rewind restores refs only while the repository has their commits"
                 )
                 return
             with replacing(target, durable=False) as file:

@@ -192,7 +192,7 @@ class _Part:
             added = "\n".join(["", *found.settings.values()]).encode(*_RAW)
             edit_file(config, config.read_bytes() + added)
         if failed:
-            raise OSError(errno.ENOENT, f"the objects of {_listed(failed)} are gone")
+            raise OSError(errno.ENOENT, f"the objects of {_listed(failed)} are missing")
         return replace(found, gone=before.gone, files=before.files, refs=refs, commits=commits)
 
     def _missing_files(self) -> list[str]:

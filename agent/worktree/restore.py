@@ -174,7 +174,7 @@ def _check_folder(root: str, name: str, going: set[str]) -> None:
             with os.scandir(folder) as entries:
                 found = [(e.path, e.is_dir(follow_symlinks=False)) for e in entries]
         except OSError as error:
-            why = f"cannot be looked into ({error.strerror})"
+            why = f"cannot be read ({error.strerror})"
             raise _in_the_way(folder, why) from error
         for path, is_folder in found:
             if is_folder:

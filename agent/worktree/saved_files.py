@@ -105,7 +105,7 @@ class SavedFiles:
         for file in files:
             folder = os.path.dirname(file.path)  # noqa: PTH120
             if os.path.realpath(folder) != folder:
-                raise RecordError(f"{file.path} leads elsewhere now: nothing was changed")
+                raise RecordError(f"{file.path} is behind a symbolic link now: nothing was changed")
             if file.blob and _state(file.path) is None:
                 raise RecordError(
                     f"{file.path} is not a file any more: nothing was changed",
@@ -126,7 +126,7 @@ class SavedFiles:
                     self._put_back(file)
                 except OSError as error:
                     raise RecordError(
-                        f"{file.path} could not be put back: {error.strerror}"
+                        f"{file.path} could not be restored: {error.strerror}"
                     ) from error
         return list(changes.values())
 

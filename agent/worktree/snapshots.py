@@ -293,7 +293,7 @@ class WorkTree:
             try:
                 restore.restore_files(staging, target, wanted)
             except GitFailed as error:
-                raise RecordError(f"the files could not all be put back: {error}") from error
+                raise RecordError(f"not all files could be restored: {error}") from error
             return self.compare(self.present, self._snapshot(lasting=False).tree or tree)
 
     def changes_done(self, changes: Collection[TreeChange], old: str, new: str) -> list[TreeChange]:
@@ -342,7 +342,7 @@ class WorkTree:
         return staging, target, wanted, found
 
     def _cannot_keep(self) -> RecordError:
-        return RecordError(f"the files as they are cannot be kept: {self.limits or 'try again'}")
+        return RecordError(f"the current files cannot be saved: {self.limits or 'try again'}")
 
     def _keep(self, staging: StagingArea, name: str, *, lasting: bool = True) -> str | None:
         """Take a snapshot of the newest tree, under a name if given. Return None if that fails."""
@@ -509,7 +509,7 @@ class WorkTree:
         with self._lock:
             self._open()
         if self._staging is None:
-            raise RecordError(self.limits, hint="Only the conversation can be taken back.")
+            raise RecordError(self.limits, hint="Only the conversation can be rewound.")
         try:
             return ask(self._staging.store)
         except GitFailed as error:
@@ -532,8 +532,8 @@ def _sweep(store: ObjectStore) -> None:
 
 def _gone(tree: str) -> RecordError:
     return RecordError(
-        f"the snapshot {tree[:12]} is not whole any more: objects of the repository that it needs "
-        "were deleted",
+        f"the snapshot {tree[:12]} is incomplete: objects that it needs were deleted "
+        "from the repository",
         hint="Take another checkpoint; nothing was changed.",
     )
 

@@ -83,8 +83,8 @@ class StagingArea:
         self.taken += found.size
         if self.pending:
             self.limits = (
-                f"the first scan below {self.store.root} has {self.pending:,} files left, and goes "
-                "on with the next command"
+                f"the first scan below {self.store.root} has {self.pending:,} files left "
+                "and continues with the next command"
             )
         elif first or self._behind or found.gone or found.taken:
             self.tree, self._behind = self._write_tree(), False

@@ -162,36 +162,42 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
     "no kind": (lambda ls: [*ls[:3], b'{"v": 1, "seq": 4}\n', *ls[4:]], "not an entry: no kind"),
     "empty line": (lambda ls: [*ls[:3], b"\n", *ls[3:]], "line 4: it is empty"),
     "a foreign line": (lambda ls: [*ls[:3], b"tail -f\n", *ls[3:]], "line 4: not JSON"),
-    "line gone": (lambda ls: [*ls[:5], *ls[6:]], "#6: lost; a note takes the place"),
+    "line gone": (lambda ls: [*ls[:5], *ls[6:]], "#6: lost; replaced by a note"),
     "first lines gone": (lambda ls: ls[2:], "#1 to #2: lost"),
     "torn tail": (lambda ls: [*ls[:-1], ls[-1][:30]], "cut off after 30 bytes"),
-    "no last line end": (lambda ls: [*ls[:-1], ls[-1][:-1]], "whole but for its line end"),
+    "no last line end": (lambda ls: [*ls[:-1], ls[-1][:-1]], "only its line end is missing"),
     "torn in the middle": (
         lambda ls: [*ls[:3], ls[3][:-40] + ls[4], *ls[5:]],
         "line 4: not JSON",
     ),
     "NULs before": (lambda ls: [*ls[:3], b"\0" * 512 + ls[3], *ls[4:]], "512 NUL bytes"),
     "NULs instead": (lambda ls: [*ls[:3], b"\0" * 512 + b"\n", *ls[4:]], "512 NUL bytes"),
-    "not UTF-8": (lambda ls: [ls[0], ls[1].replace("—".encode(), b"\xff"), *ls[2:]], "no UTF-8"),
-    "twice": (lambda ls: [*ls[:5], ls[4], *ls[5:]], "#5 a second time"),
-    "out of order": (swap, "put back into the order"),
-    "two writers": (two_writers, "numbers that others have"),
+    "not UTF-8": (
+        lambda ls: [ls[0], ls[1].replace("—".encode(), b"\xff"), *ls[2:]],
+        "invalid UTF-8",
+    ),
+    "twice": (lambda ls: [*ls[:5], ls[4], *ls[5:]], "duplicate of #5 removed"),
+    "out of order": (swap, "moved back into order"),
+    "two writers": (two_writers, "numbers already used"),
     "wrong number": (
         lambda ls: [*ls[:4], changed(ls[4], seq=5_000_000), *ls[5:]],
-        "it says #5000000, and must be #5",
+        "#5000000 corrected to #5",
     ),
-    "number lower": (lambda ls: [*ls[:4], changed(ls[4], seq=1), *ls[5:]], "must be #5"),
-    "number leaps": (lambda ls: [*ls[:-1], changed(ls[-1], seq=2**52)], "lost; a note"),
+    "number lower": (lambda ls: [*ls[:4], changed(ls[4], seq=1), *ls[5:]], "corrected to #5"),
+    "number leaps": (lambda ls: [*ls[:-1], changed(ls[-1], seq=2**52)], "lost; replaced by a note"),
     "other spelling": (
         lambda ls: [
             *ls[:4],
             json.dumps(json.loads(ls[4]), sort_keys=True).encode() + b"\n",
             *ls[5:],
         ],
-        "#5 written as the log writes it",
+        "#5 rewritten in the format of the log",
     ),
-    "byte order mark": (lambda ls: [b"\xef\xbb\xbf" + ls[0], *ls[1:]], "written as the log"),
-    "summary keeps from beyond": (summary_beyond, "a summary taken back"),
+    "byte order mark": (
+        lambda ls: [b"\xef\xbb\xbf" + ls[0], *ls[1:]],
+        "rewritten in the format of the log",
+    ),
+    "summary keeps from beyond": (summary_beyond, "summary reverted"),
 }
 
 
@@ -215,7 +221,7 @@ def test_each_damage_is_explained_and_mended(log: Path, kind: str) -> None:
 
 def test_an_empty_log_is_told_of(log: Path) -> None:
     log.write_bytes(b"")
-    assert "nothing of the session is left" in said(log, ok=False)
+    assert "nothing can be recovered" in said(log, ok=False)
     repair(log)
     assert said(log, ok=False) == ""
     assert repair(log) == []
@@ -287,7 +293,7 @@ def test_what_refers_to_nothing_is_said_and_harmless(log: Path) -> None:
     for part in ("names #7777", "pin", "names #8888", f"#{opened.last_seq} Bash (u)"):
         assert part in told
     assert "results without a call: #" in told
-    assert "of kinds not known here: 1 hologram" in told
+    assert "unknown kinds: 1 hologram" in told
     assert "of another version: 1 of 9" in told
     assert said(log, ok=False) == ""
 

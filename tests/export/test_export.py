@@ -499,7 +499,7 @@ def test_agents_that_name_each_other_come_to_an_end(tmp_path: Path) -> None:
     (log.parent / "agents").mkdir()
     (log.parent / "agents" / "a").symlink_to(log.parent)
     page = shown(log)
-    assert "Its log is gone" in page.texts["e2"]
+    assert "Its log is missing" in page.texts["e2"]
     assert max(id.count("a1-") for id in page.ids) == 3
     assert len(page.ids) == len({*page.ids})
 

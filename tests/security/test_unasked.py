@@ -209,7 +209,7 @@ def test_it_is_said_where_nothing_confines(tmp_path: Path) -> None:
 @needs_bwrap
 def test_the_doctor_recommends_it(tmp_path: Path) -> None:
     home = Place(tmp_path)
-    advice = 'permissions.sandboxed = "allow" would ask about no command'
+    advice = 'permissions.sandboxed = "allow" runs commands without a question'
     assert advice in home.run("doctor").stdout
     env = home.environ({"CTXAGENT_PERMISSIONS_SANDBOXED": "allow"})
     assert advice not in home.run("doctor", env=env).stdout

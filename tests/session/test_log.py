@@ -118,7 +118,7 @@ def test_a_bad_line_is_skipped_and_named(tmp_path: Path) -> None:
     reading = read_log(path)
     assert [e.seq for e in reading.entries] == [1, 3, 5]
     assert ":2: skipped" in reading.warnings[0]
-    assert ":4: skipped, user.content is a int" in reading.warnings[1]
+    assert ":4: skipped, user.content has the wrong type int" in reading.warnings[1]
 
 
 @pytest.mark.slow

@@ -707,7 +707,7 @@ def test_a_snapshot_whose_objects_are_gone_says_so_and_changes_nothing(tmp_path:
     (project / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     fresh = tree_of(project, "later")
     assert not fresh.is_whole(before.tree)
-    with pytest.raises(RecordError, match="not whole"):
+    with pytest.raises(RecordError, match="is incomplete"):
         fresh.restore(before.tree)
     assert (project / "a.txt").read_text() == "changed\n"
     assert not fresh.is_whole("0" * 40)

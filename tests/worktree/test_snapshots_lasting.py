@@ -136,7 +136,7 @@ def test_nothing_is_touched_where_the_files_cannot_be_kept(tmp_path: Path) -> No
     git(project, "reset", "-q", "HEAD~1")
     throw_away(project)
     was = contents(project)
-    with full_disk(1 << 19), pytest.raises(RecordError, match="cannot be kept"):
+    with full_disk(1 << 19), pytest.raises(RecordError, match="cannot be saved"):
         tree.restore(first)
     assert contents(project) == was
     tree.restore(first)  # with room for it
@@ -157,7 +157,7 @@ def test_a_restore_that_is_cut_short_says_what_it_did(tmp_path: Path) -> None:
     before = snapshot(tree, "s/2")
     was = contents(project)
     changes = tree.compare(before, first)
-    with full_disk(1 << 19), pytest.raises(RecordError, match="could not all be put back"):
+    with full_disk(1 << 19), pytest.raises(RecordError, match="not all files could be restored"):
         tree.restore(first)
     done = {
         os.path.relpath(c.path, project): c.action
@@ -443,7 +443,7 @@ def test_a_folder_in_the_way_is_looked_through(tmp_path: Path, kind: str) -> Non
         tree.restore(before)
     assert "Move it" in error.value.hint
     assert (project / "d" / "x").exists()
-    assert ("cannot be looked into" in error.value.message) is (kind == "deep")
+    assert ("cannot be read" in error.value.message) is (kind == "deep")
 
 
 @pytest.mark.slow
