@@ -134,8 +134,8 @@ def _skip(text: str, place: int, characters: str) -> int:
 
 
 def _entry(fields: dict[str, Any]) -> Entry | None:
-    """Return the entry of these fields, if needed without one invalid field. Return None if no
-    entry results or if it could be mistaken for a different one.
+    """Return the entry of these fields, without one invalid field if necessary. Return None if that
+    fails or if the entry could be mistaken for a different one.
     """
     kind = fields.get("kind")
     if not isinstance(kind, str) or _OWNER_FIELDS.get(kind, "kind") not in fields:

@@ -92,9 +92,9 @@ def write_archive_file(path: Path, text: str) -> None:
     """Replace a summary or FILES_NAME. Raises RecordError and leaves the old file unchanged on
     failure.
 
-    All of them are written through the same part file: a killed process leaves at most one, and the
-    next write replaces it. A part file per task would remain, since a finished task is not written
-    again.
+    All these files are written through the same part file. A killed process therefore leaves at
+    most one part file, which the next write replaces. A part file per task could remain, because
+    the summary of a finished task is not written again.
     """
     try:
         make_private_folder(path.parent)

@@ -292,8 +292,8 @@ class Checkpoints:
     def changes_done(
         self, way: WayBack, before: Checkpoint, changes: "Sequence[TreeChange]"
     ) -> "Sequence[TreeChange]":
-        """Return which of these changes, from the checkpoint `before` to a point, an interrupted
-        restore has made. Blocks. Raises RecordError.
+        """Return the changes that an interrupted restore has made, out of `changes` from the
+        checkpoint `before` to a point. Blocks. Raises RecordError.
         """
         alone = {file.path for file in self._saved_alone(way)}
         left = {c.path for c in self.saved.changes(self._saved_alone(way))} if self.saved else set()

@@ -1,5 +1,5 @@
-"""Restore the files of a work tree. Git does it from the store's index, after checks that the whole
-restore can succeed.
+"""Restore the files of a work tree. Git writes the files from the store's index, after checks that
+the whole restore can succeed.
 
 This module adds what git does not protect: content that no tree contains is never lost, ignored
 files stay, and files get their former permissions.

@@ -297,8 +297,8 @@ class WorkTree:
             return self.compare(self.present, self._snapshot(lasting=False).tree or tree)
 
     def changes_done(self, changes: Collection[TreeChange], old: str, new: str) -> list[TreeChange]:
-        """Return which of these changes from `old` to `new` are done on disk after an interrupted
-        restore, when no snapshot can be taken. Raises RecordError.
+        """Return the changes that an interrupted restore has made on disk, out of `changes` from
+        `old` to `new`. It is used when no snapshot can be taken. Raises RecordError.
         """
         back = {change.path: change.blob for change in self.compare(new, old)}
         found = []

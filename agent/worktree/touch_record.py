@@ -58,7 +58,7 @@ class Touches:
     calls: tuple[OtherCall, ...] = ()
 
     def without(self, sessions: Collection[str], before: float) -> "Touches":
-        """Return the calls without those of these sessions that began before a time."""
+        """Drop the calls of these sessions that began before a time."""
         left = (c for c in self.calls if c.session not in sessions or c.begin >= before)
         return Touches(tuple(left))
 

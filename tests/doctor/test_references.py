@@ -1,4 +1,4 @@
-"""What the entries of a log name, and what of it is missing."""
+"""References of a log's entries, and missing entries and files."""
 
 from dataclasses import replace
 from pathlib import Path

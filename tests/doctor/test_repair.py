@@ -1,4 +1,4 @@
-"""Doctor on a session: what it says of each kind of damage, and that its repair loses nothing."""
+"""Doctor on a session: its report for each kind of damage, and a repair that loses nothing."""
 
 import asyncio
 import fcntl
@@ -83,8 +83,9 @@ def said(log: Path, *, ok: bool) -> str:
 
 
 def check_mended(log: Path, before: bytes) -> list[Entry]:
-    """After a repair: the log opens without a warning, gives a valid request, holds every entry
-    that could be read before, and the original is there; a second repair does nothing."""
+    """Check a repaired log: it opens without a warning, gives a valid request and has every entry
+    that was readable before. The original is kept, and a second repair does nothing.
+    """
     (kept,) = log.parent.glob("log.jsonl.*.bak")
     assert kept.read_bytes() == before
     assert stat.S_IMODE(kept.stat().st_mode) == stat.S_IMODE(log.stat().st_mode) == 0o600
@@ -137,7 +138,9 @@ def swap(lines: list[bytes]) -> list[bytes]:
 
 
 def two_writers(lines: list[bytes]) -> list[bytes]:
-    """A second process went on from the fifth line, as on a file system without locks."""
+    """A log in which a second process continued from the fifth line, as on a file system without
+    locks.
+    """
     begins = changed(lines[5], kind="user", content="meanwhile", source="person")
     return [*lines[:6], begins, *lines[6:]]
 
@@ -203,7 +206,7 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_each_damage_is_explained_and_mended(log: Path, kind: str) -> None:
+def test_each_damage_is_explained_and_repaired(log: Path, kind: str) -> None:
     damage, told = DAMAGE[kind]
     assert said(log, ok=False) == ""
     log.write_bytes(b"".join(damage(lines_of(log))))
@@ -219,7 +222,7 @@ def test_each_damage_is_explained_and_mended(log: Path, kind: str) -> None:
     assert account.data["repaired"] == done[:-1]
 
 
-def test_an_empty_log_is_told_of(log: Path) -> None:
+def test_an_empty_log_is_reported(log: Path) -> None:
     log.write_bytes(b"")
     assert "nothing can be recovered" in said(log, ok=False)
     repair(log)
@@ -273,7 +276,7 @@ def test_an_offloaded_text_that_is_gone(log: Path, empty: bool) -> None:
     assert (result.offloaded, result.details["lost"]) == (None, f"offloaded/{file.name}")
 
 
-def test_what_refers_to_nothing_is_said_and_harmless(log: Path) -> None:
+def test_dangling_references_are_reported_and_harmless(log: Path) -> None:
     opened = Log.open(log)
     for entry in read_log(log).entries:
         if isinstance(entry, Summary):
@@ -298,7 +301,7 @@ def test_what_refers_to_nothing_is_said_and_harmless(log: Path) -> None:
     assert said(log, ok=False) == ""
 
 
-def test_modes_are_told_and_put_right(log: Path) -> None:
+def test_wrong_modes_are_reported_and_corrected(log: Path) -> None:
     log.chmod(0o644)
     (log.parent / "offloaded").chmod(0o755)
     before = log.read_bytes()
@@ -327,13 +330,13 @@ def test_not_while_the_session_is_in_use(log: Path) -> None:
     assert "cut off after" in said(log, ok=False)
 
 
-def test_a_lock_that_is_none(log: Path) -> None:
+def test_an_invalid_lock_file(log: Path) -> None:
     log.with_name("lock").unlink()
     log.with_name("lock").mkdir()
     assert "lock is not a file; remove it" in said(log, ok=False)
 
 
-def test_subagents_are_looked_at_and_mended_too(log: Path) -> None:
+def test_subagents_are_checked_and_repaired_too(log: Path) -> None:
     inner = log.parent / "agents" / "a" / "log.jsonl"
     inner.parent.mkdir(parents=True, mode=0o700)
     inner.parent.parent.chmod(0o700)
@@ -350,7 +353,7 @@ def test_subagents_are_looked_at_and_mended_too(log: Path) -> None:
 
 @st.composite
 def damages(draw: st.DrawFn) -> list[tuple[str, int, bytes]]:
-    """What happens to bytes: overwritten, removed, put in; places in millionths of the log."""
+    """Damages to bytes: overwritten, removed or inserted, at places in millionths of the log."""
     some = st.sampled_from(
         [b"\0" * 64, b"\n", b'"', b"}", b"{", b"\xff\xfe", b"1", b"\r", b"x" * 9]
     )
@@ -383,7 +386,7 @@ def damaged(data: bytes, how: str, where: int, what: bytes) -> bytes:
 )
 @given(damages())
 @example([("cut", 0, b"x" * 10)])
-def test_whatever_happened_to_the_bytes(sound: Path, tmp_path: Path, done: Any) -> None:
+def test_any_damage_to_the_bytes_is_repaired(sound: Path, tmp_path: Path, done: Any) -> None:
     folder = tmp_path / "s"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(sound, folder)

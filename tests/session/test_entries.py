@@ -1,4 +1,4 @@
-"""Kinds of entry: what a line of the log may hold, and what is made of it."""
+"""Kinds of entry: valid fields of a log line, and the values made from them."""
 
 from typing import Any
 
@@ -168,7 +168,7 @@ def test_usage_adds_up() -> None:
         Usage.from_json({"cache_read": 0.5})
 
 
-def test_what_is_taken_back_in_the_end() -> None:
+def test_reverted_reverts() -> None:
     def reverted(*targets: int) -> set[int]:
         return reverted_seqs(
             Revert(seq=seq, target=target) for seq, target in enumerate(targets, 10)

@@ -1,4 +1,4 @@
-"""The file of a log: what is written under the lock, and what stops it."""
+"""The file of a log: writes under the lock, and the reasons to refuse them."""
 
 import errno
 import gc

@@ -1,4 +1,4 @@
-"""Sessions on disk: where they lie, how they are found and copied, and the texts that they keep."""
+"""Sessions on disk: their paths, finding and copying them, and the texts in their files."""
 
 import os
 import re

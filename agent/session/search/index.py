@@ -131,8 +131,8 @@ class SearchIndex:
         return self._with_database(lambda db: self._catch_up(db, patience, None), lambda _: 0)
 
     def catch_up_in_background(self, delay: float = 0.0) -> threading.Thread:
-        """Index new log lines in a thread after `delay` seconds, in short steps that let searches
-        run.
+        """Index new log lines in a thread after `delay` seconds, in short steps between which
+        searches can run.
         """
 
         def run() -> None:
