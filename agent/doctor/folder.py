@@ -56,7 +56,7 @@ def check_modes(folder: Path) -> Finding:
     return Finding("modes", f"{names}; must be 0600, and 0700 for folders", False)
 
 
-def mend_modes(folder: Path) -> int:
+def fix_modes(folder: Path) -> int:
     """Correct the modes of the files in a session's folder, and return the number of changed
     ones.
     """

@@ -57,7 +57,7 @@ class LogRow:
 
 
 @dataclass(slots=True)
-class MendedLog:
+class RepairedLog:
     """The rows that a repair would write and its changes. Without changes, the log is intact."""
 
     rows: list[LogRow] = field(default_factory=list)
@@ -72,7 +72,7 @@ class MendedLog:
         self.first_changed = seq if first is None else min(first, seq)
 
 
-def add_line(log: MendedLog, line: RawLine) -> None:
+def add_line(log: RepairedLog, line: RawLine) -> None:
     """Add a line of the original log."""
     log.line_count = line.number
     if line.version != VERSION:
@@ -97,7 +97,7 @@ def add_line(log: MendedLog, line: RawLine) -> None:
             log.note_change(entry.seq)
 
 
-def mend_rows(log: MendedLog, load: Callable[[LogRow], Entry], folder: Path) -> None:
+def repair_rows(log: RepairedLog, load: Callable[[LogRow], Entry], folder: Path) -> None:
     """Repair the rows. `load` reads the entry of a row, `folder` is the session's."""
     _put_numbers_right(log, load)
     _drop_doubles(log)
@@ -133,7 +133,7 @@ def _renumber(row: LogRow, seq: int, load: Callable[[LogRow], Entry]) -> None:
     row.last = max(seq, _last_number(row.entry))
 
 
-def _put_numbers_right(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
+def _put_numbers_right(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
     rows, there = log.rows, {row.seq for row in log.rows}
     for before, row, after in zip([None, *rows], rows, rows[1:], strict=False):
         right = before.last + 1 if before else 1
@@ -145,7 +145,7 @@ def _put_numbers_right(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
             log.note_change(right)
 
 
-def _drop_doubles(log: MendedLog) -> None:
+def _drop_doubles(log: RepairedLog) -> None:
     seen: set[tuple[int, bytes]] = set()
     kept = []
     for row in log.rows:
@@ -158,7 +158,7 @@ def _drop_doubles(log: MendedLog) -> None:
     log.rows = kept
 
 
-def _put_in_order(log: MendedLog) -> None:
+def _put_in_order(log: RepairedLog) -> None:
     ordered = sorted(log.rows, key=lambda row: row.seq)
     moved = [new for new, old in zip(ordered, log.rows, strict=True) if new.seq != old.seq]
     if moved:
@@ -167,7 +167,7 @@ def _put_in_order(log: MendedLog) -> None:
     log.rows = ordered
 
 
-def _move_second_writer(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
+def _move_second_writer(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
     """Move entries whose seq is taken to the end, in their order, with new seqs."""
     kept: list[LogRow] = []
     late: list[LogRow] = []
@@ -211,7 +211,7 @@ def _with_new_numbers(entry: Entry, numbers: dict[int, int]) -> Entry:
     return replace(entry, ref=now(entry.ref)) if isinstance(entry, Pin | Unpin) else entry
 
 
-def _fill_gaps(log: MendedLog, load: Callable[[LogRow], Entry], texts: OffloadedTexts) -> None:
+def _fill_gaps(log: RepairedLog, load: Callable[[LogRow], Entry], texts: OffloadedTexts) -> None:
     """Replace lost entries with notes, or with a result whose text is still in a file of the
     session.
     """
@@ -250,7 +250,7 @@ def _offloaded_texts(folder: Path) -> OffloadedTexts:
 
 
 def _restored(
-    log: MendedLog, load: Callable[[LogRow], Entry], seq: int, file: tuple[str, str]
+    log: RepairedLog, load: Callable[[LogRow], Entry], seq: int, file: tuple[str, str]
 ) -> Entry:
     """Return the lost entry for an offloaded file: a user message, or the result of the only
     matching open call. If several or no calls match, return a note that names the file.
@@ -288,7 +288,7 @@ def _note(first: int, last: int) -> Note:
     return Note(seq=first, topic="warning", text=text, data={LOST_KEY: [first, last]})
 
 
-def _leave_out_thinking(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
+def _leave_out_thinking(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
     if log.first_changed is None:
         return
     late = [row for row in log.rows if row.has_thinking and row.seq >= log.first_changed]

@@ -26,7 +26,7 @@ from ..session.store import AGENTS
 from . import folder as folder_checks
 from .finding import Finding
 from .references import References
-from .repair import LogRow, MendedLog, add_line, mend_rows
+from .repair import LogRow, RepairedLog, add_line, repair_rows
 from .salvage import read_lines
 
 MAX_LISTED_REPAIRS = 200  # listed one by one
@@ -40,15 +40,15 @@ def check_session(log: Path) -> list[Finding]:
     """
     folder, state = log.parent, folder_checks.check_lock(log)
     with _examined(log, in_use=folder_checks.HELD_BY_PROCESS in state.found) as examined:
-        mended, broken = examined.mended, examined.mended.broken_count
+        repaired, broken = examined.repaired, examined.repaired.broken_count
         readable = f"{broken:,} cannot be read" if broken else "every one can be read"
         findings = [
             Finding("log", f"{log}, {log.stat().st_size:,} bytes"),
-            Finding("lines", f"{mended.line_count:,}; {readable}", not broken),
+            Finding("lines", f"{repaired.line_count:,}; {readable}", not broken),
             *(Finding("to repair", change, False) for change in _first(examined.to_do)),
         ]
-        if mended.other_versions:
-            counts = ", ".join(f"{n} of {v}" for v, n in mended.other_versions.items())
+        if repaired.other_versions:
+            counts = ", ".join(f"{n} of {v}" for v, n in repaired.other_versions.items())
             findings.append(Finding("of another version", f"{counts}; unknown fields are ignored"))
         findings += examined.references.findings(folder)
         findings += [examined.next_request(), state]
@@ -79,7 +79,7 @@ def repair(log: Path) -> list[str]:
 
 def _repair(log: Path) -> list[str]:
     done = []
-    if count := folder_checks.mend_modes(log.parent):
+    if count := folder_checks.fix_modes(log.parent):
         done.append(
             f"permissions of {count_of(count, 'file or folder', 'files and folders')} fixed"
         )
@@ -101,14 +101,14 @@ class _Examined:
     """A log that was read: its rows after a repair, their references, and the repairs to do."""
 
     file: BinaryIO
-    mended: MendedLog = field(default_factory=MendedLog)
+    repaired: RepairedLog = field(default_factory=RepairedLog)
     references: References = field(default_factory=References)
     added: list[Entry] = field(default_factory=list)  # after the rows
     to_do: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Entry]:
         """Yield the entries of the repaired log."""
-        for row in self.mended.rows:
+        for row in self.repaired.rows:
             yield self.load(row)
         yield from self.added
 
@@ -122,7 +122,7 @@ class _Examined:
     def drop_missing_texts(self, folder: Path) -> None:
         """Remove references to missing offloaded files."""
         missing = self.references.missing_texts(folder)
-        for row in self.mended.rows if missing else ():
+        for row in self.repaired.rows if missing else ():
             entry = self.load(row) if row.seq in missing else None
             if isinstance(entry, ToolResult | User):
                 gone = entry.offloaded
@@ -139,7 +139,7 @@ class _Examined:
 
     def add(self, entry: Entry) -> None:
         """Append an entry to the repaired log."""
-        last = max([0, *(row.last for row in self.mended.rows), *(e.seq for e in self.added)])
+        last = max([0, *(row.last for row in self.repaired.rows), *(e.seq for e in self.added)])
         self.added.append(replace(entry, seq=last + 1, at=timestamp()))
 
     def next_request(self) -> Finding:
@@ -163,12 +163,12 @@ def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
         examined = _Examined(file)
         for line in read_lines(log):
             if line.raw.endswith(b"\n") or not in_use:
-                add_line(examined.mended, line)
-        mend_rows(examined.mended, examined.load, log.parent)
-        for row in examined.mended.rows:
+                add_line(examined.repaired, line)
+        repair_rows(examined.repaired, examined.load, log.parent)
+        for row in examined.repaired.rows:
             examined.references.add(examined.load(row))
         empty = not os.fstat(file.fileno()).st_size
-        examined.to_do = [EMPTY_LOG] if empty else [*examined.mended.changes]
+        examined.to_do = [EMPTY_LOG] if empty else [*examined.repaired.changes]
         examined.drop_missing_texts(log.parent)
         examined.revert_impossible_summaries()
         yield examined
@@ -189,7 +189,7 @@ def _write(log: Path, examined: _Examined) -> Path:
         copy_private(log, kept)
     try:
         with replacing(log) as out:
-            for row in examined.mended.rows:
+            for row in examined.repaired.rows:
                 out.write(examined.raw(row) if row.entry is None else encode_line(row.entry))
             for entry in examined.added:
                 out.write(encode_line(entry))

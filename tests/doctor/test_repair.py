@@ -82,7 +82,7 @@ def said(log: Path, *, ok: bool) -> str:
     return "\n".join(f"{f.what}: {f.found}" for f in check_session(log) if f.ok is ok)
 
 
-def check_mended(log: Path, before: bytes) -> list[Entry]:
+def check_repaired(log: Path, before: bytes) -> list[Entry]:
     """Check a repaired log: it opens without a warning, gives a valid request and has every entry
     that was readable before. The original is kept, and a second repair does nothing.
     """
@@ -216,7 +216,7 @@ def test_each_damage_is_explained_and_repaired(log: Path, kind: str) -> None:
     assert log.read_bytes() == before  # to look changes nothing
     done = repair(log)
     assert any(told in line for line in done)
-    entries = check_mended(log, before)
+    entries = check_repaired(log, before)
     account = entries[-1]
     assert isinstance(account, Note)
     assert account.data["repaired"] == done[:-1]
@@ -270,7 +270,7 @@ def test_an_offloaded_text_that_is_gone(log: Path, empty: bool) -> None:
     before = log.read_bytes()
     assert f"offloaded/{file.name}" in said(log, ok=False)
     repair(log)
-    check_mended(log, before)
+    check_repaired(log, before)
     result = read_log(log).entries[offloaded_line(before.splitlines())]
     assert isinstance(result, ToolResult)
     assert (result.offloaded, result.details["lost"]) == (None, f"offloaded/{file.name}")
@@ -348,7 +348,7 @@ def test_subagents_are_checked_and_repaired_too(log: Path) -> None:
     done = repair(log)
     assert done
     assert all(line.startswith("subagent a: ") for line in done)
-    check_mended(inner, damaged)
+    check_repaired(inner, damaged)
 
 
 @st.composite
@@ -396,10 +396,10 @@ def test_any_damage_to_the_bytes_is_repaired(sound: Path, tmp_path: Path, done: 
         data = damaged(data, how, where, what)
     log.write_bytes(data)
     broken = said(log, ok=False) != ""
-    mended = repair(log)
-    assert bool(mended) is broken
-    if mended:
-        check_mended(log, data)
+    repaired = repair(log)
+    assert bool(repaired) is broken
+    if repaired:
+        check_repaired(log, data)
 
 
 @pytest.mark.slow
@@ -413,16 +413,16 @@ def test_the_command(place: Place, sound: Path) -> None:
     document = json.loads(looked.stdout)
     assert (looked.returncode, document["ok"], document["repaired"]) == (1, False, None)
     assert any("line 6: not JSON" in f["found"] for f in document["findings"])
-    mended = place.run("doctor", id, "--repair")
-    assert mended.returncode == 0, mended.stdout
-    assert "done  line 6: not JSON" in mended.stdout
-    assert "done  the old log is kept: " in mended.stdout
+    repaired = place.run("doctor", id, "--repair")
+    assert repaired.returncode == 0, repaired.stdout
+    assert "done  line 6: not JSON" in repaired.stdout
+    assert "done  the old log is kept: " in repaired.stdout
     again = place.run("doctor", id, "--repair")
     assert (again.returncode, again.stdout.splitlines()[0]) == (
         0,
         "done  there is nothing to repair",
     )
-    check_mended(log, damaged)
+    check_repaired(log, damaged)
     assert place.run("doctor", "--repair").returncode == 2
 
 
