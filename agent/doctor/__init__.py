@@ -1,6 +1,6 @@
-"""The doctor looks at the set-up (`setup`) or at one session (`session`) and says what it found.
+"""The doctor checks the set-up (`setup`) or one session (`session`) and reports its findings.
 
-`repair` alone changes anything, and keeps what was there.
+Only `repair` changes anything, and it keeps a copy of the original.
 """
 
 from .finding import Finding

@@ -1,4 +1,4 @@
-"""Checks of what lies around a log: its lock, the modes of its files, room on the disk."""
+"""Checks of a session's folder: its lock, file modes and disk space."""
 
 import fcntl
 import os
@@ -13,11 +13,11 @@ from .finding import Finding, listed
 HELD_BY_PROCESS = "held by process"
 MIN_FREE_BYTES = 64 << 20
 MAX_NAMED_FILES = 5
-_MAX_FILES = 100_000  # of a session that are looked at
+_MAX_FILES = 100_000  # checked files of a session
 
 
 def check_lock(log: Path) -> Finding:
-    """Return which process has the session open, if any."""
+    """Return a finding with the process that has the session open, if any."""
     path = log.with_name(LOCK)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -56,8 +56,10 @@ def check_modes(folder: Path) -> Finding:
     return Finding("modes", f"{names}; must be 0600, and 0700 for folders", False)
 
 
-def mend_modes(folder: Path) -> int:
-    """Give the files of a session's folder the modes they must have; return how many had others."""
+def fix_modes(folder: Path) -> int:
+    """Correct the modes of the files in a session's folder, and return the number of changed
+    ones.
+    """
     count = 0
     for path, _, right in wrong_modes(folder):
         path.chmod(right)
@@ -66,8 +68,9 @@ def mend_modes(folder: Path) -> int:
 
 
 def wrong_modes(folder: Path) -> Iterator[tuple[Path, int, int]]:
-    """Yield the paths that others may open or the owner may not, with their mode and the right one.
-    A folder comes before it is looked into, so that its mode can be put right first."""
+    """Yield (path, mode, correct mode) for paths that other users can open or the owner cannot. A
+    folder is yielded before it is read, so that the caller can correct its mode first.
+    """
     waiting, count = [folder], 0
     while waiting and count < _MAX_FILES:
         path = waiting.pop()

@@ -1,4 +1,4 @@
-"""Gathers what the entries of a log name, each other and files, in one pass over them."""
+"""Collect the references of a log's entries, to each other and to files, in one pass."""
 
 from collections import Counter
 from dataclasses import field
@@ -25,19 +25,19 @@ from ..session.entries import (
 from .finding import Finding, listed
 from .repair import lost_numbers
 
-MAX_NAMED = 5  # things of one kind
+MAX_NAMED = 5  # named items of one kind
 
 
 @dataclass(slots=True)
 class References:
-    """The names in the entries of a log, and the things that there are."""
+    """The references in the entries of a log, and the existing entries and files."""
 
     kinds: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)  # kinds that this version does not know
     seqs: set[int] = field(default_factory=set)
-    lost: list[range] = field(default_factory=list)  # numbers that notes stand for
+    lost: list[range] = field(default_factory=list)  # seqs of lost entries, replaced by notes
     named: list[tuple[str, set[int]]] = field(default_factory=list)  # an entry, the seqs it names
-    calls: dict[str, str] = field(default_factory=dict)  # not answered: by id, "#seq Tool"
+    calls: dict[str, str] = field(default_factory=dict)  # unanswered calls: "#seq Tool" by ID
     orphans: list[str] = field(default_factory=list)  # results without a call
     offloaded: dict[int, str] = field(default_factory=dict)  # files by seq
     checkpoints: dict[int, str] = field(default_factory=dict)  # files by number
@@ -47,7 +47,7 @@ class References:
     failed_recoveries: list[str] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
-        """Take in one more entry."""
+        """Process one entry."""
         self.kinds[entry.kind] += 1
         self.seqs.add(entry.seq)
         if gone := lost_numbers(entry):
@@ -76,7 +76,7 @@ class References:
             self.named.append((f"{entry.kind} #{entry.seq}", names))
 
     def dangling(self) -> list[str]:
-        """Return who names an entry that is not there. Readers of the log ignore such names."""
+        """Return the references to missing entries. Readers of the log ignore these references."""
         return [
             f"{who} names #{seq}"
             for who, names in self.named
@@ -85,22 +85,27 @@ class References:
         ]
 
     def impossible_summaries(self) -> list[Summary]:
-        """Return the standing summaries that name an entry behind themselves as the first they
-        leave: with them nothing of what was said last would be left."""
+        """Return the unreverted summaries whose `keep_from` is after the summary itself. They would
+        drop all the newest messages.
+        """
         reverted = reverted_seqs(self.reverts)
         return [s for s in self.summaries if s.keep_from > s.seq and s.seq not in reverted]
 
     def missing_texts(self, folder: Path) -> dict[int, str]:
-        """Return the offloaded files that are missing or empty, by the entry that names them."""
+        """Return the offloaded files that are missing or empty, by the seq of the entry that names
+        them.
+        """
         return {seq: path for seq, path in self.offloaded.items() if not _is_there(folder, path)}
 
     def findings(self, folder: Path) -> list[Finding]:
-        """Return what the entries name, and what of it is missing. `folder` is the session's."""
+        """Return findings about the references and the missing entries and files. `folder` is the
+        session's.
+        """
         kinds = ", ".join(f"{n} {kind}" for kind, n in self.kinds.items()) or "none"
         found = [Finding("entries", kinds)]
         if self.unknown:
             counts = [f"{n} {kind}" for kind, n in self.unknown.most_common(MAX_NAMED)]
-            found.append(Finding("of kinds not known here", ", ".join(counts)))
+            found.append(Finding("unknown kinds", ", ".join(counts)))
         if dangling := self.dangling():
             names = f"{listed(dangling, MAX_NAMED)}; ignored"
             found.append(Finding("references to missing entries", names))
@@ -126,7 +131,7 @@ class References:
             ("results in files", {f"#{seq} {path}": path for seq, path in self.offloaded.items()},
              "missing or empty: {}; only the beginning and the end of these texts are left"),
             ("checkpoints", {f"{number}": path for number, path in self.checkpoints.items()},
-             "no file for {}: there is no way back to it, but what was said is in the log"),
+             "no file for {}: you cannot rewind to it, but the log has its messages"),
             ("subagents", self.agents,
              "no log of {}: the answer is in this log, but the work cannot be shown"),
         )  # fmt: skip
@@ -140,7 +145,7 @@ class References:
 
 
 def _names(entry: Entry) -> set[int]:
-    """Return the seqs of the entries that an entry names."""
+    """Return the seqs that an entry refers to."""
     if isinstance(entry, Mask):
         return {t["seq"] for t in entry.targets if isinstance(t.get("seq"), int)}
     if isinstance(entry, Summary):
@@ -153,5 +158,5 @@ def _names(entry: Entry) -> set[int]:
 def _is_there(folder: Path, path: str) -> bool:
     try:
         return (folder / path).stat().st_size > 0
-    except (OSError, ValueError):  # a garbled log may name anything
+    except (OSError, ValueError):  # a damaged log may contain any path
         return False

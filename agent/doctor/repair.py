@@ -1,10 +1,10 @@
-"""The log that a repair would write: its rows in order, and what it would change.
+"""The log that a repair would write: its rows in order, and the changes.
 
-Numbers are kept, because stubs, summaries and people refer to them. So entries that stand out of
-order go back into it, a number that does not fit between its neighbours is put right, and where
-entries are lost a note takes their place. Only entries of a second writer, which have numbers that
-are taken, get new ones behind all others. After the first change of what was sent no thinking
-stays: a server takes it back only after the very words it was given after.
+Seqs are kept, because stubs, summaries and users refer to them. Entries out of order are moved
+back, a seq that does not fit between its neighbours is corrected, and a note replaces lost entries.
+Only entries of a second writer, whose seqs are already taken, get new seqs after all others.
+Thinking after the first changed entry is dropped: a server accepts it only after exactly the same
+context.
 """
 
 from collections import Counter
@@ -32,24 +32,24 @@ from ..session.log import encode_line
 from .finding import listed
 from .salvage import RawLine, has_thinking, is_written, without_thinking
 
-MAX_NAMED_ENTRIES = 20  # of one kind that are named one by one
-LOST_KEY = "lost"  # in the data of a note: the first and the last number that it stands for
+MAX_NAMED_ENTRIES = 20  # listed entries of one kind
+LOST_KEY = "lost"  # in a note's data: first and last seq of the lost entries that it replaces
 
 _OFFLOADED = regex(r"\d{8}_\d{6}_(.+)_(\d+)\.md")
 _REF = regex(r"#(\d{1,18})\b")
 
-OffloadedTexts = dict[int, tuple[str, str]]  # by number: a tool, and the file of its result's text
+OffloadedTexts = dict[int, tuple[str, str]]  # by seq: a tool, and the file with its result
 
 
 @dataclass(slots=True)
 class LogRow:
-    """A line of the fixed log."""
+    """A line of the repaired log."""
 
     seq: int
-    last: int  # the last number that it stands for
+    last: int  # the last seq that it covers
     kind: str
-    line: int  # the number of the original line, 0 for a new one
-    offset: int  # of the original line, which stands for the row where `entry` is None
+    line: int  # number of the original line, 0 for a new row
+    offset: int  # of the original line, which is copied if `entry` is None
     length: int
     digest: bytes
     has_thinking: bool
@@ -57,34 +57,34 @@ class LogRow:
 
 
 @dataclass(slots=True)
-class MendedLog:
-    """The rows that a repair would write, and what it would change; nothing for a whole log."""
+class RepairedLog:
+    """The rows that a repair would write and its changes. Without changes, the log is intact."""
 
     rows: list[LogRow] = field(default_factory=list)
-    changes: list[str] = field(default_factory=list)  # a line for each
+    changes: list[str] = field(default_factory=list)  # one text per change
     line_count: int = 0  # of the original
-    broken_count: int = 0  # lines of the original that cannot be read as they stand
-    other_versions: Counter[str] = field(default_factory=Counter)  # lines of the log by version
-    first_changed: int | None = None  # the number from which on what would be sent differs
+    broken_count: int = 0  # damaged lines of the original
+    other_versions: Counter[str] = field(default_factory=Counter)  # number of lines by version
+    first_changed: int | None = None  # seq from which the content to send differs
 
     def note_change(self, seq: int) -> None:
         first = self.first_changed
         self.first_changed = seq if first is None else min(first, seq)
 
 
-def add_line(log: MendedLog, line: RawLine) -> None:
-    """Add one more line of the original log."""
+def add_line(log: RepairedLog, line: RawLine) -> None:
+    """Add a line of the original log."""
     log.line_count = line.number
     if line.version != VERSION:
         log.other_versions[f"{line.version}"[:20]] += 1
     if line.reason:
         log.broken_count += 1
         left = ", ".join(f"#{entry.seq} ({entry.kind})" for entry in line.entries)
-        kept = f"what is whole of {left} is kept" if left else "nothing in it can be read"
+        kept = f"the complete fields of {left} are kept" if left else "nothing could be recovered"
         log.changes.append(f"line {line.number}: {line.reason}; {kept}")
     elif not line.canonical:
         (entry,) = line.entries
-        log.changes.append(f"line {line.number}: #{entry.seq} written as the log writes it")
+        log.changes.append(f"line {line.number}: #{entry.seq} rewritten in the format of the log")
     unchanged = not line.reason and line.canonical
     for entry in line.entries:
         raw = line.raw if unchanged else encode_line(entry)
@@ -97,15 +97,15 @@ def add_line(log: MendedLog, line: RawLine) -> None:
             log.note_change(entry.seq)
 
 
-def mend_rows(log: MendedLog, load: Callable[[LogRow], Entry], folder: Path) -> None:
-    """Put the rows right. `load` reads the entry of a row, `folder` is the session's."""
+def repair_rows(log: RepairedLog, load: Callable[[LogRow], Entry], folder: Path) -> None:
+    """Repair the rows. `load` reads the entry of a row, `folder` is the session's."""
     _put_numbers_right(log, load)
     _drop_doubles(log)
     _put_in_order(log)
     _move_second_writer(log, load)
     texts = _offloaded_texts(folder)
     _fill_gaps(log, load, texts)
-    for row in log.rows:  # what is left of a result names the file of its text again
+    for row in log.rows:  # a recovered result refers to the file with its text again
         result = row.entry
         if isinstance(result, ToolResult) and result.offloaded is None and row.seq in texts:
             row.entry = replace(result, offloaded=texts[row.seq][1])
@@ -113,7 +113,9 @@ def mend_rows(log: MendedLog, load: Callable[[LogRow], Entry], folder: Path) -> 
 
 
 def lost_numbers(entry: Entry) -> range:
-    """Return the numbers of lost entries that an entry stands for: none but for our notes."""
+    """Return the seqs of the lost entries that a note of a repair replaces. Empty for other
+    entries.
+    """
     lost = entry.data.get(LOST_KEY) if isinstance(entry, Note) else None
     if isinstance(lost, list) and len(lost) == 2 and isinstance(lost[1], int):
         return range(entry.seq, lost[1] + 1)
@@ -131,24 +133,24 @@ def _renumber(row: LogRow, seq: int, load: Callable[[LogRow], Entry]) -> None:
     row.last = max(seq, _last_number(row.entry))
 
 
-def _put_numbers_right(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
+def _put_numbers_right(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
     rows, there = log.rows, {row.seq for row in log.rows}
     for before, row, after in zip([None, *rows], rows, rows[1:], strict=False):
         right = before.last + 1 if before else 1
         doubled = before is not None and before.digest == row.digest
         if after.seq == right + 1 and row.seq != right and right not in there and not doubled:
-            log.changes.append(f"line {row.line}: it says #{row.seq}, and must be #{right}")
+            log.changes.append(f"line {row.line}: #{row.seq} corrected to #{right}")
             _renumber(row, right, load)
             there.add(right)
             log.note_change(right)
 
 
-def _drop_doubles(log: MendedLog) -> None:
+def _drop_doubles(log: RepairedLog) -> None:
     seen: set[tuple[int, bytes]] = set()
     kept = []
     for row in log.rows:
         if (row.seq, row.digest) in seen:
-            log.changes.append(f"line {row.line}: #{row.seq} a second time; left out")
+            log.changes.append(f"line {row.line}: duplicate of #{row.seq} removed")
             log.note_change(row.seq + 1)
         else:
             kept.append(row)
@@ -156,17 +158,17 @@ def _drop_doubles(log: MendedLog) -> None:
     log.rows = kept
 
 
-def _put_in_order(log: MendedLog) -> None:
+def _put_in_order(log: RepairedLog) -> None:
     ordered = sorted(log.rows, key=lambda row: row.seq)
     moved = [new for new, old in zip(ordered, log.rows, strict=True) if new.seq != old.seq]
     if moved:
-        log.changes.append(f"{_refs(moved)}: put back into the order of their numbers")
+        log.changes.append(f"{_refs(moved)}: moved back into order")
         log.note_change(min(row.seq for row in moved))
     log.rows = ordered
 
 
-def _move_second_writer(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
-    """Move entries whose number is taken behind all others, in their order, with new numbers."""
+def _move_second_writer(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
+    """Move entries whose seq is taken to the end, in their order, with new seqs."""
     kept: list[LogRow] = []
     late: list[LogRow] = []
     for row in log.rows:
@@ -176,7 +178,7 @@ def _move_second_writer(log: MendedLog, load: Callable[[LogRow], Entry]) -> None
     late.sort(key=lambda row: row.line)
     end = max(row.last for row in kept)
     first, numbers = late[0].seq, {row.seq: end + n for n, row in enumerate(late, 1)}
-    moved = f"{_refs(late)}: numbers that others have; now {_stretch(end + 1, end + len(late))}"
+    moved = f"{_refs(late)}: numbers already used; now {_stretch(end + 1, end + len(late))}"
     for seq, row in enumerate(late, end + 1):
         row.entry = _with_new_numbers(load(row), numbers)
         _renumber(row, seq, load)
@@ -186,7 +188,7 @@ def _move_second_writer(log: MendedLog, load: Callable[[LogRow], Entry]) -> None
 
 
 def _with_new_numbers(entry: Entry, numbers: dict[int, int]) -> Entry:
-    """Return the entry with new numbers for the entries that it names."""
+    """Return the entry with its references updated to the new seqs."""
 
     def now(seq: Any) -> Any:
         return numbers.get(seq, seq) if isinstance(seq, int) else seq
@@ -209,8 +211,10 @@ def _with_new_numbers(entry: Entry, numbers: dict[int, int]) -> Entry:
     return replace(entry, ref=now(entry.ref)) if isinstance(entry, Pin | Unpin) else entry
 
 
-def _fill_gaps(log: MendedLog, load: Callable[[LogRow], Entry], texts: OffloadedTexts) -> None:
-    """Put a note in place of what is lost, or the result that a file of the session still has."""
+def _fill_gaps(log: RepairedLog, load: Callable[[LogRow], Entry], texts: OffloadedTexts) -> None:
+    """Replace lost entries with notes, or with a result whose text is still in a file of the
+    session.
+    """
     new: list[Entry] = []
     first = 1
     for row in log.rows:
@@ -218,7 +222,7 @@ def _fill_gaps(log: MendedLog, load: Callable[[LogRow], Entry], texts: Offloaded
             log.note_change(first)
             there = [seq for seq in texts if first <= seq < row.seq]
             for start, end in _around(first, row.seq - 1, there):
-                log.changes.append(f"{_stretch(start, end)}: lost; a note takes the place")
+                log.changes.append(f"{_stretch(start, end)}: lost; replaced by a note")
                 new.append(_note(start, end))
             new += [_restored(log, load, seq, texts[seq]) for seq in there]
         first = row.last + 1
@@ -230,7 +234,7 @@ def _fill_gaps(log: MendedLog, load: Callable[[LogRow], Entry], texts: Offloaded
 
 
 def _around(first: int, last: int, there: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the stretches of `first` to `last` without the numbers that are there."""
+    """Yield the ranges of `first` to `last` without the seqs in `there`."""
     for seq in [*sorted(there), last + 1]:
         if first < seq:
             yield first, seq - 1
@@ -246,10 +250,11 @@ def _offloaded_texts(folder: Path) -> OffloadedTexts:
 
 
 def _restored(
-    log: MendedLog, load: Callable[[LogRow], Entry], seq: int, file: tuple[str, str]
+    log: RepairedLog, load: Callable[[LogRow], Entry], seq: int, file: tuple[str, str]
 ) -> Entry:
-    """Return the lost entry whose text a file has: words, or the result of the only fitting call.
-    Where several calls fit, or none, it is a note that names the file."""
+    """Return the lost entry for an offloaded file: a user message, or the result of the only
+    matching open call. If several or no calls match, return a note that names the file.
+    """
     tool, path = file
     calls: dict[str, str] = {}
     for row in log.rows:
@@ -264,10 +269,10 @@ def _restored(
             calls.pop(result.tool_use_id, None)
     open_calls = [id for id, name in calls.items() if name == tool]
     if tool == "words":
-        log.changes.append(f"#{seq}: lost; the words are in {path}, and it names that")
+        log.changes.append(f"#{seq}: lost; replaced by a reference to its text in {path}")
         return User(seq=seq, content=f"[These words were lost from the log. All of them: {path}]")
     if len(open_calls) != 1:
-        log.changes.append(f"#{seq}: lost; its text is in {path}, and a note names that")
+        log.changes.append(f"#{seq}: lost; replaced by a note about its text in {path}")
         return replace(_note(seq, seq), text=f"a result of {tool}, lost; see {path}")
     log.changes.append(f"#{seq}: restored, a result of {tool}, from {path}")
     content = f"[{tool} · its result was restored; full text: #{seq}, or {path}]"
@@ -283,7 +288,7 @@ def _note(first: int, last: int) -> Note:
     return Note(seq=first, topic="warning", text=text, data={LOST_KEY: [first, last]})
 
 
-def _leave_out_thinking(log: MendedLog, load: Callable[[LogRow], Entry]) -> None:
+def _leave_out_thinking(log: RepairedLog, load: Callable[[LogRow], Entry]) -> None:
     if log.first_changed is None:
         return
     late = [row for row in log.rows if row.has_thinking and row.seq >= log.first_changed]
@@ -291,8 +296,8 @@ def _leave_out_thinking(log: MendedLog, load: Callable[[LogRow], Entry]) -> None
         row.entry, row.has_thinking = without_thinking(load(row)), False
     if late:
         log.changes.append(
-            f"{_refs(late)}: without their thinking, which belongs to what was sent before "
-            f"#{log.first_changed} changed"
+            f"{_refs(late)}: thinking removed, because the context changes from "
+            f"#{log.first_changed} on"
         )
 
 

@@ -1,8 +1,8 @@
-"""The lines of a log as they lie on disk, and what is left of those that are no entries.
+"""Read the raw lines of a log, and recover entries from damaged lines.
 
-A line that cannot be read as it stands may still hold an entry: between NULs, with some bytes that
-are no UTF-8, cut off after its first fields, or written into the middle of another one. What is
-taken from such a line is never guessed: each field is there whole or left out.
+A damaged line may still contain an entry: between NUL bytes, with some invalid UTF-8, cut off after
+its first fields, or inside another line. Recovered values are never guessed: each field is complete
+or left out.
 """
 
 import json
@@ -20,27 +20,27 @@ from ..session.log import encode_line, parse_entry
 
 _HEAD = regex(r'\{"v": ?\d{1,9}, ?"seq": ?\d{1,18},')
 _PLAIN = regex(rb'\{"v": (\d{1,9}), "seq": \d{1,18},')
-# Whose words an entry has: without this field it could be taken for another's.
+# The field that gives the origin of an entry. Without it, the default could be wrong.
 _OWNER_FIELDS = {"user": "source", "assistant": "purpose"}
-# A reply is worth keeping without these fields.
+# Defaults for fields that a recovered reply may lack.
 _REPLACEABLE: dict[str, Any] = {"usage": {}, "stop_reason": None, "model": ""}
 
 
 @dataclass(frozen=True, slots=True)
 class RawLine:
-    """One line of a log as it lies on disk."""
+    """One raw line of a log on disk."""
 
     number: int
     offset: int
     raw: bytes
-    entries: tuple[Entry, ...]  # what it holds, or what is left of it
-    reason: str = ""  # why it cannot be read as it stands, "" when it can
-    canonical: bool = True  # False: not as the log writes it, so it is not found by its number
+    entries: tuple[Entry, ...]  # its entry, or the recovered entries
+    reason: str = ""  # why the line is damaged, "" if it is not
+    canonical: bool = True  # False if the log would write it differently, so a search misses it
     version: int = VERSION
 
 
 def read_lines(path: Path) -> Iterator[RawLine]:
-    """Yield the lines of a log. Raises SessionError when it cannot be read."""
+    """Yield the lines of a log. Raises SessionError if it cannot be read."""
     offset = 0
     try:
         with open_kept(path) as file:
@@ -57,7 +57,7 @@ def _line(number: int, offset: int, raw: bytes) -> RawLine:
     except ValueError as error:
         return RawLine(number, offset, raw, _salvaged(raw), _reason(raw, error))
     if not raw.endswith(b"\n"):
-        reason = "cut off: it is whole but for its line end"
+        reason = "only its line end is missing"
         return RawLine(number, offset, raw, (entry,), reason)
     head = _PLAIN.match(raw)
     version = int(head[1]) if head else VERSION
@@ -65,23 +65,24 @@ def _line(number: int, offset: int, raw: bytes) -> RawLine:
 
 
 def _reason(raw: bytes, error: ValueError) -> str:
-    """Return why a line is no entry, in words for a person."""
+    """Return the reason why a line is not an entry, for display."""
     if nuls := raw.count(b"\0"):
-        return f"{nuls:,} NUL bytes in it, as a disk leaves them that lost power"
+        return f"{nuls:,} NUL bytes in it, probably after a power loss"
     if not raw.strip():
         return "it is empty"
     if not raw.endswith(b"\n"):
         return f"cut off after {len(raw):,} bytes"
     if isinstance(error, UnicodeDecodeError):
-        return f"bytes that are no UTF-8, from byte {error.start:,} on"
+        return f"invalid UTF-8 from byte {error.start:,} on"
     if isinstance(error, json.JSONDecodeError):
         return f"not JSON: {error.msg} at character {error.pos:,} of {len(raw):,}"
     return f"not an entry: {error}"
 
 
 def _salvaged(raw: bytes) -> tuple[Entry, ...]:
-    """Return the entries that can be made of a broken line. One that is not as it was written loses
-    its thinking: a server takes that back byte for byte or not at all."""
+    """Return the entries recovered from a damaged line. A changed entry loses its thinking, because
+    a server accepts only the exact bytes.
+    """
     text = raw.decode("utf-8", "replace").replace("\0", "")
     starts = [found.start() for found in _HEAD.finditer(text)] or [0]
     pieces = (text[a:b] for a, b in zip(starts, [*starts[1:], len(text)], strict=True))
@@ -92,7 +93,7 @@ def _salvaged(raw: bytes) -> tuple[Entry, ...]:
 
 
 def is_written(entry: Entry, raw: bytes) -> bool:
-    """Return whether some bytes hold an entry just as the log writes it."""
+    """Return True if some bytes contain an entry exactly as the log writes it."""
     return encode_line(entry).strip() in raw
 
 
@@ -108,7 +109,7 @@ def has_thinking(entry: Entry) -> bool:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    """Return the whole fields of a JSON object's text, up to the first that is not whole."""
+    """Return the complete fields of a JSON object's text, up to the first incomplete one."""
     decoder = json.JSONDecoder()
     found: dict[str, Any] = {}
     place = text.find("{") + 1
@@ -118,7 +119,7 @@ def _fields(text: str) -> dict[str, Any]:
             place = _skip(text, place, " \t\r\n:")
             value, place = decoder.raw_decode(text, place)
             if not isinstance(name, str) or (place == len(text) and isinstance(value, float | int)):
-                break  # a number that ends the text may have gone on
+                break  # a number at the end of the text may be cut off
             found[name] = value
             place = _skip(text, place, " \t\r\n,")
     except (ValueError, RecursionError):
@@ -133,8 +134,9 @@ def _skip(text: str, place: int, characters: str) -> int:
 
 
 def _entry(fields: dict[str, Any]) -> Entry | None:
-    """Return the entry of these fields, or of all but one that does not fit. Returns None where
-    there is no such entry, or where it could be taken for another than it is."""
+    """Return the entry of these fields, without one invalid field if necessary. Return None if that
+    fails or if the entry could be mistaken for a different one.
+    """
     kind = fields.get("kind")
     if not isinstance(kind, str) or _OWNER_FIELDS.get(kind, "kind") not in fields:
         return None

@@ -1,8 +1,7 @@
-"""Checks one session: what is wrong with it, what a repair would do, and the repair.
+"""Check and repair one session.
 
-A repair writes the log that the rows make to a new file and puts that in the log's place; the log
-as it was stays next to it, byte for byte. A log that is whole is not written at all, so a second
-repair finds nothing to do.
+A repair writes a new log file and replaces the old one, of which an exact copy is kept next to it.
+An intact log is not rewritten, so a second repair has nothing to do.
 """
 
 import os
@@ -27,29 +26,30 @@ from ..session.store import AGENTS
 from . import folder as folder_checks
 from .finding import Finding
 from .references import References
-from .repair import LogRow, MendedLog, add_line, mend_rows
+from .repair import LogRow, RepairedLog, add_line, repair_rows
 from .salvage import read_lines
 
-MAX_LISTED_REPAIRS = 200  # that are named one by one
-EMPTY_LOG = "the log is empty: nothing of the session is left, and resuming it starts anew"
-_CACHES = ("resume.json",)  # made from the log, and made anew from it
+MAX_LISTED_REPAIRS = 200  # listed one by one
+EMPTY_LOG = "the log is empty: nothing can be recovered, and resuming starts from scratch"
+_CACHES = ("resume.json",)  # rebuilt from the log
 
 
 def check_session(log: Path) -> list[Finding]:
-    """Return all that there is to say of a session, and what a repair would do; change nothing.
-    Raises SessionError when the log cannot be read."""
+    """Return all findings about a session, including what a repair would do. Changes nothing.
+    Raises SessionError if the log cannot be read.
+    """
     folder, state = log.parent, folder_checks.check_lock(log)
     with _examined(log, in_use=folder_checks.HELD_BY_PROCESS in state.found) as examined:
-        mended, broken = examined.mended, examined.mended.broken_count
+        repaired, broken = examined.repaired, examined.repaired.broken_count
         readable = f"{broken:,} cannot be read" if broken else "every one can be read"
         findings = [
             Finding("log", f"{log}, {log.stat().st_size:,} bytes"),
-            Finding("lines", f"{mended.line_count:,}; {readable}", not broken),
+            Finding("lines", f"{repaired.line_count:,}; {readable}", not broken),
             *(Finding("to repair", change, False) for change in _first(examined.to_do)),
         ]
-        if mended.other_versions:
-            counts = ", ".join(f"{n} of {v}" for v, n in mended.other_versions.items())
-            findings.append(Finding("of another version", f"{counts}; read as far as known here"))
+        if repaired.other_versions:
+            counts = ", ".join(f"{n} of {v}" for v, n in repaired.other_versions.items())
+            findings.append(Finding("of another version", f"{counts}; unknown fields are ignored"))
         findings += examined.references.findings(folder)
         findings += [examined.next_request(), state]
         findings += [folder_checks.check_modes(folder), folder_checks.check_disk_space(folder)]
@@ -57,7 +57,7 @@ def check_session(log: Path) -> list[Finding]:
         findings += [
             Finding(f"subagent {agent.parent.name}", f"{f.what}: {f.found}", ok=False)
             for f in check_session(agent)
-            if not f.ok and f.what not in ("modes", "disk space")  # told already
+            if not f.ok and f.what not in ("modes", "disk space")  # already reported
         ]
     if not all(f.ok for f in findings):
         findings += _other_copies(log.parent)
@@ -65,8 +65,9 @@ def check_session(log: Path) -> list[Finding]:
 
 
 def repair(log: Path) -> list[str]:
-    """Fix what can be fixed, in subagents' logs too, and return what was done, line by line.
-    Raises SessionError when the session is in use, RecordError when nothing can be written."""
+    """Repair a session and its subagents' logs, and return the changes, one per line. Raises
+    SessionError if the session is in use, and RecordError if nothing can be written.
+    """
     lock = acquire_lock(log, [])
     try:
         return _repair(log)
@@ -78,7 +79,7 @@ def repair(log: Path) -> list[str]:
 
 def _repair(log: Path) -> list[str]:
     done = []
-    if count := folder_checks.mend_modes(log.parent):
+    if count := folder_checks.fix_modes(log.parent):
         done.append(
             f"permissions of {count_of(count, 'file or folder', 'files and folders')} fixed"
         )
@@ -87,7 +88,7 @@ def _repair(log: Path) -> list[str]:
             kept = _write(log, examined)
             for name in _CACHES:
                 log.with_name(name).unlink(missing_ok=True)
-            with suppress(OSError):  # then whoever opens the session does it
+            with suppress(OSError):  # the next process that opens the session does it
                 write_conversation(log.parent, Entries(log))
             done += [*_first(to_do), f"the old log is kept: {kept}"]
     for agent in _agents(log):
@@ -97,17 +98,17 @@ def _repair(log: Path) -> list[str]:
 
 @dataclass(slots=True)
 class _Examined:
-    """A log that was read: its rows after a repair, what they name, and what there is to do."""
+    """A log that was read: its rows after a repair, their references, and the repairs to do."""
 
     file: BinaryIO
-    mended: MendedLog = field(default_factory=MendedLog)
+    repaired: RepairedLog = field(default_factory=RepairedLog)
     references: References = field(default_factory=References)
-    added: list[Entry] = field(default_factory=list)  # behind the rows
+    added: list[Entry] = field(default_factory=list)  # after the rows
     to_do: list[str] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield the entries of the fixed log."""
-        for row in self.mended.rows:
+        """Yield the entries of the repaired log."""
+        for row in self.repaired.rows:
             yield self.load(row)
         yield from self.added
 
@@ -119,30 +120,30 @@ class _Examined:
         return self.file.read(row.length)
 
     def drop_missing_texts(self, folder: Path) -> None:
-        """Make entries no longer name files that are gone."""
+        """Remove references to missing offloaded files."""
         missing = self.references.missing_texts(folder)
-        for row in self.mended.rows if missing else ():
+        for row in self.repaired.rows if missing else ():
             entry = self.load(row) if row.seq in missing else None
             if isinstance(entry, ToolResult | User):
                 gone = entry.offloaded
                 details = {**entry.details, "lost": gone}
                 row.entry = replace(entry, offloaded=None, details=details)
-                self.to_do.append(f"#{row.seq}: it no longer names {gone}, which is gone")
+                self.to_do.append(f"#{row.seq}: reference to the missing file {gone} removed")
 
     def revert_impossible_summaries(self) -> None:
-        """Take summaries back that would leave nothing of what was said last."""
+        """Revert summaries that would drop all the newest messages."""
         for summary in self.references.impossible_summaries():
             reason = f"it keeps from #{summary.keep_from} on, which comes after it"
             self.add(Revert(target=summary.seq, reason=reason))
-            self.to_do.append(f"#{summary.seq}: a summary taken back: {reason}")
+            self.to_do.append(f"#{summary.seq}: summary reverted: {reason}")
 
     def add(self, entry: Entry) -> None:
-        """Append an entry to the fixed log."""
-        last = max([0, *(row.last for row in self.mended.rows), *(e.seq for e in self.added)])
+        """Append an entry to the repaired log."""
+        last = max([0, *(row.last for row in self.repaired.rows), *(e.seq for e in self.added)])
         self.added.append(replace(entry, seq=last + 1, at=timestamp()))
 
     def next_request(self) -> Finding:
-        """Return how large the next request is, of the log as it would be after a repair."""
+        """Return a finding with the size of the next request after a repair."""
         view = fold(self)
         sent = build_messages(view.items)
         size = f"{len(sent):,} messages, about {view.scaled(view.size):,} tokens"
@@ -151,7 +152,9 @@ class _Examined:
 
 @contextmanager
 def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
-    """Read a log. `in_use` by a process, its last line may be one that is being written."""
+    """Read a log. If it is `in_use` by a process, skip an incomplete last line, which may be being
+    written.
+    """
     try:
         file = log.open("rb")
     except OSError as error:
@@ -160,19 +163,19 @@ def _examined(log: Path, *, in_use: bool = False) -> Iterator[_Examined]:
         examined = _Examined(file)
         for line in read_lines(log):
             if line.raw.endswith(b"\n") or not in_use:
-                add_line(examined.mended, line)
-        mend_rows(examined.mended, examined.load, log.parent)
-        for row in examined.mended.rows:
+                add_line(examined.repaired, line)
+        repair_rows(examined.repaired, examined.load, log.parent)
+        for row in examined.repaired.rows:
             examined.references.add(examined.load(row))
         empty = not os.fstat(file.fileno()).st_size
-        examined.to_do = [EMPTY_LOG] if empty else [*examined.mended.changes]
+        examined.to_do = [EMPTY_LOG] if empty else [*examined.repaired.changes]
         examined.drop_missing_texts(log.parent)
         examined.revert_impossible_summaries()
         yield examined
 
 
 def _write(log: Path, examined: _Examined) -> Path:
-    """Put the fixed log in place and return the path of the original. Raises OSError."""
+    """Write the repaired log and return the path of the original's copy. Raises OSError."""
     now = datetime.now(UTC)
     kept = log.with_name(f"{log.name}.{now:%Y%m%d-%H%M%S}.bak")
     while kept.exists():
@@ -186,7 +189,7 @@ def _write(log: Path, examined: _Examined) -> Path:
         copy_private(log, kept)
     try:
         with replacing(log) as out:
-            for row in examined.mended.rows:
+            for row in examined.repaired.rows:
                 out.write(examined.raw(row) if row.entry is None else encode_line(row.entry))
             for entry in examined.added:
                 out.write(encode_line(entry))
@@ -206,13 +209,13 @@ def _agents(log: Path) -> list[Path]:
 
 
 def _other_copies(folder: Path) -> list[Finding]:
-    """Return where to look for what is lost."""
+    """Return a finding that lists other files with content of the session."""
     there = {
-        CONVERSATION_NAME: "all that was said, word for word",
+        CONVERSATION_NAME: "the whole conversation",
         "summary.md": "the newest summary",
         "offloaded": "whole texts of large results",
-        "checkpoints": "how the session stood",
+        "checkpoints": "saved states of the session",
     }
     found = [f"{name} ({what})" for name, what in there.items() if (folder / name).exists()]
     found += sorted(path.name for path in folder.glob(f"{LOG_NAME}.*.bak"))
-    return [Finding("what else is kept", ", ".join(found))] if found else []
+    return [Finding("other copies", ", ".join(found))] if found else []

@@ -1,4 +1,4 @@
-"""Checks of what the program needs, and of what it can use."""
+"""Checks of required and optional parts of the set-up."""
 
 import asyncio
 import os
@@ -36,11 +36,11 @@ from ..security.bubblewrap import find_bubblewrap
 from .finding import Finding
 
 FETCH_TIMEOUT_S = 60
-PROBE_BYTES = 1 << 16  # written to see whether there is room for sessions
+PROBE_BYTES = 1 << 16  # written to test for free space
 
 
 def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]:
-    """Return what the program needs and can use for work in `cwd`, and what of it there is."""
+    """Return findings about the required and optional parts of the set-up for work in `cwd`."""
     settings, path = loaded.settings, os.environ.get("PATH")
     git, rg = describe_program("git", path), ripgrep(path) or describe_program("rg", path)
     return [
@@ -64,7 +64,7 @@ def check_setup(loaded: LoadedSettings, state: Path, cwd: Path) -> list[Finding]
 
 
 def _state(folder: Path) -> Finding:
-    """Return whether the state directory takes new files, by a temporary one."""
+    """Check that the state directory accepts new files, by writing a temporary one."""
     if not can_be_written(folder):
         return Finding("state", f"{folder} cannot be written", ok=False)
     place = next(each for each in (folder, *folder.parents) if each.is_dir())
@@ -73,12 +73,12 @@ def _state(folder: Path) -> Finding:
             while file.tell() < PROBE_BYTES:
                 file.write(bytes(PROBE_BYTES - file.tell()))
     except OSError as error:
-        return Finding("state", f"{folder} takes no new files: {error.strerror}", ok=False)
+        return Finding("state", f"cannot create files in {folder}: {error.strerror}", ok=False)
     return Finding("state", f"{folder}")
 
 
 def download_vocabulary() -> Finding:
-    """Let tiktoken download its vocabulary, in a process that is ended after FETCH_TIMEOUT_S."""
+    """Let tiktoken download its vocabulary, in a process with a timeout of FETCH_TIMEOUT_S."""
     if tokens.vocabulary_path() is None:
         program = "import tiktoken; tiktoken.get_encoding('cl100k_base')"
         try:
@@ -105,7 +105,7 @@ def _server(chosen: ModelSettings) -> Finding:
 
 
 def _local_servers() -> list[Finding]:
-    """Return the servers of models on this machine that answer."""
+    """Return the model servers on this machine that answer."""
     found = asyncio.run(find_local_servers(os.environ))
     return [
         Finding(
@@ -118,7 +118,7 @@ def _local_servers() -> list[Finding]:
 
 
 def _credentials(chosen: ModelSettings) -> Finding:
-    """Return what the model is asked with, and the ways on if there is nothing."""
+    """Return the source of the credentials. If there are none, the finding says how to set them."""
     try:
         found = find_key(chosen, os.environ)
         return Finding("credentials", found or "none needed")
@@ -127,7 +127,7 @@ def _credentials(chosen: ModelSettings) -> Finding:
 
 
 def _sandbox(chosen: SandboxSettings, cwd: Path) -> Finding:
-    """Return whether commands are confined, and what prevents it if not."""
+    """Return the sandbox for commands, or the reason why there is none."""
     if chosen.mode == "off":
         return Finding("sandbox", "off: commands can do everything that you can")
     network = "with the network if you allow it" if chosen.network else "without a network"
@@ -135,29 +135,29 @@ def _sandbox(chosen: SandboxSettings, cwd: Path) -> Finding:
         network = f"with the network by name: {', '.join(chosen.network) or 'you are asked'}"
     if seatbelt.works():
         if isinstance(chosen.network, tuple):
-            network = "without a network, since none is held by name on this system"
+            network = "without a network, because this system cannot limit it by host name"
         return Finding("sandbox", f"{seatbelt.SANDBOX_EXEC}, {network}")
     found = find_bubblewrap(str(cwd.resolve()), chosen.network is True)
     if found.absent:
         alone = chosen.mode == "auto" and landlock.works()
-        what = f"Landlock alone, which holds less, {network}" if alone else "none"
+        what = f"only Landlock, which confines less, {network}" if alone else "none"
         return Finding("sandbox", f"{what}: {found.absent}", chosen.mode == "auto")
     return Finding("sandbox", f"{found.command[0]}, {network}")
 
 
 def _questions(settings: Settings, cwd: Path) -> Iterator[Finding]:
-    """Yield the advice to let confined commands run without a question, where that would help."""
+    """Yield the advice to let sandboxed commands run without a question, if it would help."""
     permissions = settings.permissions
     asks = permissions.mode in ("ask", "accept-edits") and permissions.sandboxed == "ask"
     if not asks or settings.sandbox.mode == "off":
         return
     if seatbelt.works() or not find_bubblewrap(str(cwd.resolve()), network=False).absent:
-        advice = 'permissions.sandboxed = "allow" would ask about no command that the sandbox '
-        yield Finding("questions", f"{advice}confines to the project, without a network")
+        advice = 'permissions.sandboxed = "allow" runs commands without a question if the sandbox '
+        yield Finding("questions", f"{advice}confines them to the project, without a network")
 
 
 def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
-    """Yield what plugins, commands, skills, hooks and MCP servers there are; none is run."""
+    """Yield the plugins, commands, skills, hooks and MCP servers, without running any."""
     try:
         for plugin, why in check_plugins(config_home(os.environ), loaded.trust_dir):
             found = f"{plugin.name}: {plugin.pinned_to}, unchanged"
@@ -194,20 +194,20 @@ def _extensions(loaded: LoadedSettings, cwd: Path) -> Iterator[Finding]:
 
 
 def _subagents(launch: LaunchOptions) -> Iterator[Finding]:
-    """Yield the types of subagents in files, and what in the files is ignored."""
+    """Yield the subagent types defined in files, and the ignored keys in these files."""
     types, warnings = types_of(launch)
     if found := [each for each in types if each.source != BUILT_IN]:
         yield Finding("subagents", ", ".join(sorted(each.name for each in found)))
     for each in found:
         if each.ignored:
-            what = f"{each.source}: ignored, since nothing here has it: {', '.join(each.ignored)}"
+            what = f"{each.source}: unsupported keys are ignored: {', '.join(each.ignored)}"
             yield Finding("subagents", what, note=True)
     for warning in warnings:
         yield Finding("subagents", warning, note=True)
 
 
 def _hooks(own: HookSettings, files: HookFiles, installed: InstalledPlugins) -> Iterator[Finding]:
-    """Yield how many hooks there are for each event, and what files and plugins have besides."""
+    """Yield the number of hooks per event, and warnings about hooks in files and plugins."""
     counts = {field.name: len(getattr(own, field.name)) for field in fields(own)}
     counts |= Counter(hook.event for hook in (*files.hooks, *installed.hooks))
     if found := ", ".join(f"{number:,} {event}" for event, number in counts.items() if number):
@@ -217,7 +217,7 @@ def _hooks(own: HookSettings, files: HookFiles, installed: InstalledPlugins) -> 
 
 
 def _servers(launch: LaunchOptions) -> Iterator[Finding]:
-    """Yield how each MCP server is configured; none is started."""
+    """Yield the configuration of each MCP server, without starting any."""
     configs, warnings = configured(launch)
     for each in configs:
         missing = each.command and not shutil.which(each.command[0])

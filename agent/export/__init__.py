@@ -1,5 +1,6 @@
-"""Exports of a session: Markdown for people, a page for browsers, JSON for programs. Each is one
-text, made from the log and the files next to it, and needs nothing else to be read."""
+"""Export a session as Markdown for people, an HTML page for browsers, or JSON for programs. Each
+export is one self-contained text made from the log and the files next to it.
+"""
 
 import json
 from pathlib import Path
@@ -17,7 +18,7 @@ __all__ = ["EXPORT_FORMATS", "ExportFormat", "WindowScale", "export"]
 ExportFormat = Literal["md", "html", "json"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = ("md", "html", "json")
 
-_SURROGATE = regex(r"[\ud800-\udfff]")  # no file can hold one, but JSON can escape it
+_SURROGATE = regex(r"[\ud800-\udfff]")  # not encodable in UTF-8, but JSON can escape it
 
 
 def export(
@@ -29,8 +30,8 @@ def export(
 ) -> str:
     """Return a session in one of the formats; JSON is a list of its entries.
 
-    `scale` is the window that the page's chart measures the context against; `redact` removes from
-    each entry what must not be shown. Raises SessionError for a log that cannot be read.
+    `scale` is the context window for the page's chart. `redact` removes secrets from each entry.
+    Raises SessionError if the log cannot be read.
     """
     contents = read_log(log)
     contents.entries = [redact(entry) for entry in contents.entries]

@@ -13,7 +13,7 @@
   });
   wear("");
 
-  // On paper nothing can be unfolded.
+  // Open all folded parts for printing.
   let folded = [];
   addEventListener("beforeprint", () => {
     folded = [...document.querySelectorAll("details:not([open])")];

@@ -1,6 +1,7 @@
-"""The geometry of a session's chart: a bar for each call of the model, as high as its prompt, and a
-mark for each act of compaction between the calls. Lengths across are shares of the width, so that
-letters keep their size on a phone and on a wall."""
+"""The geometry of a session's chart: a bar per model call with the height of its prompt, and a mark
+per compaction between calls. Horizontal lengths are percentages of the width, so that letters keep
+their size on any screen.
+"""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -10,20 +11,20 @@ from ..lazy import dataclass
 from ..session.entries import Assistant, Entry, Mask, Revert, Summary, Usage, reverted_seqs
 from ..session.layer_words import done_by
 
-TOP, BOTTOM = 24, 224  # of the plot, in pixels; the marks stand above it
-_MIN_SLOTS = 12  # calls that the width has room for, however few there are
+TOP, BOTTOM = 24, 224  # of the plot, in pixels; the marks are above it
+_MIN_SLOTS = 12  # minimum number of slots across the width
 _MAX_LONG_MASK_MARKS = 30
 _AXIS_LABELS = 5
-_MIN_WINDOW_SHARE = 0.25  # a session that never fills as much is drawn to a scale of its own
+_MIN_WINDOW_SHARE = 0.25  # below this peak, the chart is scaled to the peak, not to the window
 _LEGEND = {"mask": "results or inputs shortened", "summary": "summary", "revert": "taken back"}
 
 
 @dataclass(frozen=True, slots=True)
 class WindowScale:
-    """The window that the context is measured against."""
+    """The context window that prompts are compared with."""
 
     window: int  # tokens
-    levels: Sequence[tuple[float, str]] = ()  # the share of the window below which each holds
+    levels: Sequence[tuple[float, str]] = ()  # (upper bound as a share of the window, name)
 
     @property
     def names(self) -> list[str]:
@@ -46,7 +47,7 @@ class SessionChart:
         self.reverted = reverted_seqs(self.entries)
         self.many_masks = sum(isinstance(e, Mask) for e in self.entries) > _MAX_LONG_MASK_MARKS
         self._slots = max(len(self.calls), _MIN_SLOTS)
-        self.gap = 0.1 if self._slots <= 100 else 0.0  # beside a bar, as a share of its slot
+        self.gap = 0.1 if self._slots <= 100 else 0.0  # next to a bar, as a share of its slot
         peak = max(map(prompt_tokens, self.calls))
         self._by_window = self.scale is not None and peak >= _MIN_WINDOW_SHARE * self.scale.window
         by_window = self.scale if self._by_window else None
@@ -61,8 +62,9 @@ class SessionChart:
         return f"{100 * calls / self._slots:.4g}%"
 
     def grid(self) -> Iterator[tuple[int, str]]:
-        """Yield the tokens of each line across, with its kind: the ground, and the quarters of the
-        window or of a round number."""
+        """Yield the tokens and the kind of each horizontal line: the ground, and the quarters of
+        the window or of a round number.
+        """
         yield 0, "ground"
         for quarter in range(1, 5):
             is_window = self._by_window and quarter == 4
@@ -82,7 +84,7 @@ class SessionChart:
         return f"Call {number:,} · #{call.seq}{purpose}\n{usage.prompt:,} tokens{share}{cached}"
 
     def acts(self) -> Iterator[tuple[Mask | Summary | Revert, str]]:
-        """Yield each act of compaction with its place between the calls."""
+        """Yield each mask, summary and revert with its horizontal position between the calls."""
         calls = beside = 0
         for entry in self.entries:
             if isinstance(entry, Assistant):
@@ -112,7 +114,7 @@ class SessionChart:
         return f"Context at each call of the model: {count}, {span}{window}{shrunk}."
 
     def legend(self) -> Iterator[tuple[str, str]]:
-        """Yield the class and the label of each colour that the chart has."""
+        """Yield the class and the label of each colour in the chart."""
         if self.scale:
             levels = {self.level(call) for call in self.calls}
             yield from ((level, level) for level in self.scale.names if level in levels)
@@ -125,20 +127,20 @@ def prompt_tokens(call: Assistant) -> int:
 
 
 def axis_numbers(calls: int, min_step: int = 1) -> Sequence[int]:
-    """Return the numbers of the calls that have a label on the axis."""
+    """Return the numbers of the calls with a label on the axis."""
     step = max(min_step, round_up(calls / _AXIS_LABELS))
     few = calls <= 2 * _AXIS_LABELS
     return range(1, calls + 1) if few else [1, *range(step, calls + 1, step)]
 
 
 def round_up(least: float) -> int:
-    """Return the smallest of 1, 2, 5, 10, 20, 50 … that is not below `least`."""
+    """Return the smallest of 1, 2, 5, 10, 20, 50 … that is at least `least`."""
     power: int = 10 ** max(0, math.floor(math.log10(max(least, 1))))
     return next(n * power for n in (1, 2, 5, 10) if n * power >= least)
 
 
 def short_tokens(tokens: int) -> str:
-    """Write a number of tokens for an axis: 500, 12.5k, 1M."""
+    """Format a number of tokens for an axis: 500, 12.5k, 1M."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
         if tokens >= size:
             return f"{tokens / size:.4g}{unit}"

@@ -1,13 +1,13 @@
-// Follow a page that its server makes: replace each section of `main` that has changed, by its ID.
-// `status` answers HEAD, with an ETag; `lost` is said where the server does not answer.
-// Returns a function that looks at once.
+// Follow a served page: replace each changed section of `main`, by its ID. `status` is a URL that
+// answers HEAD with an ETag; `lost` is the text to show if the server does not answer.
+// Return a function that checks for changes at once.
 const followPage = ({ status, page, everyMs, lost, redrawn = () => {} }) => {
   const state = document.getElementById("state");
   const main = document.querySelector("main");
-  const served = new Map(); // the HTML of each section as it came, by ID
+  const served = new Map(); // the served HTML of each section, by ID
   for (const section of main.children) served.set(section.id, section.outerHTML);
 
-  // Replace what has changed. What is open stays open, and what is read stays where it is.
+  // Replace changed sections. Keep open details open and the scroll position unchanged.
   const redraw = (fresh) => {
     const seen = [...main.children].find((each) => each.getBoundingClientRect().bottom > 0);
     const top = seen?.getBoundingClientRect().top;

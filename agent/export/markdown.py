@@ -1,4 +1,4 @@
-"""A session as Markdown: what was said and done, in order, without the acts of compaction."""
+"""A session as Markdown: messages, calls and results in order, without compaction."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from ..session.store import content_text
 
 
 def markdown(name: str, entries: Sequence[Entry]) -> str:
-    """Return the text of a session."""
+    """Return a session as Markdown."""
     parts = [f"# Session {name}", *filter(None, map(_section, entries))]
     return "\n\n".join(parts) + "\n"
 

@@ -1,5 +1,6 @@
-"""The agent's Markdown as HTML. Tags in it stay text, images become links, and only addresses of
-the web and of mail become links at all; a page shows exactly what was written."""
+"""The agent's Markdown as HTML. HTML tags stay plain text and images become links. Only http, https
+and mailto addresses become links, so the page shows exactly what was written.
+"""
 
 import re
 from collections.abc import Callable, Iterator
@@ -19,11 +20,11 @@ _MAX_NESTING = 100  # blocks within blocks; the parser leaves out deeper ones
 REF = regex(r"#(\d{1,15})\b")
 _SAFE = regex(r"(?:https?://|mailto:)", re.IGNORECASE)
 
-FindAddress = Callable[[int], str | None]  # of an entry in the page, by its number
+FindAddress = Callable[[int], str | None]  # address of an entry in the page, by seq
 
 
 def prose(text: str, find: FindAddress | None = None) -> Markup:
-    """Render Markdown. With `find`, refs such as `#42` lead to their entries."""
+    """Render Markdown. With `find`, refs such as `#42` become links to their entries."""
     parser = _parser()
     tokens = parser.parse(clean(text))
     if any(token.level >= _MAX_NESTING - 1 for token in tokens):
@@ -40,15 +41,15 @@ def _parser() -> "MarkdownIt":
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
-    # A reference definition would vanish from the text.
+    # The parser would remove a reference definition from the text.
     return parser.enable(["table", "strikethrough"]).disable("reference")
 
 
 def _adapt_block(token: "Token") -> None:
-    if token.tag in ("h1", "h2", "h3", "h4"):  # the page's own headings stand above
+    if token.tag in ("h1", "h2", "h3", "h4"):  # h1 and h2 are the page's own headings
         token.tag = f"h{int(token.tag[1]) + 2}"
     side = str(token.attrs.pop("style", ""))
-    if side:  # the page allows no styles but its own
+    if side:  # the page forbids inline styles
         token.attrs["class"] = side.replace("text-align:", "to-")
 
 
@@ -70,7 +71,7 @@ def _adapt_inline(tokens: "list[Token]", find: FindAddress | None) -> "Iterator[
 
 
 def _make_safe(token: "Token", address: str) -> None:
-    """Make a link safe to follow; one with an unsafe address only shows it."""
+    """Make a link safe to follow. Show an unsafe address without a link."""
     token.attrs.clear()
     if _SAFE.match(address):
         token.attrs.update(href=address, rel="noopener noreferrer", target="_blank")
@@ -80,7 +81,9 @@ def _make_safe(token: "Token", address: str) -> None:
 
 
 def _image_link(token: "Token", inside: list[str]) -> "Iterator[Token]":
-    """Yield a link in place of an image, or its name inside another link; nothing is fetched."""
+    """Yield a link that replaces an image, or only its name inside another link. Nothing is
+    fetched.
+    """
     name = _token("text", "", 0, f"[image: {token.content or 'no name'}]")
     if inside:
         yield name

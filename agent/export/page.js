@@ -3,7 +3,7 @@
   const search = document.getElementById("search");
   const found = document.getElementById("found");
   const entries = [...document.querySelectorAll("main > .entry")];
-  const MOST = 2000; // marked places
+  const MOST = 2000; // maximum number of highlighted matches
 
   const unfoldAround = (node) => {
     for (let e = node?.parentElement; e; e = e.parentElement) {
@@ -11,7 +11,7 @@
     }
   };
 
-  // An address inside something folded, or filtered away, is still to be reached.
+  // Make an address reachable that is in a folded or filtered part.
   const arrive = () => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (!target) return;
@@ -20,8 +20,8 @@
     target.scrollIntoView();
   };
 
-  let texts = null; // of the entries, made at the first search
-  let unfolded = []; // what the search has opened
+  let texts = null; // texts of the entries, collected at the first search
+  let unfolded = []; // parts opened by the search
   let places = [];
   let at = -1;
 
@@ -29,7 +29,7 @@
     const walker = document.createTreeWalker(entry, NodeFilter.SHOW_TEXT);
     const out = [];
     for (let node; (node = walker.nextNode());) {
-      if (node.parentElement.className === "teaser") continue; // it stands again below
+      if (node.parentElement.className === "teaser") continue; // its text is repeated below
       const text = node.data.toLowerCase();
       for (let i = text.indexOf(wanted); i >= 0; i = text.indexOf(wanted, i + wanted.length)) {
         if (i + wanted.length > node.data.length) break;

@@ -1,5 +1,6 @@
-"""A session as one page of HTML that needs no network: what it was and what it took, the context
-over time, and every entry in its order. Everything that came from the session is text."""
+"""A session as one HTML page that needs no network: its facts, its totals, the context over time,
+and every entry in order. Everything from the session is shown as text.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,7 +29,7 @@ _AGENT_ID = regex(r"[\w-]+")
 
 
 def page(log: Path, contents: LogContents, scale: chart.WindowScale | None, redact: Redact) -> str:
-    """Return the page of a log that has been read; `redact` is for the logs of its subagents."""
+    """Return the page of a log. `redact` is applied to the logs of its subagents."""
     entries = contents.entries
     model = PageModel(log.parent, entries, redact=redact)
     name, turns = locate_log(log)[1], list(_turns(entries))
@@ -49,7 +50,7 @@ def page(log: Path, contents: LogContents, scale: chart.WindowScale | None, reda
 
 
 def _render_entries(model: PageModel) -> Markup:
-    """Render every entry of a log, and the logs of its subagents within."""
+    """Render every entry of a log, including the logs of its subagents."""
     return render(
         "export/entries.html.j2",
         model=model,
@@ -63,21 +64,22 @@ def _render_entries(model: PageModel) -> Markup:
 
 def _transcript_of(model: PageModel, number: int, agent: SubagentRun) -> tuple[int | None, str]:
     """Return the number of entries in a subagent's log and the rendered log, or None and the reason
-    why it is not in the page."""
+    why the page does not contain it.
+    """
     if model.depth >= _MAX_LOG_DEPTH or not _AGENT_ID.fullmatch(agent.id):
         return None, "Its log is not in this page"
     folder = model.folder / AGENTS / agent.id
     try:
         entries = [model.redact(entry) for entry in read_log(folder / LOG_NAME).entries]
     except SessionError:
-        return None, "Its log is gone"
+        return None, "Its log is missing"
     prefix = f"{model.prefix}a{number}-"
     inner = PageModel(folder, entries, model.budget, prefix, model.depth + 1, model.redact)
     return len(entries), _render_entries(inner)
 
 
 def _turns(entries: Sequence[Entry]) -> Iterator[tuple[int, str]]:
-    """Yield what the user said: the entry's number, and the beginning in one line."""
+    """Yield each user message: the entry's seq, and its beginning on one line."""
     for entry in entries:
         if isinstance(entry, User) and entry.source == "person":
             line = " ".join(clean(page_entries.text_of(entry.content)).split())

@@ -1,4 +1,4 @@
-"""The texts and facts of entries, as the template `entries.html.j2` shows them."""
+"""Texts and facts of entries for the template `entries.html.j2`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -25,11 +25,11 @@ from ..session.store import content_text
 from .text import clean, cut_middle
 
 _MAX_OPEN_LINES, _MAX_OPEN_CHARS = 12, 1_200  # of a text that is shown unfolded
-_MAX_OPEN_WORDS_LINES, _MAX_OPEN_WORDS_CHARS = 30, 3_000  # the same, of what the person says
-_OPENING_LINES, _OPENING_CHARS = 8, 600  # of longer words, that are always seen
+_MAX_OPEN_WORDS_LINES, _MAX_OPEN_WORDS_CHARS = 30, 3_000  # the same for a user message
+_OPENING_LINES, _OPENING_CHARS = 8, 600  # always shown, of a longer message
 MAX_OPEN_DIFF_LINES = 60
 _MAX_TEASER_CHARS = 200
-_MAX_IMAGE_BYTES = 256 * 1024  # of an image that the page itself holds
+_MAX_IMAGE_BYTES = 256 * 1024  # of an image embedded in the page
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _SUBJECTS = ("command", "pattern", "query", "path", "description", "prompt", "action", "ref")
 _BASE64 = regex(r"[A-Za-z0-9+/]+={0,2}")
@@ -41,8 +41,8 @@ SOURCE_TITLES = {
     "instructions": "Instructions",
     "notice": "Notice",
     "note": "Your note",
-    "hook": "What a hook says",
-    "attachment": "What you attached",
+    "hook": "Message of a hook",
+    "attachment": "Your attachment",
     "skill": "Skill",
     "plan": "Plan",
     "loaded tools": "Tools that were loaded",  # only in older logs
@@ -51,20 +51,20 @@ SOURCE_TITLES = {
 ASIDE_TITLES = {
     "summary": "Call for a summary",
     "verify": "Call that checks a summary",
-    "attempt": "Call that broke off",
+    "attempt": "Interrupted call",
     "warm": "Request that kept the cache warm",  # only in older logs
 }
-EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # they go without saying
+EXPECTED_STOPS = (None, "end_turn", "tool_use", "stop_sequence")  # not shown
 
 
 def time(at: str, since: str = "") -> str:
-    """Return a time of a log to the minute, without its day if that is the day of `since`."""
+    """Return a log time with minute precision, without the date if it is the date of `since`."""
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
         return at
     short = f"{moment:%H:%M}" if at[:10] == since[:10] else f"{moment:%Y-%m-%d %H:%M}"
-    at = escape(at)  # between day and hour it may have any character
+    at = escape(at)  # the separator of date and time may be any character
     return Markup(f'<time datetime="{at}" title="{at}">{short}</time>')
 
 
@@ -82,7 +82,7 @@ def text_of(content: Content) -> str:
 
 
 def told_text(entry: User) -> str:
-    """Return what the model was told about a command that the user ran."""
+    """Return the model's information about a command that the user ran, without its output."""
     return content_text(entry.content[:-1] if isinstance(entry.content, list) else "")
 
 
@@ -92,7 +92,9 @@ def spoken_text(entry: Assistant) -> str:
 
 
 def offloaded_path(text: str) -> str | None:
-    """Return the file that a reference in place of the user's words names, if it is one."""
+    """Return the file named by the reference that replaces a long user message, or None for other
+    text.
+    """
     reference = _OFFLOADED_WORDS.match(text)
     return f"offloaded/{PurePath(reference[1]).name}" if reference else None
 
@@ -125,7 +127,7 @@ def is_short(text: str) -> bool:
 
 
 def opening(text: str) -> tuple[str, str]:
-    """Return the beginning of words and the rest, which is folded; of short ones that is ""."""
+    """Return the beginning of a message and the rest, which is folded ("" for a short message)."""
     text = clean(text)
     if text.count("\n") < _MAX_OPEN_WORDS_LINES and len(text) <= _MAX_OPEN_WORDS_CHARS:
         return text, ""
@@ -148,7 +150,7 @@ def json_text(value: Any) -> str:
     """Return any value of a log as JSON."""
     try:
         text = json.dumps(value, ensure_ascii=False, indent=1)
-    except RecursionError:  # laid out, it nests deeper than Python goes
+    except RecursionError:  # with `indent`, json is in Python and limited in depth
         text = json.dumps(value, ensure_ascii=False)
     return cut_middle(text, "the log has all of it")
 
@@ -158,7 +160,7 @@ def diff_class(line: str) -> str:
 
 
 def subject(given: Any) -> tuple[str, str]:
-    """Return the name of the argument that a call is about, and its value in one line."""
+    """Return the name and the value of a call's main argument, on one line."""
     if not isinstance(given, dict):
         return "", ""
     for name in _SUBJECTS:
@@ -173,13 +175,13 @@ def subject(given: Any) -> tuple[str, str]:
 
 
 def other_arguments(given: Mapping[str, Any], name: str, line: str) -> dict[str, Any]:
-    """Return the arguments that the line of the subject does not show in full."""
+    """Return the arguments that the subject line does not show in full."""
     in_full = name and str(given[name]).strip() in (line, line.removeprefix("#"))
     return {key: value for key, value in given.items() if not (in_full and key == name)}
 
 
 def outcome(result: ToolResult) -> str:
-    """Say in a few words how a call went."""
+    """Summarize the outcome of a call in a few words."""
     return " · ".join(_outcome(result))
 
 
@@ -203,8 +205,9 @@ def _outcome(result: ToolResult) -> Iterator[str]:
 
 
 def attachments(content: Content) -> Iterator[tuple[str, str]]:
-    """Yield each image or document of a content by its type and size, with the `data:` address of a
-    small image, else ""."""
+    """Yield (type and size, `data:` address) for each image or document of a content. The address
+    is "" except for small images.
+    """
     for block in content if isinstance(content, list) else ():
         if block.get("type") == "text":
             continue

@@ -1,5 +1,6 @@
-"""The relations between the entries of a log, which a page needs before it can show any of them:
-the result of each call, what was reverted, the address of each entry; and the room for texts."""
+"""The relations between a log's entries, needed before rendering a page: the result of each call,
+reverted entries, the address of each entry, and the budget for texts.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,36 +16,37 @@ from ..session.store import kept_text
 from .markdown_html import REF
 from .text import MAX_TEXT_CHARS, clean, cut_middle, join_ends
 
-MAX_SECRET_CHARS = 8_192  # one that is cut in two would not be recognised
-_OFFLOADED = regex(r"offloaded/[^/]+")  # a garbled log may name anything
+MAX_SECRET_CHARS = 8_192  # extra text, because a secret cut in two would not be recognised
+_OFFLOADED = regex(r"offloaded/[^/]+")  # a damaged log may contain any path
 
 
 @dataclass(slots=True)
 class TextBudget:
-    """The characters of offloaded texts that the page may still take. When they are used up, the
-    page shows what the model saw and the name of the file."""
+    """The remaining characters of offloaded texts for the page. After that, the page shows only the
+    text sent to the model and the name of the file.
+    """
 
     left: int = 32 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class PageModel:
-    """The entries of one log in their order, and the relations between them."""
+    """The entries of one log in order, and the relations between them."""
 
     folder: Path
     entries: Sequence[Entry]
     budget: TextBudget = field(default_factory=TextBudget)
     prefix: str = ""  # of the anchors
-    depth: int = 0  # logs around this one, of the agents that started it
+    depth: int = 0  # number of parent logs in the page
     redact: Redact = without_redaction  # for texts in files and the logs of subagents
     answers: dict[tuple[int, str], ToolResult] = field(default_factory=dict)  # by reply and call
     agents: dict[str, tuple[int, SubagentRun]] = field(default_factory=dict)  # number and start
     newest: dict[str, SubagentRun] = field(default_factory=dict)  # the newest state of each agent
     stubbed: dict[int, list[int]] = field(default_factory=dict)  # masks in force, by entry
     reverts: dict[int, int] = field(default_factory=dict)  # by the entry that was reverted
-    _answering: set[int] = field(default_factory=set)  # places of results that stand with a call
+    _answering: set[int] = field(default_factory=set)  # indexes of results shown with their call
     _seqs: set[int] = field(default_factory=set)
-    _anchors: Counter[int] = field(default_factory=Counter)  # made so far, by entry
+    _anchors: Counter[int] = field(default_factory=Counter)  # number of anchors made, by seq
 
     def __post_init__(self) -> None:
         asked: dict[str, int] = {}
@@ -70,39 +72,42 @@ class PageModel:
 
     @property
     def began(self) -> str:
-        """The time of the first entry; "" if there is none."""
+        """The time of the first entry, or "" if there is none."""
         return self.entries[0].at if self.entries else ""
 
     def pieces(self) -> Iterator[Entry]:
-        """Yield every entry that does not stand with another."""
+        """Yield every entry except results, which are shown with their call."""
         for place, entry in enumerate(self.entries):
             if place not in self._answering:
                 yield entry
 
     def find(self, seq: int) -> str | None:
-        """Return the address of an entry in the page; None if it is not there."""
+        """Return the address of an entry in the page, or None if it is not there."""
         return f"#{self.prefix}e{seq}" if seq in self._seqs else None
 
     def new_anchor(self, seq: int) -> str:
-        """Return the id of an entry that is shown now. Numbers that a garbled log has twice get
-        different ids."""
+        """Return the HTML ID for the next entry with this seq. Duplicate seqs in a damaged log get
+        different IDs.
+        """
         self._anchors[seq] += 1
         again = f"-{self._anchors[seq]}" if self._anchors[seq] > 1 else ""
         return f"{self.prefix}e{seq}{again}"
 
     def link(self, seq: int) -> Markup:
-        """Return a link to an entry; its number alone if it is not in the page."""
+        """Return a link to an entry, or only its number if it is not in the page."""
         address, name = self.find(seq), escape(f"#{seq}")
         return Markup(f'<a href="{address}" class="ref">{name}</a>') if address else name
 
     def with_links(self, text: str) -> Markup:
-        """Return a text in which refs such as `#42` lead to their entries."""
+        """Return a text in which refs such as `#42` are links to their entries."""
         parts = REF.split(text)  # every second part is the number of a ref
         parts[1::2] = (self.link(int(seq)) for seq in parts[1::2])
         return Markup("").join(part if isinstance(part, Markup) else clean(part) for part in parts)
 
     def offloaded_text(self, path: str) -> str | None:
-        """Return the text of an offloaded file; None if it is missing or too large by now."""
+        """Return the text of an offloaded file, or None if it is missing or exceeds the remaining
+        budget.
+        """
         kept = kept_text(self.folder, path) if _OFFLOADED.fullmatch(path) else None
         if kept is None:
             return None

@@ -1,8 +1,8 @@
-"""The templates of exported pages: files of HTML and SVG in which every value is cleaned and
-escaped where it enters, unless it is `Markup`. A text of a session is never made `Markup`, so if it
-stands in a wrong place it shows as tags to the reader and does not act.
+"""Templates of exported pages: HTML and SVG files in which every inserted value is cleaned and
+escaped, except `Markup`. Session texts never become `Markup`, so a tag in them is shown and has no
+effect.
 
-This module loads jinja2: only modules that make a page may import it.
+This module imports jinja2, so only modules that make a page may import it.
 """
 
 import base64
@@ -18,11 +18,11 @@ from markupsafe import Markup
 from ..session.layer_words import done_by
 from .text import clean, cut_middle, line_count
 
-_ROOT = Path(__file__).parents[1]  # the names of templates and sources are paths within it
+_ROOT = Path(__file__).parents[1]  # names of templates and sources are relative to it
 
 
 def render(template: str, **values: Any) -> Markup:
-    """Render a template, named as in `export/page.html.j2`."""
+    """Render a template, named by its path below `agent/`, e.g. `export/page.html.j2`."""
     return Markup(_environment().get_template(template).render(values))
 
 
@@ -48,18 +48,19 @@ def _environment() -> Environment:
 
 
 def _cleaned(value: Any) -> Any:
-    """Clean a value that a template inserts; jinja2 then escapes it."""
+    """Clean a value that a template inserts. jinja2 then escapes it."""
     return value if isinstance(value, Markup | int) else clean(str(value))
 
 
 def source(*names: str) -> Markup:
-    """Return styles or scripts of the program's own, as they are."""
+    """Return the program's own style or script files, concatenated."""
     return Markup("".join((_ROOT / name).read_text("utf-8") for name in names))
 
 
 def content_policy(style: str, script: str, connect: str = "'none'") -> Markup:
-    """Return the content security policy of a page: nothing but this style and this script may load
-    or run, and the script may ask `connect` alone."""
+    """Return the content security policy of a page: only this style and this script may load or
+    run, and the script may connect only to `connect`.
+    """
     return Markup(
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         f"connect-src {connect}; img-src data:; base-uri 'none'; form-action 'none'"
@@ -67,7 +68,7 @@ def content_policy(style: str, script: str, connect: str = "'none'") -> Markup:
 
 
 def page_headers(styles: Sequence[str], scripts: Sequence[str], connect: str) -> Mapping[str, str]:
-    """Return the headers that keep a served page to itself."""
+    """Return HTTP headers that isolate a served page."""
     policy = content_policy(
         source("export/base.css", *styles), source("export/base.js", *scripts), connect
     )
@@ -81,6 +82,6 @@ def page_headers(styles: Sequence[str], scripts: Sequence[str], connect: str) ->
 
 
 def _digest(text: str) -> str:
-    """Return the name of a style or script in a content security policy."""
+    """Return the hash of a style or script for a content security policy."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"

@@ -1,4 +1,4 @@
-"""Texts of a session, made safe and short enough to show."""
+"""Make texts of a session safe and short enough to show."""
 
 from ...tools.system.plural import count_of
 from ...tools.system.unicode import clean_for_page
@@ -6,27 +6,28 @@ from ..lazy import regex
 
 MAX_TEXT_CHARS = 256 * 1024  # of one text on a page
 _ESCAPE_SEQUENCE = regex(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, moves of the cursor
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor movements
     r"|\x1b[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links and other strings
     r"|\x1b[ -/]*[0-~]"
 )
 
 
 def clean(text: str) -> str:
-    """Remove escape sequences of terminals, and replace control characters, marks that turn the
-    direction of writing and lone surrogates. A carriage return begins a line."""
-    if text.isascii() and text.isprintable():  # as most short texts are: it saves time
+    """Remove terminal escape sequences. Replace control characters, bidirectional marks and lone
+    surrogates. A carriage return starts a new line.
+    """
+    if text.isascii() and text.isprintable():  # fast path for most short texts
         return text
     return clean_for_page(_ESCAPE_SEQUENCE.sub("", text))
 
 
 def cut_middle(text: str, where: str) -> str:
-    """Leave out the middle of a text that is longer than MAX_TEXT_CHARS; `where` has all of it."""
+    """Cut the middle of a text longer than MAX_TEXT_CHARS; `where` says where the whole text is."""
     return text if len(text) <= MAX_TEXT_CHARS else join_ends(text, text, len(text), where)
 
 
 def join_ends(begin: str, end: str, total: int, where: str) -> str:
-    """Return the two ends of a text of `total` characters, of which parts are given."""
+    """Return the two ends of a text of `total` characters, taken from the parts given."""
     head, tail = begin[: MAX_TEXT_CHARS * 3 // 4], end[-MAX_TEXT_CHARS // 4 :]
     missing = total - len(head) - len(tail)
     return f"{head}\n\n[… {missing:,} characters are left out; {where} …]\n\n{tail}"

@@ -1,1 +1,1 @@
-"""Sessions: the entries of a log, the log itself, and all that is folded from it."""
+"""Sessions: the log, its entries, and the state computed from them."""

@@ -1,11 +1,10 @@
-"""Checkpoints: the points that a session can be taken back to.
+"""Checkpoints: the points that a session can be rewound to.
 
-Every turn is a point, so are words that came in the middle of one, and so is every checkpoint that
-was taken; they are numbered together in the order of the log, so a number never changes. A
-checkpoint is a file, `checkpoints/<n>.json`, that describes the session on its own, with a snapshot
-of the work tree. A turn has no file: before its first call that can change something a snapshot is
-recorded, and until then the agent has changed no file; the same holds for words in the middle of a
-turn. Nothing here looks at the log: it is fed entry by entry.
+Every turn, every message sent during a turn, and every checkpoint is a point. Points are numbered
+in log order, so a number never changes. A checkpoint is a file, `checkpoints/<n>.json`, that
+describes the session without the log and names a snapshot of the work tree. A turn or a mid-turn
+message has no file: its snapshot is taken before the first call that can change something. This
+module reads the log only in `entries_up_to_checkpoint`; other functions receive its entries.
 """
 
 import contextlib
@@ -27,88 +26,87 @@ if TYPE_CHECKING:
     from ..worktree.repository_restore import RepositoryRestorer
 
 CHECKPOINTS_FOLDER = "checkpoints"
-TURN_TRIGGER = "turn"  # the trigger of the snapshots that turns begin with
+TURN_TRIGGER = "turn"  # trigger of a snapshot at the start of a turn
 BEFORE_REWIND_TRIGGER = "before rewind"
-OBJECTS_GONE = "git has cleaned up what was borrowed from the repository"
+OBJECTS_GONE = "git has deleted objects that the snapshot borrowed"
 SNAPSHOT_FAILED = "git could not take a snapshot"
 NO_SNAPSHOTS = "this session keeps no snapshots of the files"
-SAVED_ALONE = "/rewind takes back files that Edit, Write or a command name, and the conversation"
+SAVED_ALONE = "/rewind restores only the conversation and files named by Edit, Write or Bash"
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFacts:
-    """The state of a conversation, as a checkpoint keeps it."""
+    """The state of a conversation that a checkpoint saves."""
 
     intent: str
     document: Mapping[str, Any]  # of the summary, as plain JSON
     ledger: Mapping[str, Any]  # as plain JSON
     todos: Sequence[Mapping[str, str]]
-    tokens: int  # of the context
-    window: int  # tokens that it can hold
+    tokens: int  # in the context
+    window: int  # size of the context window in tokens
     model: str
     mode: str
 
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A checkpoint as its file has it."""
+    """The content of a checkpoint's file."""
 
     number: int
     at: str
     trigger: str
     session: str
-    seq: int  # of the newest entry of the log then
+    seq: int  # of the log's newest entry at that time
     facts: CheckpointFacts
-    head: str  # branch and commit of git
-    snapshot: str | None  # a tree of the private store
-    limits: str  # what is not in the snapshot, or why there is none
+    head: str  # git branch and commit
+    snapshot: str | None  # a tree in the private store
+    limits: str  # the files left out of the snapshot, or why there is no snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class RewindPoint:
-    """A point that a session can be taken back to: before a turn, before words in the middle of
-    one, or at a checkpoint."""
+    """A rewind target: before a turn, before a mid-turn message, or at a checkpoint."""
 
     number: int
-    seq: int  # of the last entry that stays
+    seq: int  # of the last entry that a rewind keeps
     at: str
     trigger: str
-    words: str  # the person's newest; for a turn those that it begins with
+    words: str  # the newest user message; for a turn, its first message
     path: str = ""  # of the checkpoint's file, "" for a turn
-    snapshot: str | None = None  # of the files as they were; None if `changed`: they were not kept
-    changed: bool = False  # something may have changed the files since
-    mid_turn: bool = False  # before words that came while a turn ran
-    repository: str = ""  # the record of the git repository
+    snapshot: str | None = None  # of the files; None with `changed`: the files were not saved
+    changed: bool = False  # the files may have changed since
+    mid_turn: bool = False  # before a message sent during a turn
+    repository: str = ""  # name of the record of the git repository
 
 
 @dataclass(frozen=True, slots=True)
 class RewindDifference:
-    """The changes in the files that a rewind would make."""
+    """The file changes that a rewind would make."""
 
     changes: "Sequence[TreeChange]"
     diff: str  # unified, of bounded length
-    staying: Sequence[str] = ()  # files that are not as they were either, and stay as they are
-    unknown: Sequence[str] = ()  # files that may have existed then; their content was not saved
+    staying: Sequence[str] = ()  # changed files that the rewind leaves alone
+    unknown: Sequence[str] = ()  # files that may have existed then but were not saved
 
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """How the files go back to a point."""
+    """The files to restore for a rewind to a point, and the files to leave alone."""
 
     point: RewindPoint
     saved: "Mapping[str, SavedFile]" = field(default_factory=dict)  # first states since, by path
-    stay: frozenset[str] = frozenset()  # files that do not go back
+    stay: frozenset[str] = frozenset()  # paths of files to leave alone
 
 
 @dataclass(slots=True)
 class PointCounter:
-    """The numbers of the points, counted entry by entry."""
+    """The number of the newest point, counted entry by entry."""
 
     newest: int = 0
-    due: bool = False  # the snapshot of the turn is still to be taken
+    due: bool = False  # the turn's snapshot is not taken yet
 
     def add(self, entry: Entry) -> None:
-        """Count one more entry of the log."""
+        """Count one entry of the log."""
         self.newest = _newest_number(self.newest, entry)
         if _is_person(entry):
             self.due = True
@@ -117,8 +115,9 @@ class PointCounter:
 
 
 class Checkpoints:
-    """The checkpoints of one session: takes them, and takes the files back to them. Without a work
-    tree, or where that is too large, checkpoints hold no files."""
+    """The checkpoints of one session: creates them and restores files from them. Checkpoints
+    contain no files when there is no work tree or when it is too large.
+    """
 
     def __init__(
         self,
@@ -133,8 +132,8 @@ class Checkpoints:
         self.saved = saved
         self.keeper = keeper
         self._counter = counter or PointCounter()
-        self._was_noticed = False  # that the newest turn has no files
-        self._limits_noticed = ""  # of the records of the git repository
+        self._was_noticed = False  # the missing files of the newest turn
+        self._limits_noticed = ""  # the limits of the repository records
 
     @property
     def newest(self) -> int:
@@ -143,17 +142,18 @@ class Checkpoints:
 
     @property
     def limits(self) -> str:
-        """Which files are not kept, and why; "" when all are."""
+        """The files that are not saved, with the reason, or "" if all files are saved."""
         return self.worktree.limits if self.worktree else NO_SNAPSHOTS
 
     def add(self, entry: Entry) -> None:
-        """Count one more entry of the log."""
+        """Count one entry of the log."""
         self._counter.add(entry)
 
     def turn_snapshot(self) -> Checkpoint | None:
-        """Take the snapshot that this turn begins with; None when it was taken already. To be
-        called before every call that can change something. Blocks and never fails: where files
-        cannot be kept, the entry, which is still to be recorded, has none."""
+        """Take this turn's snapshot and return its entry, which the caller records. Return None if
+        it was already taken. Call this before every call that can change something. Blocks and
+        never fails: the entry has no snapshot if files cannot be saved.
+        """
         if not self._counter.due:
             return None
         snapshot, _, _ = self._snapshot(self._name(self._counter.newest))
@@ -166,15 +166,18 @@ class Checkpoints:
         )
 
     def missing_files_notice(self, taken: Checkpoint) -> str:
-        """Return a notice that a turn's snapshot has no files; "" when it has, or when the notice
-        was given for the turn before."""
+        """Return a notice that a turn's snapshot has no files. Return "" if it has files or if the
+        previous turn already gave the notice.
+        """
         noticed, self._was_noticed = self._was_noticed, taken.snapshot is None
         if self.worktree is None or noticed or not self._was_noticed:
             return ""
         return f"{self.limits or SNAPSHOT_FAILED}; {SAVED_ALONE}"
 
     def repository_notice(self) -> str:
-        """Return what the records of the git repository lack; "" when that was returned before."""
+        """Return what the records of the git repository lack, or "" if that has not changed since
+        the last call.
+        """
         before, self._limits_noticed = (
             self._limits_noticed,
             self.keeper.limits if self.keeper else "",
@@ -182,8 +185,9 @@ class Checkpoints:
         return self._limits_noticed if self._limits_noticed != before else ""
 
     def copied_snapshot(self, point: RewindPoint) -> Checkpoint:
-        """Return an entry with the snapshot of a turn, for a copy of the session that ends before
-        the entry which holds it."""
+        """Return an entry with a turn's snapshot. A copied session needs it if the copy ends before
+        the original entry.
+        """
         return Checkpoint(
             number=self._counter.newest,
             path="",
@@ -193,8 +197,9 @@ class Checkpoints:
         )
 
     def take(self, facts: CheckpointFacts, trigger: str, seq: int) -> Checkpoint:
-        """Write a checkpoint and return its entry, which is still to be recorded. Blocks. `seq` is
-        the log's newest entry. Raises RecordError when the file cannot be written."""
+        """Write a checkpoint and return its entry, which the caller records. `seq` is the log's
+        newest entry. Blocks. Raises RecordError if the file cannot be written.
+        """
         number = self._counter.newest + 1
         snapshot, head, limits = self._snapshot(self._name(number))
         saved = SavedCheckpoint(
@@ -219,9 +224,10 @@ class Checkpoints:
         )
 
     def difference(self, way: WayBack, now: str | None = None) -> RewindDifference:
-        """Return what would change if the files went back to a point. Blocks. They are compared
-        with the snapshot `now`, by default with how they are. Raises RecordError, saying why, when
-        they cannot go back."""
+        """Return the changes that restoring the files of a point would make to the snapshot `now`,
+        by default to the current files. Blocks. Raises RecordError with the reason if the files
+        cannot be restored.
+        """
         saved = self._saved_alone(way)
         changes = self.saved.changes(saved) if self.saved else []
         texts = [self.saved.diff(saved)] if self.saved and changes else []
@@ -234,7 +240,7 @@ class Checkpoints:
                 worktree.check_restorable(then, way.stay)
                 now, _, limits = self._snapshot()
                 if now is None:
-                    raise RecordError(f"the files as they are cannot be kept: {limits}")
+                    raise RecordError(f"the current files cannot be saved: {limits}")
             different = {c.path for c in worktree.compare(now, then)}
             staying |= different & way.stay
             left = worktree.left_alone(then, now)
@@ -247,7 +253,7 @@ class Checkpoints:
         return RewindDifference(changes, "".join(texts), sorted(staying), sorted(unknown))
 
     def check_restorable(self, way: WayBack) -> None:
-        """Raise RecordError, saying why, when the files cannot go back to a point. Blocks."""
+        """Raise RecordError with the reason if the files of a point cannot be restored. Blocks."""
         saved = self._saved_alone(way)
         if way.point.snapshot is not None or not saved:
             worktree, then = self._kept_files(way.point)
@@ -256,15 +262,17 @@ class Checkpoints:
             self.saved.check(saved)
 
     def without(self, way: WayBack, paths: Collection[str]) -> WayBack:
-        """Return a way on which the files at these paths stay, unless the snapshot of the point has
-        them. Blocks."""
+        """Exclude these paths from the rewind, except those restored from the point's snapshot.
+        Blocks.
+        """
         alone = {file.path for file in self._saved_alone(way)}
         return replace(way, stay=way.stay | (alone & set(paths)))
 
     def cover(self, way: WayBack, before: Checkpoint) -> Checkpoint:
-        """Add the ignored files that a rewind would overwrite to `before`, the checkpoint of now.
-        What is returned is to be recorded in its place if it differs. Blocks. Raises RecordError
-        when the files cannot go back."""
+        """Add the ignored files that a rewind would overwrite to `before`, the checkpoint taken
+        just before it. If the returned entry differs from `before`, record it too. Blocks. Raises
+        RecordError if the files cannot be restored.
+        """
         if way.point.snapshot is None and way.saved:
             return before
         worktree, then = self._kept_files(way.point)
@@ -272,8 +280,9 @@ class Checkpoints:
         return replace(before, snapshot=worktree.cover(then, name, way.stay))
 
     def restore(self, way: WayBack) -> "Sequence[TreeChange]":
-        """Make the files as they were at a point, and return what has changed. Blocks. Raises
-        RecordError when the files cannot go back: none has changed then, or only some."""
+        """Restore the files of a point and return the changes made. Blocks. Raises RecordError on
+        failure: no file or only some files have changed then.
+        """
         saved, changes = self._saved_alone(way), list["TreeChange"]()
         if way.point.snapshot is not None or not saved:
             worktree, then = self._kept_files(way.point)
@@ -283,8 +292,9 @@ class Checkpoints:
     def changes_done(
         self, way: WayBack, before: Checkpoint, changes: "Sequence[TreeChange]"
     ) -> "Sequence[TreeChange]":
-        """Return which of the changes from a checkpoint to a point a halted restore has done.
-        Blocks. Raises RecordError."""
+        """Return the changes that an interrupted restore has made, out of `changes` from the
+        checkpoint `before` to a point. Blocks. Raises RecordError.
+        """
         alone = {file.path for file in self._saved_alone(way)}
         left = {c.path for c in self.saved.changes(self._saved_alone(way))} if self.saved else set()
         done = [c for c in changes if c.path in alone - left]
@@ -295,11 +305,14 @@ class Checkpoints:
         return done
 
     def _saved_alone(self, way: WayBack) -> "list[SavedFile]":
-        """Return the saved files that the snapshot of the point does not have, as they were. Where
-        there certainly was no file, none is put back, though one was saved later. That a file was
-        created is not believed of a file that may have been left out, unless a look found none."""
+        """Return the individually saved files to restore: those missing from the point's snapshot.
+
+        A file that certainly did not exist at the point gets an empty blob, even if it was saved
+        later. A file that is only inferred to be new is skipped inside the work tree unless a scan
+        found it absent, because the snapshot may have left it out.
+        """
         files = {p: f for p, f in way.saved.items() if not f.why and p not in way.stay}
-        if way.point.repository:  # which is restored by its record
+        if way.point.repository:  # its record restores the repository
             files = {p: f for p, f in files.items() if "/.git/" not in p}
         tree = way.point.snapshot
         if tree is not None and self.worktree is not None and files:
@@ -317,17 +330,18 @@ class Checkpoints:
         return f"{self.folder.name}/{number}"
 
     def _kept_files(self, point: RewindPoint) -> tuple["WorkTree", str]:
-        """Return the work tree and the snapshot of a point. Raises RecordError without one, and
-        where the repository that the snapshot is of is not there."""
+        """Return the work tree and the snapshot of a point. Raises RecordError if the point has no
+        snapshot or its repository is missing.
+        """
         if self.worktree is None or point.snapshot is None:
             raise RecordError(
                 f"the files of point {point.number} were not kept: {self._why(point)}"
             )
-        whole = self.worktree.is_whole(point.snapshot)  # which finds out its root
+        whole = self.worktree.is_whole(point.snapshot)  # sets `root` as a side effect
         root = self.restorer.root(point.repository) if point.repository else ""
         if root not in ("", self.worktree.root):
             raise RecordError(
-                f"the git repository of {root} is not there",
+                f"the git repository of {root} is missing",
                 hint=f"/rewind {point.number} repository restores it; then resume the session.",
             )
         if not whole:
@@ -336,13 +350,15 @@ class Checkpoints:
 
     def _why(self, point: RewindPoint) -> str:
         if point.path:
-            with contextlib.suppress(SessionError):  # then today's limits are the best guess
+            with contextlib.suppress(SessionError):  # fall back to the current limits
                 return load_checkpoint(self.folder, point.number).limits
         return self.limits or SNAPSHOT_FAILED
 
     @property
     def restorer(self) -> "RepositoryRestorer":
-        """What restores the git repository from the records. Raises RecordError without any."""
+        """The object that restores the git repository from its records. Raises RecordError if the
+        session keeps none.
+        """
         from ..worktree.repository_restore import RepositoryRestorer
 
         if self.keeper is None:
@@ -350,11 +366,13 @@ class Checkpoints:
         return RepositoryRestorer(self.keeper)
 
     def _record(self) -> str:
-        """Record the git repository and return the name of the record, "" for none."""
+        """Record the git repository and return the record's name, or "" if there is none."""
         return self.keeper.take() if self.keeper else ""
 
     def _snapshot(self, name: str = "") -> tuple[str | None, str, str]:
-        """Keep the files under a name; return the tree, git's HEAD, and what is left out."""
+        """Save the files under a name. Return the tree, git's HEAD and a description of the files
+        left out.
+        """
         if self.worktree is None:
             return None, "", NO_SNAPSHOTS
         look = self.worktree.snapshot(name)
@@ -362,10 +380,11 @@ class Checkpoints:
 
 
 def rewind_points(entries: Iterable[Entry]) -> list[RewindPoint]:
-    """Return every point of a log, newest first. The files of a turn are those of the first
-    checkpoint after its words: until then the agent had changed none."""
+    """Return every point of a log, newest first. A turn's files are those of the first checkpoint
+    after its message, because the agent has changed nothing before that.
+    """
     found: list[RewindPoint] = []
-    newest, words, waiting = 0, "", 0  # `waiting`: so many of the last points have no files yet
+    newest, words, waiting = 0, "", 0  # `waiting`: number of newest points without files
     for entry in entries:
         newest = _newest_number(newest, entry)
         if isinstance(entry, User) and _is_person(entry):
@@ -383,7 +402,7 @@ def rewind_points(entries: Iterable[Entry]) -> list[RewindPoint]:
                 )
             waiting = 0
             if entry.path:
-                if found and found[-1].number == entry.number:  # recorded again, with more in it
+                if found and found[-1].number == entry.number:  # recorded again by `cover`
                     found.pop()
                 here = RewindPoint(entry.number, entry.seq, entry.at, entry.trigger, words)
                 here = replace(here, path=entry.path, repository=entry.repository)
@@ -392,8 +411,9 @@ def rewind_points(entries: Iterable[Entry]) -> list[RewindPoint]:
 
 
 def load_checkpoint(folder: Path, number: int) -> SavedCheckpoint:
-    """Read a checkpoint of the session in `folder`. Raises SessionError when there is none of that
-    number, or when its file is broken."""
+    """Read a checkpoint of the session in `folder`. Raises NoSuchSession for an unknown number and
+    SessionError for a broken file.
+    """
     name = f"{CHECKPOINTS_FOLDER}/{number}.json"
     try:
         return _parse_checkpoint(json.loads(read_below(folder, name, MAX_KEPT_BYTES)))
@@ -404,13 +424,14 @@ def load_checkpoint(folder: Path, number: int) -> SavedCheckpoint:
     except (OSError, ValueError, RecursionError) as error:
         raise SessionError(
             f"the checkpoint {folder / name} cannot be read: {error}",
-            hint="The log still has everything that was said and done up to it.",
+            hint="The log still has all messages and calls up to it.",
         ) from error
 
 
 def entries_up_to_checkpoint(log: Path, number: int | None = None) -> Reversible[Entry]:
-    """Return the entries of a session up to a checkpoint of it, by default the newest one. The
-    checkpoint's file is not read. Raises NoSuchSession where there is no such one."""
+    """Return a session's entries up to a checkpoint (default: the newest). Does not read the
+    checkpoint's file. Raises NoSuchSession for an unknown checkpoint.
+    """
     for entry in reversed(Entries(log)):
         if isinstance(entry, Checkpoint) and entry.path and number in (None, entry.number):
             return Entries(log, upto=entry.seq)
@@ -419,7 +440,7 @@ def entries_up_to_checkpoint(log: Path, number: int | None = None) -> Reversible
 
 
 def _is_person(entry: Entry) -> bool:
-    """Return whether an entry is words of the user: each of them is a point."""
+    """Return True if an entry is a user message. Each one is a point."""
     return isinstance(entry, User) and entry.source == "person"
 
 
@@ -436,7 +457,7 @@ def _existing(folder: Path) -> str:
         int(p.stem) for p in (folder / CHECKPOINTS_FOLDER).glob("*.json") if p.stem.isdigit()
     )
     if not numbers:
-        return "/checkpoint takes one."
+        return "Take one with /checkpoint."
     return f"It has {', '.join(map(str, numbers))}."
 
 
@@ -448,7 +469,7 @@ def _write(path: Path, saved: SavedCheckpoint) -> None:
     except OSError as error:
         raise RecordError(
             f"cannot write the checkpoint {path}: {error.strerror}",
-            hint="Free the disk, then go on.",
+            hint="Free disk space, then continue.",
         ) from error
 
 
@@ -461,7 +482,7 @@ _SHAPES: dict[str, tuple[type, ...]] = {
 
 
 def _parse_checkpoint(data: Any) -> SavedCheckpoint:
-    """Read a checkpoint. Raises ValueError, naming the field, for what is none."""
+    """Parse a checkpoint. Raises ValueError with the name of the bad field."""
     given = _fields(SavedCheckpoint, data)
     return SavedCheckpoint(
         **{**given, "facts": CheckpointFacts(**_fields(CheckpointFacts, given["facts"]))}
@@ -475,7 +496,7 @@ def _fields(cls: type[Any], data: Any) -> dict[str, Any]:
     for name in (each.name for each in fields(cls)):
         if not isinstance(data.get(name), _SHAPES.get(name, (str,))):
             raise ValueError(
-                f"{name} is missing" if name not in data else f"{name} is no such thing"
+                f"{name} is missing" if name not in data else f"{name} has the wrong type"
             )
         given[name] = data[name]
     return given

@@ -1,9 +1,9 @@
-"""Conversion of values to plain JSON and back, by the types of their fields alone.
+"""Convert values to plain JSON and back, based only on their field types.
 
-A dataclass becomes a list of its fields in their order, a set a sorted list, a mapping whose keys
-are numbers a list of pairs, an entry its line of the log. What is already JSON stays as it is. A
-type that cannot be converted is refused when it is first met, so that no new field is lost
-silently. `signature` changes with every field and type.
+A dataclass becomes a list of its fields in order, a set a sorted list, a mapping with integer keys
+a list of pairs, and an entry its log line. JSON values stay unchanged. An unsupported type raises
+TypeError when its codec is built, so a new field cannot be lost silently. `signature` changes with
+every field and type.
 """
 
 import types
@@ -18,7 +18,9 @@ _PLAIN = (str, int, float, bool, type(None), Any)
 
 
 class Codec(NamedTuple):
-    """The functions that write and read values of one type; None for what is JSON as it is."""
+    """The functions that write and read values of one type; None for values that are JSON
+    already.
+    """
 
     write: Callable[[Any], Any] | None
     read: Callable[[Any], Any] | None
@@ -28,20 +30,21 @@ _UNCONVERTED = Codec(None, None)
 
 
 def to_json(kind: Any, value: Any) -> Any:
-    """Return a value of this type as plain JSON, which may share parts with the value."""
+    """Return a value of this type as plain JSON. The result may share parts with the value."""
     write = codec(kind).write
     return write(value) if write else value
 
 
 def from_json(kind: Any, data: Any) -> Any:
-    """Return the value that was written. What was not written as this type gives nonsense, or an
-    error of any kind."""
+    """Return the value that `to_json` wrote for this type. Other data gives a wrong value or any
+    exception.
+    """
     read = codec(kind).read
     return read(data) if read else data
 
 
 def signature(kind: Any) -> str:
-    """List the fields of a dataclass, and of all dataclasses in it, with their types."""
+    """List the fields and types of a dataclass and of all dataclasses inside it."""
     lines: dict[str, None] = {}
     waiting = [kind]
     while waiting:
@@ -74,7 +77,7 @@ def codec(kind: Any) -> Codec:
         return _collection(list if origin is Sequence else origin, codec(inner[0]))
     if origin in (dict, Mapping):
         return _mapping(inner[0], codec(inner[1]))
-    raise TypeError(f"{kind} cannot be kept")
+    raise TypeError(f"{kind} cannot be converted")
 
 
 def _optional(inner: tuple[Any, ...]) -> Codec:
@@ -82,7 +85,7 @@ def _optional(inner: tuple[Any, ...]) -> Codec:
     if all(part == _UNCONVERTED for part in parts):
         return _UNCONVERTED
     if len(parts) > 1:
-        raise TypeError(f"{inner}: which of them a value is cannot be told")
+        raise TypeError(f"{inner}: the type of a value is ambiguous")
     write, read = parts[0]
     assert write is not None
     assert read is not None
@@ -94,7 +97,7 @@ def _optional(inner: tuple[Any, ...]) -> Codec:
 
 def _dataclass(kind: Any) -> Codec:
     hints = get_type_hints(kind)
-    # What is no argument is found again from the rest.
+    # Fields that are not init arguments are recomputed from the others.
     parts = [(each.name, *codec(hints[each.name])) for each in fields(kind) if each.init]
 
     def write_record(value: Any) -> list[Any]:
@@ -138,7 +141,7 @@ def _mapping(key: Any, each: Codec) -> Codec:
             lambda data: {name: _convert(each.read, one) for name, one in data.items()},
         )
     if key is not int:
-        raise TypeError(f"a mapping by {key} cannot be kept")
+        raise TypeError(f"a mapping by {key} cannot be converted")
     return Codec(
         lambda values: [[number, _convert(each.write, one)] for number, one in values.items()],
         lambda data: {number: _convert(each.read, one) for number, one in data},

@@ -1,7 +1,7 @@
-"""The output of a command, and what it says of success and errors.
+"""The output of a command and its signs of success and errors.
 
-Most outputs are never looked at: an exit code tells enough. A ledger reads each output of a log, so
-an output is split into lines only when it is asked for.
+Most outputs are never read because the exit code is enough. The output is split into lines only on
+demand, because the ledger receives every output in a log.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from .store import content_text
 MAX_ERROR_LINES = 5  # kept of a failed command's output
 MAX_ERROR_LINE_CHARS = 300  # characters kept of each
 
-# In lower case, as the other signs are.
+# In lower case, like the other signs.
 _ERROR_SIGNS = (
     "error", "exception", "traceback", "assert", "denied", "refused", "undefined", "not found",
     "no such", "timed out",
@@ -32,14 +32,14 @@ _SUCCESS_SIGN = regex(
 
 @dataclass(slots=True)
 class CommandOutput:
-    """What a command has said: the result of its call, or lines."""
+    """The output of a command: the result of its call, or lines."""
 
-    said: ToolResult | Sequence[str]
+    said: ToolResult | Sequence[str]  # a call's result, or lines
     _lines: Sequence[str] | None = field(default=None, init=False)
 
     @property
     def lines(self) -> Sequence[str]:
-        """The lines. Of an offloaded output those that its preview shows."""
+        """The lines of the output. For an offloaded output, the lines of its preview."""
         if self._lines is None:
             said = self.said
             self._lines = _lines_of(said) if isinstance(said, ToolResult) else said
@@ -50,7 +50,7 @@ class CommandOutput:
         return "\n".join(self.lines)
 
     def says_success(self) -> bool:
-        """Return whether the output speaks of success and of no error."""
+        """Return True if the output has a sign of success and no sign of an error."""
         text = self.text.lower()
         if speaks_of_error(text) and speaks_of_error(_NO_ERRORS.sub("", text)):
             return False
@@ -58,7 +58,9 @@ class CommandOutput:
 
 
 def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
-    """Return the last lines that speak of an error, verbatim; if none does, the last line."""
+    """Return the last lines with a sign of an error, verbatim. If there are none, return the last
+    line.
+    """
     text = "\n".join(lines).lower()
     signs = [sign for sign in _SIGNS if sign in text]
     told = (line for line in reversed(lines if signs else ()) if _has_sign(line.lower(), signs))
@@ -68,13 +70,14 @@ def telling_lines(lines: Sequence[str]) -> tuple[str, ...]:
 
 
 def speaks_of_error(text: str) -> bool:
-    """Return whether a text has a sign of an error."""
+    """Return True if a text has a sign of an error."""
     return _has_sign(text.lower(), _SIGNS)
 
 
 def _has_sign(text: str, signs: Sequence[str]) -> bool:
-    """Return whether one of these signs is in a text. The search for each of them takes a tenth of
-    the time of one regular expression with all of them."""
+    """Return True if a text contains one of these signs. Separate searches take a tenth of the time
+    of one regular expression with all signs.
+    """
     for sign in signs:
         if sign in text and (sign in _ERROR_SIGNS or _ERROR_WORD.search(text)):
             return True

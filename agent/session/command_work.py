@@ -1,7 +1,8 @@
-"""The work that a shell command does, so that the same work is known in other words.
+"""The work that a shell command does, to recognize the same work in a different command line.
 
-`npm run build`, `cd app && npm run build 2>&1 | tail -20` and `CI=1 npm run build > log` differ in
-what prepares and shows it. A command whose parts are not certain has no work that can be compared.
+`npm run build`, `cd app && npm run build 2>&1 | tail -20` and `CI=1 npm run build > log` differ
+only in set-up and in how the output is shown. A command that cannot be split with certainty has no
+work to compare.
 """
 
 import posixpath
@@ -22,7 +23,7 @@ _SHOWS_END = word_set("cat tail tee")
 _PIPES = ("|", "|&")
 _TO_FILE = regex(r">(?!&)")
 
-# Programs that answer "no" by their exit code, each with the codes that say so.
+# Programs with exit codes that mean "no" and not failure, and these codes.
 _QUESTIONS = {
     **dict.fromkeys(
         word_set(
@@ -41,17 +42,19 @@ _SEPARATOR = regex(r"[;&|\n]")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One program that a command runs, without what prepares it and shows its output."""
+    """One program that a command runs, without its set-up and without the display of its output."""
 
-    folder: str  # where it runs, as `cd` names it
+    folder: str  # working directory, as given to `cd`
     variables: tuple[str, ...]
     words: tuple[str, ...]
-    decides: bool  # the whole command succeeds only if this does
-    is_shown: bool  # the end of its output is shown
+    decides: bool  # the whole command succeeds only if this program does
+    is_shown: bool  # the end of its output is visible
 
 
 def works_of(command: str) -> tuple[Work, ...]:
-    """Return the work in a command, in order; none where that is not certain."""
+    """Return the work in a command, in order. Return () if the command cannot be split with
+    certainty.
+    """
     simple = simple_commands(command)
     found, folder, piped = [], "", False
     for place, each in enumerate(simple):
@@ -71,7 +74,7 @@ def works_of(command: str) -> tuple[Work, ...]:
 
 
 def _piped_words(simple: Sequence[CommandPart], place: int) -> Iterator[Sequence[str]]:
-    """Yield the words of the programs that one's output goes through."""
+    """Yield the words of each program that the output of the part at `place` is piped through."""
     for each in simple[place + 1 :]:
         if each.before not in _PIPES:
             return
@@ -83,8 +86,9 @@ def _program(words: Sequence[str]) -> str:
 
 
 def answers_no(command: str, exit_code: int | None) -> bool:
-    """Return whether a command that ended so only asked something: a search without a match, a file
-    that is not there. All the parts that may have decided its exit code must be such questions."""
+    """Return True if this exit code means the answer "no" and not a failure, e.g. a search without
+    a match or a missing file. Every part that may have set the exit code must be such a question.
+    """
     simple = simple_commands(command)
     if not simple and not _SEPARATOR.search(command):
         simple = (CommandPart(words=command.split()),)
@@ -101,8 +105,9 @@ def answers_no(command: str, exit_code: int | None) -> bool:
 
 
 def _asks(simple: CommandPart, exit_code: int | None) -> bool | None:
-    """Return whether a simple command asks and says "no" by this code; False where it only prepares
-    another one, None where it does neither."""
+    """Return True if this exit code means the answer "no" from a simple command. Return False if
+    the command only prepares another command, and None otherwise.
+    """
     words = [word for word in unwrapped_words(simple.words)[0] if word != "!"]
     name = _program(words)
     if name == "git":

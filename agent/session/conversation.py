@@ -1,9 +1,9 @@
-"""The conversation of a session as text for people and tools: `conversation.md`, made from the log.
+"""`conversation.md`: the conversation of a session as text for people and tools, made from the log.
 
-Each entry of the conversation adds its text once, right after it was written to the log, and no
-compaction changes that. How long the file must be is a fold of the log, so a look at its size tells
-whether it is whole. Where a kill or a full disk left it short, what is missing is added; a file
-that is not the beginning of the conversation is written again.
+Each entry's text is appended right after the entry is written to the log, and compaction does not
+change it. The expected file size is computed from the log, so a size check shows whether the file
+is complete. If the file is too short, the missing texts are appended. If its content differs from
+the log, the file is rewritten.
 """
 
 import json
@@ -18,11 +18,11 @@ from .entries import Assistant, Block, Entry, ToolResult, User, summarized_text
 from .searches import FOUND, SEARCH_TOOL, is_search, listing, query_of
 
 CONVERSATION_NAME = "conversation.md"
-MAX_BYTES_AT_OPEN = 8 << 20  # of text; more is written anew with the first new entry
+MAX_BYTES_AT_OPEN = 8 << 20  # a longer file is rewritten only with the first new entry
 
 
 def conversation_text(entry: Entry) -> bytes:
-    """Return what an entry adds to the conversation; b"" for one that is no part of it."""
+    """Return the text that an entry adds to the conversation, or b"" if it adds none."""
     blocks: list[Block] = []
     speaker = "Assistant"
     if isinstance(entry, User):
@@ -38,7 +38,7 @@ def conversation_text(entry: Entry) -> bytes:
 
 
 def block_text(block: Block, speaker: str, seq: int) -> str:
-    """Return a block of an entry with a heading that names who or what speaks; "" for thinking."""
+    """Return a block of an entry under a heading that names the speaker. Return "" for thinking."""
     kind = block.get("type")
     if kind == "text":
         return f"## {speaker} · #{seq}\n\n{block.get('text', '')}"
@@ -64,18 +64,21 @@ def _text_of_blocks(content: Any) -> str:
 
 
 class ConversationFile:
-    """`conversation.md` in the folder of a session that this process writes. `size` is that of the
-    texts of all `entries`, which are read only where the file is not as it should be."""
+    """`conversation.md` in the folder of a session that this process writes. `size` is the total
+    size in bytes of the texts of all `entries`. The entries are read only if the file is wrong.
+    """
 
     def __init__(self, folder: Path, entries: Reversible[Entry], size: int) -> None:
         self.path = folder / CONVERSATION_NAME
         self._entries, self._size = entries, size
-        self._is_whole = False  # this far it is what the log says
+        self._is_whole = False  # the file matches the log
         with suppress(OSError, SessionError):
             self._complete(anew=size <= MAX_BYTES_AT_OPEN)
 
     def add(self, entry: Entry) -> None:
-        """Add the newest entry of the log. Where that fails, it is done with the next one."""
+        """Append the newest entry of the log. After a failure, the next call appends the missing
+        texts.
+        """
         if text := conversation_text(entry):
             before, self._size = self._size, self._size + len(text)
             with suppress(OSError, SessionError):
@@ -85,7 +88,9 @@ class ConversationFile:
                     self._complete()
 
     def sync(self) -> None:
-        """Put the whole conversation on the medium. Raises RecordError and SessionError."""
+        """Flush the whole conversation to the storage device. Raises RecordError and
+        SessionError.
+        """
         try:
             self._complete()
             if not self._size:
@@ -94,12 +99,14 @@ class ConversationFile:
                 sync_file(file.fileno())
         except OSError as error:
             raise RecordError(
-                f"cannot write {self.path}: {error.strerror}", hint="Free the disk, then go on."
+                f"cannot write {self.path}: {error.strerror}",
+                hint="Free disk space, then continue.",
             ) from error
 
     def _complete(self, *, anew: bool = True) -> None:
-        """Make the file what the log says, if need be `again`. Raises OSError, and SessionError for
-        a log that is gone."""
+        """Make the file match the log. Rewrite it only if `anew`. Raises OSError, and SessionError
+        for a missing log.
+        """
         size = _size(self.path)
         missing = self._missing_texts(size) if 0 < size <= self._size else None
         if missing:
@@ -111,8 +118,9 @@ class ConversationFile:
         self._is_whole = True
 
     def _missing_texts(self, size: int) -> list[bytes] | None:
-        """Return the texts that a file of `size` bytes lacks; None where it must be written again,
-        because too much is missing or the text before that is another one."""
+        """Return the texts that a file of `size` bytes lacks. Return None if the file must be
+        rewritten, because too much is missing or the text before the gap differs.
+        """
         begin, missing = self._size, list[bytes]()
         for text in filter(None, map(conversation_text, reversed(self._entries))):
             if begin <= size:
@@ -127,7 +135,9 @@ class ConversationFile:
 
 
 def write_conversation(folder: Path, entries: Iterable[Entry]) -> None:
-    """Write the whole conversation again. Raises OSError, with the old file as it was."""
+    """Rewrite the whole conversation. Raises OSError and leaves the old file unchanged on
+    failure.
+    """
     path = folder / CONVERSATION_NAME
     with replacing(path, part_name=f"{path.name}.part") as file:
         file.writelines(map(conversation_text, entries))
@@ -135,8 +145,10 @@ def write_conversation(folder: Path, entries: Iterable[Entry]) -> None:
 
 @contextmanager
 def new_conversation(folder: Path) -> Iterator[Callable[[bytes], None]]:
-    """Yield a function that takes the texts of a log in order, while that is read, and writes them
-    for a session without the file. Where a text cannot be written, it ends before."""
+    """Yield a function that writes the texts of a log to a new conversation file, called in log
+    order while the log is read. It does nothing if the file exists, and stops at the first write
+    error.
+    """
     path = folder / CONVERSATION_NAME
     with suppress(OSError), ExitStack() as stack:
         file: BinaryIO | None = None
@@ -157,7 +169,7 @@ def new_conversation(folder: Path) -> Iterator[Callable[[bytes], None]]:
 
 
 def _size(path: Path) -> int:
-    """Return the size of a file, 0 where there is none. Raises OSError."""
+    """Return the size of a file, or 0 for a missing file. Raises OSError."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -165,8 +177,9 @@ def _size(path: Path) -> int:
 
 
 def _append(path: Path, end: int, texts: Sequence[bytes]) -> None:
-    """Write texts behind the first `end` bytes of a file. Raises OSError, with the file as long as
-    that."""
+    """Write texts after the first `end` bytes of a file. On failure, truncate the file to `end`
+    bytes and raise OSError.
+    """
     with open(path, "ab", buffering=0, opener=private_opener) as file:
         file.truncate(end)
         try:

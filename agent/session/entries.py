@@ -1,8 +1,8 @@
-"""The kinds of entry: what a line of the log can be, as values.
+"""The kinds of log entry as dataclasses.
 
-An entry is durable and never changes. `seq` and `at` are given by the log when it is appended;
-until then they are 0 and "". Fields this version does not know survive a round trip in `extra`,
-and a line of an unknown kind in `Unknown`. `docs/internals/log-format.md` describes each kind.
+A recorded entry never changes. The log assigns `seq` and `at` on append; before that they are 0 and
+"". Unknown fields survive a round trip in `extra`, and a line of an unknown kind survives in
+`Unknown`. `docs/internals/log-format.md` describes each kind.
 """
 
 import operator
@@ -14,21 +14,20 @@ from typing import Any, ClassVar
 from ..lazy import dataclass, regex
 
 VERSION = 1
-SHELL_OUTPUT_HEADING = "[What it said:]\n"  # before the output of a command that the person ran
-ATTACHMENT = "attachment"  # source of what the person brings in beside their words
-SKILL = "skill"  # source of the text of a skill that was loaded
-# Source of definitions of tools that were loaded late. Only older logs have such entries: none is
-# written any more.
+SHELL_OUTPUT_HEADING = "[What it said:]\n"  # before the output of a command that the user ran
+ATTACHMENT = "attachment"  # source of content that the user adds to a message
+SKILL = "skill"  # source of the text of a loaded skill
+# Source of definitions of tools that were loaded late. Only older logs have these entries.
 LOADED_TOOLS = "loaded tools"
-# Purpose of a request that asked for no answer and kept the prompt in the cache. Only older logs
-# have such entries: none is written any more.
+# Purpose of a request that only kept the prompt in the server's cache. Only older logs have these
+# entries.
 WARMING = "warm"
 SAMPLING = "sampling"  # purpose of a reply that an MCP server asked for
-BOUND, FREE = "bound", "free"  # what `Session.thinking` can be
-PLAN = "plan"  # source of a plan that was agreed to, or proposed where nobody could agree
-SKILL_LIST = "skill list"  # source of what there is of skills
+BOUND, FREE = "bound", "free"  # values of `Session.thinking`
+PLAN = "plan"  # source of a plan that the user agreed to, or that no user could agree to
+SKILL_LIST = "skill list"  # source of the list of available skills
 MEMORY = "memory"  # source of the index of the facts about a project
-HOOK = "hook"  # source of what a hook says to the model
+HOOK = "hook"  # source of a hook's message to the model
 
 _TOKEN_COUNTS = ("input", "cache_read", "cache_creation", "output")
 _USAGE_COUNTS = (*_TOKEN_COUNTS, "web_searches")
@@ -39,8 +38,9 @@ Content = str | list[Block]
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call, or the sum over several, as the API counts them, and how often the server
-    searched the web for it."""
+    """Token counts of one call, or the sum over several calls, as the API counts them, and the
+    number of web searches by the server.
+    """
 
     input: int = 0
     cache_read: int = 0
@@ -59,7 +59,7 @@ class Usage:
 
     @property
     def prompt(self) -> int:
-        """Tokens of the prompt, however they were priced."""
+        """Tokens of the prompt, cached or not."""
         return self.input + self.cache_read + self.cache_creation
 
     @property
@@ -67,13 +67,13 @@ class Usage:
         return self.prompt + self.output
 
     def to_json(self) -> dict[str, int]:
-        """Return the counts by name; that of searches only where there are any."""
+        """Return the counts by name. Omit the number of searches if it is 0."""
         counts = asdict(self)
         return counts if self.web_searches else {k: counts[k] for k in _TOKEN_COUNTS}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Usage":
-        """Read a usage. Raises ValueError for counts that are not whole numbers."""
+        """Parse a usage. Raises ValueError for counts that are not whole numbers."""
         return cls(*_usage_counts(data))
 
 
@@ -89,80 +89,86 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session(Entry):
-    """A process opened the session. The system prompt and the tools are recorded because they are
-    part of the prefix of every request. What is small comes first, so that a list of sessions finds
-    it cheaply."""
+    """The opening of the session by a process. The system prompt and the tools are recorded because
+    every request begins with them. Small fields come first, so that a list of sessions can read
+    them cheaply.
+    """
 
     kind: ClassVar[str] = "session"
     id: str
     cwd: str
-    branch: str = ""  # of git at `cwd`, "" for none
+    branch: str = ""  # git branch at `cwd`, "" for none
     version: str
     model: str
-    # Whether the model's thinking is BOUND to all that comes before it, or FREE. "" in older logs,
-    # where another model, prompt or list of tools left out all earlier thinking for ever.
+    # BOUND if the model's thinking is valid only after exactly the same context, else FREE. "" in
+    # older logs: there, a change of the model, prompt or tools drops all earlier thinking.
     thinking: str = ""
-    # Of a session of the proxy: `protocol` and `upstream` of the client's requests, its name as
-    # `agent`, and the digest of its `first` message. {} for all others.
+    # Only in a session of the proxy: `protocol` and `upstream` of the client's requests, the
+    # client's name as `agent`, and the digest of its `first` message.
     client: dict[str, Any] = field(default_factory=dict)
-    system: str | None = None  # None where it is as before
-    own_prompt: str | None = None  # the part of it that the person wrote in place of ours
-    tools: list[dict[str, Any]] | None = None  # None where they are as before
+    system: str | None = None  # None if unchanged
+    own_prompt: str | None = None  # the part of `system` that the user wrote to replace ours
+    tools: list[dict[str, Any]] | None = None  # None if unchanged
     parent: dict[str, Any] | None = None  # {"id", "seq"} of the session this was forked from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class User(Entry):
-    """Words that go to the model. `source` says whose: person, environment, instructions, notice,
+    """A message to the model. `source` is its origin: person, environment, instructions, notice,
     note (a pin in the user's own words), skill, skill list, loaded tools, plan, hook, shell or
-    attachment. Shell is a command that the user ran, with `details` and `offloaded` as in the
-    result of Bash; its output is the last block. An attachment is a file, a directory or piped
-    input next to the words before it, with `details` and `offloaded` as in the result of the `call`
-    that its details name.
+    attachment.
 
-    The details of an instruction file's text have its `instructions`: path and sha256 of the text,
-    and where they are so the `folder` that it is for, the file that it is imported `by`, and how
-    many tokens of it are `left_out`.
-    The details of a skill's text have its `skill`: name, path and digest of the text, and where it
-    is said again after a summary the `ref` of the entry with all of it, and whether it `is_part`.
-    Those of a plan have its `plan`: whether it is `agreed`, or the `ref` of the entry that it says
-    again after a summary; and the `todos` that its steps are. Those of a list have its `skills`, by
-    name a mark of what was told and None for one that is gone, and whether that is the `whole`
-    list. Those of a hook's words have its `hook`: the event, whose it is (`of`), the `source` of a
-    session's start and the `sha256` of the whole text. Loaded tools, in older logs, are blocks that
-    add tools from here on, as the API has them."""
+    A `shell` entry is a command that the user ran. It has `details` and `offloaded` as in a Bash
+    result; its output is the last block. An `attachment` is a file, a directory or piped input that
+    belongs to the message before it. It has `details` and `offloaded` as in the result of the
+    `call` that its details name.
+
+    Details by source:
+
+    - instructions: `instructions` with the path and sha256 of the text. Optional: the `folder` that
+      it applies to, the file that it is imported `by`, and the number of tokens `left_out`.
+    - skill: `skill` with the name, path and digest of the text. When repeated after a summary, also
+      the `ref` of the entry with the whole text, and `is_part` if the text is shortened.
+    - plan: `plan` with `agreed`, or after a summary the `ref` of the entry that it repeats; and
+      `todos`, the steps of the plan.
+    - skill list: `skills`, a mark of each announced skill by name (None for a removed skill), and
+      `whole` if the list is complete.
+    - hook: `hook` with the event, the owner (`of`), the `source` of a session start and the
+      `sha256` of the whole text.
+    - loaded tools (older logs only): blocks in the API's form that add tools from here on.
+    """
 
     kind: ClassVar[str] = "user"
     content: Content
     source: str = "person"
-    mid_turn: bool = False  # said while a turn ran, which went on with them
+    mid_turn: bool = False  # sent during a turn, which continued with it
     details: dict[str, Any] = field(default_factory=dict)
     offloaded: str | None = None
 
     @property
     def begins_turn(self) -> bool:
-        """Whether a turn begins with these words."""
+        """Whether this message starts a turn."""
         return self.source == "person" and not self.mid_turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assistant(Entry):
-    """A reply, its blocks as the API gave them."""
+    """A reply, with its blocks as the API returned them."""
 
     kind: ClassVar[str] = "assistant"
     content: list[Block]
     usage: dict[str, int]
     stop_reason: str | None
     model: str
-    # turn, summary, verify, attempt, SAMPLING or WARMING; only turns stand in the view
+    # turn, summary, verify, attempt, SAMPLING or WARMING; only turns are in the view
     purpose: str = "turn"
     message_id: str | None = None
-    cost_usd: float | None = None  # None where the model's price is not known
-    # Raw arguments, by tool_use id, of calls whose JSON did not parse: they run only if the JSON is
-    # fenced, and are answered with an error otherwise.
+    cost_usd: float | None = None  # None if the model's price is not known
+    # Raw arguments, by tool_use id, of calls whose JSON did not parse. Such a call runs only if its
+    # JSON is in a code fence; otherwise its result is an error.
     broken: dict[str, str] = field(default_factory=dict)
-    # What was sent for it: `sha256` of the bytes, their `parameters`, and the `origin` as
-    # `Request` in agent/context/request.py has it; {} where that is not known.
+    # The request: `sha256` of its bytes, its `parameters`, and the `origin` as defined by `Request`
+    # in agent/context/request.py; {} if unknown.
     request: dict[str, Any] = field(default_factory=dict)
 
 
@@ -175,16 +181,18 @@ class ToolResult(Entry):
     content: Content
     is_error: bool = False
     details: dict[str, Any] = field(default_factory=dict)
-    offloaded: str | None = None  # file in the session's folder with all that `content` previews
+    offloaded: str | None = None  # file in the session folder; `content` is its preview
 
 
 def altered_thinking(text: str) -> Block:
-    """Return a block of thinking that a secret was taken out of: it cannot be sent any more."""
+    """Return a thinking block from which a secret was removed. It cannot be sent to the API
+    again.
+    """
     return {"type": "thinking", "thinking": text, "signature": "", "altered": True}
 
 
 def shell_result(entry: User) -> ToolResult:
-    """Return the outcome of a command that the user ran, as the result of a call."""
+    """Return the outcome of a command that the user ran, in the form of a tool result."""
     said = entry.content[-1:] if isinstance(entry.content, list) else entry.content
     if isinstance(said, list) and said and said[0].get("type") == "text":
         said = str(said[0].get("text", "")).removeprefix(SHELL_OUTPUT_HEADING)
@@ -200,7 +208,7 @@ def shell_result(entry: User) -> ToolResult:
 
 
 def attachment_result(entry: User) -> ToolResult:
-    """Return an attachment as the result of the call that it is like."""
+    """Return an attachment in the form of the tool result that it corresponds to."""
     return ToolResult(
         seq=entry.seq,
         at=entry.at,
@@ -212,7 +220,7 @@ def attachment_result(entry: User) -> ToolResult:
 
 
 def attachment_call(entry: User) -> tuple[str, dict[str, Any]]:
-    """Return the tool and the arguments of the call that an attachment is like."""
+    """Return the tool and the arguments of the call that an attachment corresponds to."""
     call = entry.details.get("call")
     name, given = (call.get("name"), call.get("input")) if isinstance(call, dict) else ("", {})
     return str(name or "Read"), given if isinstance(given, dict) else {}
@@ -220,13 +228,12 @@ def attachment_call(entry: User) -> tuple[str, dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask(Entry):
-    """Stubs take the place of results or inputs, one entry for each pass of a layer."""
+    """One pass of a compaction layer that replaces results or inputs with stubs."""
 
     kind: ClassVar[str] = "mask"
     layer: str
     # {"seq", "tool_use_id", "stub"} for a result, {"seq", "tool_use_id", "input"} for the input of
-    # a call, {"seq", "tool_use_id", "reply", "outline"} for a result and the
-    # reply that made the call.
+    # a call, {"seq", "tool_use_id", "reply", "outline"} for a result and the reply with its call.
     targets: list[dict[str, Any]]
     tokens_before: int
     tokens_after: int
@@ -235,9 +242,10 @@ class Mask(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary(Entry):
-    """A summary is the first to stand for the entries `covers[0]..covers[1]`. In the view it is a
-    user message with `text`, then the items whose seq is in `keep`, then everything from
-    `keep_from` on; with a `block` that comes first, and `text` last."""
+    """A summary that replaces the entries `covers[0]..covers[1]`. In the view it becomes a user
+    message with `text`, followed by the items whose seq is in `keep`, and by everything from
+    `keep_from` on. With a `block`, the block comes first and `text` last.
+    """
 
     kind: ClassVar[str] = "summary"
     document: dict[str, Any]  # the summary by section
@@ -250,36 +258,37 @@ class Summary(Entry):
     trigger: str = ""
     probes: dict[str, Any] = field(default_factory=dict)
     files: list[str] = field(default_factory=list)
-    # What it says of earlier failures: who says so (`by`), `why`, and the `refs` that are resolved
-    # or the refs that are `reopened`.
+    # Statements about earlier failures: the author (`by`), `why`, and the resolved `refs` or the
+    # refs that are `reopened`.
     resolved: list[dict[str, Any]] = field(default_factory=list)
-    # No earlier summary stays, whatever its seq. In logs where this is not said one may have
-    # stayed, and been sent, because its seq is larger than that of the items behind it.
+    # True if every earlier summary is dropped, whatever its seq. In older logs (False), an earlier
+    # summary may have stayed in the view because its seq is larger than `keep_from`.
     replaces_earlier: bool = False
-    # Entries of the summary before that no longer hold, and every rule known to be lifted.
+    # Entries of the previous summary that no longer apply, and every rule known to be lifted.
     superseded: list[dict[str, Any]] = field(default_factory=list)
-    # The API's own compaction block, exactly as it came. It is the first message then, and `text`
-    # stands behind all that stays; what was thought there stays too if `keeps_thinking`.
+    # The API's compaction block, unchanged. It is then the first message, and `text` follows all
+    # kept items. With `keeps_thinking`, the thinking in these items is kept too.
     block: dict[str, Any] | None = None
     keeps_thinking: bool = False
 
     @property
     def whole_text(self) -> str:
-        """All that it says in the view."""
+        """The whole text of the summary in the view."""
         said = summarized_text(self.block or {})
         return f"{said}\n\n{self.text}" if said else self.text
 
     @property
     def span(self) -> str:
-        """The entries that it is the first to stand for, for people. In logs where
-        `replaces_earlier` is not said the first may be an earlier summary, of a larger seq."""
+        """The range of entries that this summary is the first to replace, for display. In logs
+        without `replaces_earlier`, the first one may be an earlier summary with a larger seq.
+        """
         first, last = self.covers
         return f"#{first} to #{last}" if first <= last else f"all up to #{last}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revert(Entry):
-    """The mask or summary at `target` is taken back: the view is folded as if it had not been."""
+    """A revert of the mask or summary at `target`: the view is computed without it."""
 
     kind: ClassVar[str] = "revert"
     target: int
@@ -293,7 +302,7 @@ class Checkpoint(Entry):
     path: str
     snapshot: str | None = None
     trigger: str = ""
-    repository: str = ""  # the record of the git repository, "" for none
+    repository: str = ""  # name of the record of the git repository, "" for none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +320,7 @@ class Unpin(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note(Entry):
-    """Something worth keeping that the model does not see."""
+    """Recorded information that the model does not see."""
 
     kind: ClassVar[str] = "note"
     # intent, decision, drift, phase, permission, quality, recovery, rewind, agent, killed, task,
@@ -323,16 +332,19 @@ class Note(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubagentRun(Entry):
-    """A subagent, when it starts and when it ends; the newest entry of an `id` counts. Usage, cost,
-    calls, tool calls and compaction are the sums over all of its own log, earlier runs included, so
-    that this log alone gives the session's."""
+    """The state of a subagent, recorded at its start and at its end. The newest entry of an `id`
+    counts.
+
+    Usage, cost, calls, tool calls and compaction are sums over the subagent's whole log, including
+    earlier runs. The session's log alone is therefore enough to compute the session's totals.
+    """
 
     kind: ClassVar[str] = "agent"
     id: str
     type: str
     prompt: str
     log: str  # path below the session's folder
-    status: str = "running"  # then done, error, interrupted or limit
+    status: str = "running"  # later done, error, interrupted or limit
     answer: str = ""
     usage: dict[str, int] = field(default_factory=dict)
     cost_usd: float | None = None
@@ -340,24 +352,24 @@ class SubagentRun(Entry):
     calls: int = 0
     tool_calls: int = 0
     compaction: dict[str, int] = field(default_factory=dict)
-    told: int = 0  # last entry of its log whose changes of files are recorded in this one
-    # Files that it read or changed, newest last, as its log names them; empty in older logs.
+    told: int = 0  # last entry of its log whose file changes are recorded in the session's log
+    # Files that it read or changed, newest last, named as in its log; empty in older logs.
     files: list[str] = field(default_factory=list)
-    lost: bool = False  # interrupted since its process was killed
+    lost: bool = False  # interrupted because its process was killed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End(Entry):
-    """A turn ended."""
+    """The end of a turn."""
 
     kind: ClassVar[str] = "end"
-    status: str  # as in the JSON result
+    status: str  # same values as in the JSON result
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown(Entry):
-    """A line of a kind this version does not know; `extra` holds its fields."""
+    """A line of a kind that this version does not know; `extra` contains its fields."""
 
     kind: ClassVar[str] = "unknown"
     name: str
@@ -373,7 +385,7 @@ KINDS: dict[str, type[Entry]] = {
 
 
 def reverted_seqs(entries: Iterable[Entry]) -> set[int]:
-    """Return the seqs that are taken back in the end: a revert may itself be taken back later."""
+    """Return the seqs of all reverted entries. A revert may itself be reverted later."""
     gone: set[int] = set()
     for revert in reversed([entry for entry in entries if isinstance(entry, Revert)]):
         if revert.seq not in gone:
@@ -382,10 +394,10 @@ def reverted_seqs(entries: Iterable[Entry]) -> set[int]:
 
 
 _COMMON = ("kind", "seq", "at", "extra")
-_HEAD = ("v", "seq", "at", "kind")  # that every line has
+_HEAD = ("v", "seq", "at", "kind")  # fields of every line
 _OWN_FIELDS = {cls: frozenset(f.name for f in fields(cls)) - {*_COMMON} for cls in KINDS.values()}
 _TEXT, _NUMBER, _NONE = (str,), (int,), type(None)
-_NUMBERS = (int, float)  # types whose values have a range; a bool has none
+_NUMBERS = (int, float)  # types with a range check; bool has none
 _SHAPES: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(
         ("id", "cwd", "version", "model", "source", "purpose", "tool_use_id", "layer", "trigger",
@@ -418,22 +430,26 @@ _SHAPES: dict[str, tuple[type, ...]] = {
         (bool,),
     ),
 }  # fmt: skip
-_ITEMS: dict[str, tuple[type, ...]] = {  # of the fields that are lists
+_ITEMS: dict[str, tuple[type, ...]] = {  # types of the items in list fields
     **dict.fromkeys(("content", "tools", "targets", "resolved", "superseded"), (dict,)),
     **dict.fromkeys(("covers", "keep"), _NUMBER),
     "files": _TEXT,
 }
-_MAX_NUMBER = 2**53  # numbers from here on are no counts: no float holds them
+_MAX_NUMBER = 2**53  # larger integers are not exact as floats
 
 
 def _fits(value: Any, shapes: tuple[type, ...]) -> bool:
-    """Return whether a value is of one of these types, and a number neither a flag nor negative."""
+    """Return True if a value has one of these types. Numbers must be non-negative; bool is not an
+    int.
+    """
     kind = type(value)
     return kind in shapes and (kind not in _NUMBERS or 0 <= value < _MAX_NUMBER)
 
 
 def _usage_counts(data: Mapping[str, Any]) -> list[int]:
-    """Return the counts of a usage in order. Raises ValueError for one that is no whole number."""
+    """Return the counts of a usage in order. Raises ValueError for a count that is not a whole
+    number.
+    """
     counts = [data.get(key, 0) for key in _USAGE_COUNTS]
     for key, count in zip(_USAGE_COUNTS, counts, strict=True):
         if type(count) is not int or not 0 <= count < _MAX_NUMBER:
@@ -442,7 +458,7 @@ def _usage_counts(data: Mapping[str, Any]) -> list[int]:
 
 
 def summarized_text(block: Mapping[str, Any]) -> str:
-    """Return what a compaction block of the API's says; "" for any other block."""
+    """Return the text of the API's compaction block, or "" for any other block."""
     text = block.get("content") if block.get("type") == "compaction" else ""
     return text if isinstance(text, str) else ""
 
@@ -459,29 +475,30 @@ def encode(entry: Entry) -> dict[str, Any]:
 _PLAIN_ID = regex(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 _SUBAGENT_LOG = regex(r"agents/[A-Za-z0-9][\w.-]{0,99}/log\.jsonl", re.ASCII)
 _OFFLOADED = regex(r"offloaded/[^/\0]{1,255}")
-_ELSEWHERE = "offloaded/a file outside of the session"  # which is never there
+_ELSEWHERE = "offloaded/a file outside of the session"  # never exists
 _CHECKPOINT_PATH = regex(r"checkpoints/\d{1,18}\.json|")
 
 
 def _within_session(cls: type[Entry], body: dict[str, Any]) -> None:
-    """See to it that what an entry names of its session lies in the session's folder, whatever
-    the log says: other files count as gone, and a subagent's log is where its id says. Raises
-    ValueError for an id that is none."""
+    """Restrict the paths in an entry to the session's folder, whatever the log contains. Paths
+    outside count as missing files, and a subagent's log path falls back to the one for its ID.
+    Raises ValueError for an invalid ID.
+    """
     if body.get("offloaded") is not None and not _OFFLOADED.fullmatch(body["offloaded"]):
         body["offloaded"] = _ELSEWHERE
     if cls is Checkpoint and not _CHECKPOINT_PATH.fullmatch(body.get("path", "")):
         body["path"] = ""
     if cls is SubagentRun:
         if not _PLAIN_ID.fullmatch(body.get("id", "")):
-            raise ValueError("agent.id is no plain name")
+            raise ValueError("agent.id is not a plain name")
         if not _SUBAGENT_LOG.fullmatch(body.get("log", "")):
             body["log"] = f"agents/{body['id']}/log.jsonl"
 
 
 def decode(line: Mapping[str, Any]) -> Entry:
-    """Return the entry that a line of the log stands for. Raises ValueError, naming the field, for
-    a line that is no entry or whose fields have the wrong shape: a reader skips such a line with a
-    warning."""
+    """Return the entry for a line of the log. Raises ValueError with the field name for a line that
+    is not an entry or has fields of the wrong type. Readers skip such lines with a warning.
+    """
     seq, at, kind = line.get("seq"), line.get("at", ""), line.get("kind")
     if not isinstance(seq, int) or not _fits(seq, _NUMBER) or seq < 1:
         raise ValueError("seq is not a number from 1")
@@ -500,15 +517,15 @@ def decode(line: Mapping[str, Any]) -> Entry:
         shape = type(value)
         if shape not in _SHAPES[name] or (shape in _NUMBERS and not 0 <= value < _MAX_NUMBER):
             if name != "request":
-                raise ValueError(f"{kind}.{name} is a {shape.__name__} that cannot stand there")
-            value = {}  # it only says how a reply came about, and no reply is lost for it
+                raise ValueError(f"{kind}.{name} has the wrong type {shape.__name__}")
+            value = {}  # only informative: do not lose the reply because of it
         elif shape is list and not all(_fits(item, _ITEMS[name]) for item in value):
-            raise ValueError(f"{kind}.{name} has an item that cannot stand there")
+            raise ValueError(f"{kind}.{name} has an item of the wrong type")
         body[name] = value
     if cls is Assistant and not isinstance(body.get("content"), list):
         raise ValueError("assistant.content is not a list of blocks")
     if len(body.get("covers", (1, 1))) != 2:
-        raise ValueError(f"{kind}.covers is not a first and a last")
+        raise ValueError(f"{kind}.covers is not a pair")
     _within_session(cls, body)
     if "usage" in body:
         _usage_counts(body["usage"])

@@ -1,8 +1,8 @@
-"""Requests that have begun and whose reply is not recorded: what they cost by an estimate.
+"""Estimated cost of requests without a recorded reply.
 
-A note is recorded before a request is sent. When the process is killed, the server may have made
-the whole reply, and bills it although no log has it. So its estimate stays in the sums of the
-session once another process continues it.
+A note is recorded before each request. If the process is killed, the server may still finish the
+reply and bill it, although the log has no reply. The estimate then stays in the session's totals
+when another process continues the session.
 """
 
 from collections.abc import Mapping
@@ -12,33 +12,33 @@ from typing import Any
 from ..lazy import dataclass
 from .entries import Assistant, Entry, Note, Usage
 
-REQUEST_TOPIC = "request"  # of the note
-FIRST_OUTPUT_TOKENS = 200  # of a reply, before there was one
+REQUEST_TOPIC = "request"  # topic of the note
+FIRST_OUTPUT_TOKENS = 200  # assumed for a reply before the first one
 
 
 @dataclass(slots=True)
 class InFlight:
-    """The requests in flight, folded from the entries of a log."""
+    """The requests in flight, computed from the entries of a log."""
 
-    run: str = ""  # of the process that began those in `open`
-    open: dict[str, list[float]] = field(default_factory=dict)  # dollars, by purpose
-    cut: float = 0.0  # dollars of those that ended with their process
-    prompt: int = 0  # tokens that the newest request of a turn left in the server's cache
-    replies: int = 0  # in turns
-    output: int = 0  # tokens of these replies
+    run: str = ""  # ID of the process that sent the requests in `open`
+    open: dict[str, list[float]] = field(default_factory=dict)  # dollars per request, by purpose
+    cut: float = 0.0  # dollars for requests of processes that ended before the reply
+    prompt: int = 0  # prompt tokens of the newest turn reply, which the server may have cached
+    replies: int = 0  # number of turn replies
+    output: int = 0  # output tokens of these replies
 
     @property
     def dollars(self) -> float:
-        """What requests without a recorded reply cost."""
+        """The estimated cost of requests without a recorded reply."""
         return self.cut + sum(map(sum, self.open.values()))
 
     @property
     def usual_output(self) -> int:
-        """The tokens of a reply on the average."""
+        """The average number of output tokens of a reply."""
         return self.output // self.replies if self.replies else FIRST_OUTPUT_TOKENS
 
     def add(self, entry: Entry) -> None:
-        """Fold one more entry."""
+        """Process one entry."""
         if isinstance(entry, Note) and entry.topic == REQUEST_TOPIC:
             self._add_note(entry.data)
         elif isinstance(entry, Assistant):
@@ -62,7 +62,9 @@ class InFlight:
 
 
 def request_note(purpose: str, run: str, cost: float | None, *, replaces: bool = False) -> Note:
-    """Return the note of a request that begins. With `replaces` it says something newer about the
-    one that began last: another estimate, or without a cost that it is not billed any more."""
+    """Return the note for a request that begins. With `replaces`, it updates the newest open
+    request of this purpose: it gives another estimate, or says without a cost that the request is
+    not billed.
+    """
     data = {"of": purpose, "run": run, "cost_usd": cost} | ({"replaces": True} if replaces else {})
     return Note(topic=REQUEST_TOPIC, text="", data=data)

@@ -1,9 +1,7 @@
-"""The ledger: facts folded from the log without a model.
+"""The ledger: facts computed from the log without a model or the disk.
 
-Which files were created, changed, deleted or only read, which commands ran and which of them and of
-their tests failed, what the user said and pinned, what was decided, what was not authorised. It
-is fed entry by entry, each at the same cost however long the log is. Nothing here looks at the
-disk.
+It lists the files created, changed, deleted or only read; commands and tests that ran and failed;
+user messages, pins and decisions; and denied calls. The cost per entry does not grow with the log.
 """
 
 import json
@@ -42,13 +40,13 @@ from .user_messages import LoggedMessage, UserMessages
 
 
 def content_key(row: Mapping[str, Any]) -> str:
-    """Return the content that a row of changes names, as in `Ledger.contents`, "" for none."""
+    """Return the content key in a row of changes, in the form used by `Ledger.contents`, or ""."""
     kinds = (kind for kind in ("blob", "sha256") if isinstance(row.get(kind), str))
     return next((f"{kind}:{row[kind]}" for kind in kinds), "")
 
 
 def change_rows(details: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the sound rows of the changes in the details of a result."""
+    """Yield the valid rows of `changes` in the details of a result."""
     rows = details.get("changes")
     for row in rows if isinstance(rows, list) else ():
         known = isinstance(row, dict) and isinstance(row.get("path"), str)
@@ -58,15 +56,15 @@ def change_rows(details: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 FileAction = Literal["created", "modified", "deleted"]
 
-CHANGED_BY_TOPIC = {  # who made the changes that a note of this topic lists
+CHANGED_BY_TOPIC = {  # author of the changes listed in a note, by topic
     "rewind": "/rewind", "agent": "Task", "killed": "a call that was cut short",
 }  # fmt: skip
-WHILE_RAN = "while {tool} ran"  # what made a change, if it is not certain that the tool did
-PLAN_TOPIC = "plan"  # of the note that a plan was dropped
-MAX_FAILED_CALLS = 20  # kept of tools that run no commands
-MAX_JOB_LINES = 2_000  # kept of what a job said before its end
-DENIAL_REASON = " · the user said: "  # between a call that was not authorised and why
-SIGNAL_EXIT_CODE = 128  # of a shell, and more, where a signal ended its command
+WHILE_RAN = "while {tool} ran"  # author of a change that is not certainly the tool's
+PLAN_TOPIC = "plan"  # topic of the note that a plan was dropped
+MAX_FAILED_CALLS = 20  # failed calls kept, of tools that run no commands
+MAX_JOB_LINES = 2_000  # output lines kept of a running job
+DENIAL_REASON = " · the user said: "  # between a denied call and the reason
+SIGNAL_EXIT_CODE = 128  # a shell returns a higher exit code if a signal ended the command
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class FileFact:
     removed: int
     tool: str  # of the last change
     ref: int  # of the last change
-    times: int  # that it was changed
+    times: int  # number of changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +87,16 @@ class CommandFact:
     command: str
     exit_code: int | None  # None while it runs in the background
     ref: int
-    errors: tuple[str, ...] = ()  # the last lines of its output that speak of an error
+    errors: tuple[str, ...] = ()  # the last lines of its output with a sign of an error
 
 
 @dataclass(frozen=True, slots=True)
 class FailedCall:
-    """A call of a tool that runs no commands, and that failed."""
+    """A failed call of a tool that runs no commands."""
 
     tool: str
     ref: int
-    errors: tuple[str, ...]  # the last lines of its result that speak of an error
+    errors: tuple[str, ...]  # the last lines of its result with a sign of an error
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,76 +111,76 @@ class SkillFact:
 
 @dataclass(frozen=True, slots=True)
 class PlanFact:
-    """A plan that stands."""
+    """The current plan."""
 
     text: str  # Markdown
-    agreed: bool  # whether the person agreed to it; if not, it was proposed where nobody could
-    ref: int  # of the entry with it
+    agreed: bool  # the user agreed to it; False if no user was present to agree
+    ref: int  # of the entry with the plan
 
 
 @dataclass(frozen=True, slots=True)
 class JobFact:
-    """A command in the background, as far as its end was told."""
+    """A command in the background and its outcome, if known."""
 
     command: str
-    exit_code: int | None = None  # None while its end is not known
-    interrupted: bool = False  # it was ended on purpose
+    exit_code: int | None = None  # None until its end is known
+    interrupted: bool = False  # stopped on purpose
 
 
 @dataclass(slots=True)
 class _RunningJob:
-    """A command in the background whose outcome is not known yet."""
+    """A background command whose outcome is not known yet."""
 
     command: str
     ref: int  # of its start
-    lines: list[str] = field(default_factory=list)  # what it said so far
-    is_told: bool = False  # that it has ended is known, but not yet what it said last
+    lines: list[str] = field(default_factory=list)  # output so far
+    is_told: bool = False  # its end is known, but not its last output
 
 
 @dataclass(slots=True)
 class Ledger:
-    """The facts; its public fields are for reading only. Paths are those of the tools, relative to
-    the session's directory when inside it."""
+    """The facts, for reading only. Paths inside the session's directory are relative to it."""
 
     cwd: str = ""
     phase: str = ""
-    title: str = ""  # that the person gave the session
-    head: str = ""  # branch and commit, once a command has moved them
-    _calls: dict[str, str] = field(default_factory=dict)  # tools of unanswered calls, by id
-    _files: dict[str, FileFact] = field(default_factory=dict)  # by absolute path, as the next three
+    title: str = ""  # given by the user
+    head: str = ""  # git branch and commit, once a command has changed them
+    _calls: dict[str, str] = field(default_factory=dict)  # tools of unanswered calls, by call ID
+    # This field and the next three use absolute paths.
+    _files: dict[str, FileFact] = field(default_factory=dict)
     _read: dict[str, int] = field(default_factory=dict)
-    # The content of each file when the session last read or left it: `sha256:…`, `blob:…` as git
-    # has it, or "" for a file that the session deleted.
+    # The content of each file when the session last read or changed it: `sha256:…`, `blob:…` (a git
+    # object ID), or "" for a file that the session deleted.
     contents: dict[str, str] = field(default_factory=dict)
-    _born: set[str] = field(default_factory=set)  # files that were not there before the session
+    _born: set[str] = field(default_factory=set)  # files that the session created
     commands: list[CommandFact] = field(default_factory=list)
-    _failing: dict[str, CommandFact] = field(default_factory=dict)  # by the work they do
-    _failed_anew: list[CommandFact] = field(default_factory=list)  # those that failed again since
+    _failing: dict[str, CommandFact] = field(default_factory=dict)  # by work key
+    _failed_anew: list[CommandFact] = field(default_factory=list)  # failures before the newest one
     failed_calls: list[FailedCall] = field(default_factory=list)  # the newest, oldest first
     _jobs: dict[str, _RunningJob] = field(default_factory=dict)
-    # Commands that failed, each with the ref of the later run that did not.
+    # Failed commands, each with the ref of the later run that passed.
     resolved: list[tuple[CommandFact, int]] = field(default_factory=list)
-    _passed: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by the work
-    # What each summary says of failures that no later run has resolved.
+    _passed: dict[str, tuple[int, int]] = field(default_factory=dict)  # start and end, by work key
+    # Each summary's statements about failures that no later run has resolved.
     _resolutions: dict[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     _tests: FailingTests = field(default_factory=FailingTests)
     _heard: UserMessages = field(default_factory=UserMessages)
     todos: list[dict[str, str]] = field(default_factory=list)
     summarized_todos: list[dict[str, str]] = field(default_factory=list)  # as of the newest summary
     _denials: dict[str, int] = field(default_factory=dict)
-    _denial_reasons: dict[str, str] = field(default_factory=dict)  # in the person's words
+    _denial_reasons: dict[str, str] = field(default_factory=dict)  # as the user wrote them
     _decided: dict[int, Sequence[str]] = field(default_factory=dict)  # by entry
     _constraints: dict[int, Sequence[str]] = field(default_factory=dict)  # by summary
     _reverts: list[Revert] = field(default_factory=list)
     offloaded: dict[str, int] = field(default_factory=dict)  # refs of results, by file
-    pins: dict[int, str] = field(default_factory=dict)  # by ref; a text of one's own by its entry
+    pins: dict[int, str] = field(default_factory=dict)  # by ref, or by seq for a text
     agents: dict[str, SubagentRun] = field(default_factory=dict)  # newest entries, by id
     jobs: dict[str, JobFact] = field(default_factory=dict)  # by id
-    skills: dict[str, SkillFact] = field(default_factory=dict)  # by name, the one loaded last last
-    plan: PlanFact | None = None  # that stands
+    skills: dict[str, SkillFact] = field(default_factory=dict)  # by name, last loaded last
+    plan: PlanFact | None = None  # the current plan
 
     def add(self, entry: Entry) -> None:
-        """Fold one more entry. What is garbled counts as nothing."""
+        """Process one entry. Malformed data is ignored."""
         self._heard.add(entry)
         if isinstance(entry, ToolResult):
             tool = self._calls.pop(entry.tool_use_id, "")
@@ -234,26 +232,25 @@ class Ledger:
             self.agents[entry.id] = entry
         elif isinstance(entry, Session):
             self.cwd = entry.cwd
-            self._jobs.clear()  # they ended with the process before, nobody knows how
+            self._jobs.clear()  # they ended with the previous process; outcome unknown
 
     @property
     def messages(self) -> Sequence[LoggedMessage]:
-        """The messages of the user and what they attached, oldest first."""
+        """The user's messages and attachments, oldest first."""
         return self._heard.messages
 
     @property
     def turns(self) -> Sequence[int]:
-        """Refs of the messages that turns began with."""
+        """Refs of the messages that started turns."""
         return self._heard.turns
 
     @property
     def words(self) -> list[tuple[int, str]]:
-        """What the user typed, each message with its ref, oldest first. Of a message that went to
-        a file it is what the reference shows."""
+        """The user's typed messages as (ref, text), oldest first; previews of long messages."""
         return [(m.ref, m.opening) for m in self.messages if not m.is_attached]
 
     def _add_skill(self, entry: User) -> None:
-        """Note that a skill was loaded, unless its text is said again."""
+        """Record a loaded skill, unless its text is repeated after a summary."""
         skill = entry.details.get("skill")
         if not isinstance(skill, dict) or "ref" in skill:
             return
@@ -262,7 +259,7 @@ class Ledger:
         self.skills[name] = SkillFact(name, path, digest, entry.seq)
 
     def _add_plan(self, entry: User) -> None:
-        """Note a plan that stands from now on, and its steps, unless it is said again."""
+        """Record a new current plan and its steps, unless it is repeated after a summary."""
         plan = entry.details.get("plan")
         if not isinstance(plan, dict) or "ref" in plan:
             return
@@ -272,38 +269,35 @@ class Ledger:
 
     @property
     def files(self) -> Mapping[str, FileFact]:
-        """Files changed, by path, in the order in which they were first changed."""
+        """Changed files by path, in the order of their first change."""
         shown = (replace(fact, path=self.display_path(fact.path)) for fact in self._files.values())
         return {fact.path: fact for fact in shown}
 
     @property
     def read(self) -> Mapping[str, int]:
-        """Files read and never changed, with the ref of the newest reading; newest last."""
+        """Files that were read and never changed, with the ref of the newest read; newest last."""
         return {self.display_path(path): ref for path, ref in self._read.items()}
 
     def unresolved(self) -> list[CommandFact]:
-        """Return the commands that failed when they last ran, oldest first, less those that a
-        summary says are resolved."""
+        """Return the commands whose last run failed and is not settled, oldest first."""
         settled = self.settled_refs
         return [fact for fact in self._failing.values() if fact.ref not in settled]
 
     def past_failures(self) -> list[CommandFact]:
-        """Return the failures that are over: a later run passed or failed in another way, or a
-        summary says that they are resolved."""
+        """Return failures that were fixed, replaced by a newer failure, or settled."""
         settled = self.settled_refs
         said = [fact for fact in self._failing.values() if fact.ref in settled]
         return [*(fact for fact, _ in self.resolved), *self._failed_anew, *said]
 
     @property
     def resolutions(self) -> list[Mapping[str, Any]]:
-        """What summaries say of earlier failures, as in `Summary.resolved`; those that were taken
-        back do not count."""
+        """The statements about earlier failures in summaries that are not reverted."""
         gone = reverted_seqs(self._reverts)
         return [row for seq, rows in self._resolutions.items() if seq not in gone for row in rows]
 
     @property
     def settled_refs(self) -> set[int]:
-        """The refs of failures that are resolved by the last word on them."""
+        """The refs of failures that the newest statement of a summary calls resolved."""
         settled: set[int] = set()
         for row in self.resolutions:
             for refs, change in (("refs", settled.update), ("reopened", settled.difference_update)):
@@ -311,29 +305,27 @@ class Ledger:
         return settled
 
     def with_resolutions(self, rows: Sequence[Mapping[str, Any]]) -> "Ledger":
-        """Return this ledger as it will be once a summary that says so is recorded."""
+        """Return this ledger as it will be after a summary with these statements is recorded."""
         return replace(self, _resolutions={**self._resolutions, 0: rows})
 
     @property
     def tests(self) -> Mapping[str, FailingTest]:
-        """Tests that failed at some time, by name."""
+        """Tests that have failed at least once, by name."""
         return self._tests.tests
 
     @property
     def denials(self) -> Sequence[str]:
-        """Calls that were not authorised, each once."""
+        """Denied calls, without duplicates."""
         return list(self._denials)
 
     def reason_of(self, denial: str) -> str:
-        """Return what the user said last of a call that was not authorised, to be put after it;
-        "" if nothing."""
+        """Return the user's last reason for a denied call as a suffix, or ""."""
         reason = self._denial_reasons.get(denial, "")
         return f"{DENIAL_REASON}{reason}" if reason else ""
 
     @property
     def decisions(self) -> list[tuple[int, str]]:
-        """Decisions, verbatim, each with the ref of the first summary or note that has it.
-        Summaries that were taken back do not count."""
+        """Decisions, verbatim, each with the ref of its first note or unreverted summary."""
         gone, first = reverted_seqs(self._reverts), dict[str, int]()
         for ref, texts in self._decided.items():
             for text in texts if ref not in gone else ():
@@ -342,8 +334,9 @@ class Ledger:
 
     @property
     def constraints(self) -> list[tuple[int, str]]:
-        """What must be observed, verbatim, each with its ref: the rules and critical facts of the
-        newest summary, calls that were not authorised, pins."""
+        """Rules and critical facts of the newest summary, denied calls and pins, verbatim, each
+        with its ref.
+        """
         gone = reverted_seqs(self._reverts)
         newest = max((ref for ref in self._constraints if ref not in gone), default=0)
         return [
@@ -353,7 +346,7 @@ class Ledger:
         ]
 
     def display_path(self, path: str) -> str:
-        """Return a path relative to the session's directory when inside it, else absolute."""
+        """Return a path relative to the session's directory if inside it, else absolute."""
         absolute = self.absolute_path(path)
         inside = self.cwd and absolute.startswith(self.cwd.rstrip("/") + "/")
         return os.path.relpath(absolute, self.cwd) if inside else absolute
@@ -386,11 +379,11 @@ class Ledger:
         }
 
     def absolute_path(self, path: str) -> str:
-        """Return a path that a tool gives, made absolute."""
+        """Return the absolute form of a path that a tool gives."""
         return os.path.normpath(os.path.join(self.cwd, path))  # noqa: PTH118 (as text: no disk)
 
     def _add_result(self, entry: ToolResult, tool: str, by: str) -> None:
-        """Add the facts in the result of a tool; `by` is who made the changes in it."""
+        """Add the facts in the result of a tool; `by` names who made the changes in it."""
         if entry.offloaded:
             self.offloaded[entry.offloaded] = entry.seq
         details = entry.details
@@ -448,9 +441,10 @@ class Ledger:
     def _add_change(
         self, named: str, action: FileAction, tool: str, ref: int, details: Mapping[str, Any]
     ) -> str:
-        """Add a change of a file, and return its absolute path. Over a whole session, a file that
-        the session made counts as created until it is deleted; any other one that exists counts as
-        modified, also when it was deleted in between."""
+        """Add a change of a file and return its absolute path. A file that the session created
+        counts as created until it is deleted. Any other existing file counts as modified, even if
+        it was deleted in between.
+        """
         path = self.absolute_path(named)
         self._read.pop(path, None)
         before = self._files.get(path)
@@ -482,7 +476,7 @@ class Ledger:
             self._add_outcome(fact, output, passed=not entry.is_error, unknown=unknown)
 
     def _add_job(self, ref: int, details: Any, said: CommandOutput | None = None) -> None:
-        """Add what an entry describes a job, with its new output if the entry has that."""
+        """Add what an entry says about a job, and the job's new output if the entry contains it."""
         id = details.get("job") if isinstance(details, dict) else None
         job = self._jobs.get(id) if isinstance(id, str) else None
         if job is None:
@@ -511,9 +505,10 @@ class Ledger:
         unknown: bool,
         started: int | None = None,
     ) -> None:
-        """Add a command that has ended. `unknown`: it was cut short, which says nothing of what
-        failed before. `started` is the ref of its start, where that came before: what failed since
-        then is not fixed by it."""
+        """Add a command that has ended. `unknown` means that it was interrupted, so its outcome
+        does not change earlier failures. `started` is the ref of its start, if recorded separately:
+        the command cannot resolve failures after its start.
+        """
         works, since = works_of(fact.command), started or fact.ref
         key, cleared, tests_failed = self._work_key(fact.command, works), list[str](), False
         if fact.exit_code is not None:
@@ -525,7 +520,7 @@ class Ledger:
         if not unknown and ((not passed and not asked) or (passed and tests_failed)):
             fact = replace(fact, errors=telling_lines(output.lines))
             passed_since, by = self._passed.get(key, (0, 0))
-            if passed_since > since:  # a job's failure, told after a newer run had passed
+            if passed_since > since:  # a job's failure, reported after a newer run had passed
                 self.resolved.append((fact, by))
             else:
                 if before := self._failing.pop(key, None):
@@ -545,7 +540,7 @@ class Ledger:
         self.commands.append(fact)
 
     def _work_key(self, command: str, works: Sequence[Work]) -> str:
-        """Return what a command is known by: its work, or its text where that is not certain."""
+        """Return the key of a command: its work, or its text if the work is not certain."""
         rows = [(self.absolute_path(w.folder), w.variables, w.words) for w in works]
         return json.dumps(rows) if rows else command
 
@@ -558,13 +553,13 @@ class Ledger:
 
 
 def _is_denial(note: Note) -> bool:
-    """Return whether a note of permission is about a call that was not allowed."""
+    """Return True if a permission note records a denied call."""
     answer = note.data.get("answer") if isinstance(note.data, dict) else None
     return answer in (None, "", "no", "hook")
 
 
 def _persons_reason(denial: Note) -> str:
-    """Return in one line why the user did not allow a call; "" where no person said why."""
+    """Return the user's reason for denying a call, on one line, or "" if the user gave none."""
     data = denial.data if isinstance(denial.data, dict) else {}
     return " ".join(str(data.get("reason") or "").split()) if data.get("answer") == "no" else ""
 
@@ -575,7 +570,7 @@ def _section_texts(document: Any, section: str) -> list[str]:
 
 
 def _rule_texts(document: Any) -> list[str]:
-    """Return the user's rules in the document of a summary, as its lines have them."""
+    """Return the user's rules in a summary document, formatted as in the summary's text."""
     rows = document.get("rules") if isinstance(document, dict) else None
     return [
         f"#{row.get('ref')}: {row['text']}"

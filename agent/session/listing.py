@@ -1,9 +1,8 @@
-"""Lists of sessions: what a person knows a session by, at the cost of a few reads.
+"""Lists of sessions, read cheaply.
 
-The two ends of a log are read, unless the catalogue has what they said. At its beginning the first
-line, which holds the system prompt and the tools, is not parsed beyond what stands before them;
-from its end it is read back no further than to the newest words. Logs may grow, or go, while they
-are listed.
+Only the beginning and the end of a log are read, and only if the catalogue has no card for it. In
+the first line, only the small fields before the system prompt and the tools are parsed. The end is
+read backwards up to the newest message. Logs may grow or disappear while they are listed.
 """
 
 import json
@@ -24,24 +23,24 @@ from .titles import kept_title
 
 CATALOGUE_NAME = "sessions.json"
 CATALOGUE_VERSION = 1
-MIN_CARDS_TO_SAVE = 50  # fewer new cards are not worth writing the file
-MAX_UNSAVED_CARDS = 1_000  # the file is written after so many new cards
+MIN_CARDS_TO_SAVE = 50  # the file is not written for fewer new cards
+MAX_UNSAVED_CARDS = 1_000  # new cards after which the file is written during the listing
 CARD_TYPES = [int, int, str, str, int, str, str]
 
-# Size and time of change in nanoseconds, then title, last words, entries, branch and directory.
+# Size in bytes, modification time in ns, title, last message, entries, branch and directory.
 SessionCard = tuple[int, int, str, str, int, str, str]
 
-MAX_WORDS_CHARS = 200  # of the words in a row
-_MAX_HEAD_BYTES = 1 << 20  # from the beginning, in which the first words are looked for
-# The newest words are looked for so many bytes back from the end: first near, then far.
+MAX_WORDS_CHARS = 200  # of a message in a row
+_MAX_HEAD_BYTES = 1 << 20  # searched from the beginning for the first message
+# Bytes searched from the end for the newest message: first near, then far.
 _NEAR_END_BYTES = 1 << 15
 _FAR_END_BYTES = 1 << 19
 _LINE_HEAD = regex(rb'\{"v": \d{1,9}, "seq": (\d{1,18}), "at": "[^"]{0,40}", "kind": "(\w+)"')
-_LARGE_FIELDS = b', "system": '  # begins what is large in a line that opens a session
+_LARGE_FIELDS = b', "system": '  # start of the large fields in a session's opening line
 
 
 class Catalogue:
-    """The cache of the session cards of one project, by the names of its sessions."""
+    """The cache of the session cards of one project, by session ID."""
 
     def __init__(self, project: Path) -> None:
         self._path = project / CATALOGUE_NAME
@@ -55,7 +54,9 @@ class Catalogue:
                 self._cards = cards
 
     def get(self, name: str, size: int, changed: int) -> SessionCard | None:
-        """Return the card of a session, or None unless its log has this size and time of change."""
+        """Return the card of a session, or None if it is missing or its log's size or modification
+        time differs.
+        """
         card = self._cards.get(name)
         if not isinstance(card, list) or [*map(type, card)] != CARD_TYPES:
             return None
@@ -67,7 +68,7 @@ class Catalogue:
         self.unsaved += 1
 
     def save(self) -> None:
-        """Write the cards of the sessions that still exist, if the file can be written."""
+        """Write the cards of the sessions that still exist. Ignore write errors."""
         with suppress(OSError):
             existing = {path.name for path in self._path.with_name("sessions").iterdir()}
             cards = {name: card for name, card in self._cards.items() if name in existing}
@@ -82,18 +83,18 @@ class SessionRow:
 
     id: str
     log: Path
-    title: str = ""  # what the person named it, else what they said first
-    last: str = ""  # what was said last, by the person or the agent
+    title: str = ""  # given by the user, else the user's first message
+    last: str = ""  # the last message of the user or the agent
     size: int = 0  # bytes of the log
     changed: float = 0.0  # seconds since the epoch
     entries: int = 0
-    branch: str = ""  # at which the session was opened last, as far as that is known
+    branch: str = ""  # git branch when the session was last opened, if known
     cwd: str = ""
     in_use: bool = False  # another process has the session open
 
 
 def session_rows(logs: Iterable[Path]) -> Iterator[SessionRow]:
-    """Yield a row for each of these logs that can be read, and keep the cards for the next time."""
+    """Yield a row for each readable log, and cache the cards."""
     catalogues: dict[Path, Catalogue] = {}
     for log in logs:
         project = log.parents[2]
@@ -108,7 +109,7 @@ def session_rows(logs: Iterable[Path]) -> Iterator[SessionRow]:
 
 
 def session_row(log: Path, catalogue: Catalogue | None = None) -> SessionRow:
-    """Return what a list shows of a session. Raises OSError when its log cannot be read."""
+    """Return the row of a session. Raises OSError if its log cannot be read."""
     stat = log.stat()
     name = log.parent.name
     card = catalogue.get(name, stat.st_size, stat.st_mtime_ns) if catalogue else None
@@ -122,7 +123,9 @@ def session_row(log: Path, catalogue: Catalogue | None = None) -> SessionRow:
 
 
 def newest_entries(log: Path) -> list[Entry]:
-    """Return the last entries of a log, as far back as a row is read; none if it is unreadable."""
+    """Return the last entries of a log, from the same range that a row is read from. Return [] if
+    the log is unreadable.
+    """
     with suppress(OSError), open_kept(log) as file:
         lines = [*chain.from_iterable(_line_groups(file, os.fstat(file.fileno()).st_size))]
         return [entry for line in reversed(lines) if (entry := try_parse_entry(line))]
@@ -130,7 +133,7 @@ def newest_entries(log: Path) -> list[Entry]:
 
 
 def last_exchange(entries: Reversible[Entry]) -> tuple[str, str]:
-    """Return the user's last words and the last answer to them, "" for what there is none of."""
+    """Return the user's last message and the last answer to it, each "" if missing."""
     answer = ""
     for entry in reversed(entries):
         if isinstance(entry, User) and entry.source == "person":
@@ -140,7 +143,7 @@ def last_exchange(entries: Reversible[Entry]) -> tuple[str, str]:
 
 
 def last_answer(entries: Reversible[Entry], since: int) -> str:
-    """Return the last answer after entry `since`, "" for none. Nothing before it is read."""
+    """Return the last answer after entry `since`, or "". Earlier entries are not read."""
     for entry in reversed(entries):
         if entry.seq <= since:
             break
@@ -167,7 +170,7 @@ def _read_card(log: Path) -> SessionCard:
 
 
 def _read_beginning(file: BinaryIO) -> tuple[dict[str, str], str]:
-    """Return how the session was opened, and what the user said first."""
+    """Return how the session was opened (`cwd` and `branch`) and the user's first message."""
     opened: dict[str, str] = {}
     while file.tell() < _MAX_HEAD_BYTES and (line := file.readline(_MAX_HEAD_BYTES)):
         head = _LINE_HEAD.match(line)
@@ -179,8 +182,9 @@ def _read_beginning(file: BinaryIO) -> tuple[dict[str, str], str]:
 
 
 def _read_end(file: BinaryIO, size: int) -> tuple[dict[str, str], str, int]:
-    """Return how the session was opened last, if that stands near the end; what was said last; and
-    the number of the last entry."""
+    """Return how the session was last opened (if recorded near the end), the last message, and the
+    number of the last entry.
+    """
     opened: dict[str, str] = {}
     last, entries = "", 0
     for lines in _line_groups(file, size):
@@ -199,8 +203,9 @@ def _read_end(file: BinaryIO, size: int) -> tuple[dict[str, str], str, int]:
 
 
 def _line_groups(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
-    """Yield the whole lines of a log of `size` bytes, last first: those near the end, then those
-    further back. The rest of the log is left out."""
+    """Yield the whole lines of a log of `size` bytes, last line first: first those near the end,
+    then those further back. Earlier lines are skipped.
+    """
     seen = 0
     for reach in (_NEAR_END_BYTES, _FAR_END_BYTES):
         start = max(0, size - reach)
@@ -213,7 +218,9 @@ def _line_groups(file: BinaryIO, size: int) -> Iterator[list[bytes]]:
 
 
 def _parse_opening(line: bytes) -> dict[str, str]:
-    """Return where a session was opened, from the part of the line before what is large in it."""
+    """Return `cwd` and `branch` from the line of a session's opening. Parse only the part before
+    its large fields.
+    """
     before, large, _ = line.partition(_LARGE_FIELDS)
     try:
         data: Any = json.loads(before + b"}" if large else line)
@@ -224,7 +231,7 @@ def _parse_opening(line: bytes) -> dict[str, str]:
 
 
 def _words_of_line(line: bytes) -> str:
-    """Return what the user or the agent says in an entry, on one line."""
+    """Return the user's or the agent's text in an entry, on one line."""
     entry = try_parse_entry(line)
     if isinstance(entry, User) and entry.source == "person":
         text = content_text(entry.content)
@@ -234,8 +241,9 @@ def _words_of_line(line: bytes) -> str:
 
 
 def is_in_use(lock: Path) -> bool:
-    """Return whether another living process has a session open. The lock is tried only if the
-    process that it names exists: to try is to hold it for a moment."""
+    """Return True if another running process has a session open. The lock is tried only if the
+    process in the lock file exists, because trying it holds it for a moment.
+    """
     try:
         file = os.open(lock, os.O_RDONLY)
         try:

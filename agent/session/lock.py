@@ -1,6 +1,6 @@
-"""The lock of a session: one process writes, and the kernel frees the lock when that one ends.
+"""The lock of a session: one process writes, and the kernel frees the lock when the process ends.
 
-The pid in a lock file is only for messages; a file that nobody has locked means nothing.
+The pid in a lock file is only for messages. A lock file without a lock on it has no meaning.
 """
 
 import errno
@@ -13,7 +13,7 @@ from ...tools.system.files import make_private_folder
 from ..errors import RecordError, SessionBusy
 
 LOCK_NAME = "lock"
-# A list of sessions holds a lock for a moment, to see whether it is free.
+# Listing sessions holds a lock for a moment to test whether it is free.
 LOCK_TRIES = 5
 LOCK_PAUSE_S = 0.02
 
@@ -22,9 +22,10 @@ _NO_FILE = (errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO)
 
 
 def acquire_lock(log: Path, warnings: list[str]) -> int:
-    """Lock a log by a file next to it that names our pid, and return the open file. Where the file
-    system has no locks, a text is added to `warnings`. Raises SessionBusy when another process has
-    the lock, RecordError when it cannot be made."""
+    """Lock a log with a lock file next to it that contains our pid, and return the open file. If
+    the file system has no locks, add a text to `warnings`. Raises SessionBusy if another process
+    has the lock, and RecordError if the lock file cannot be created.
+    """
     lock = log.with_name(LOCK_NAME)
     for tries_left in reversed(range(LOCK_TRIES)):
         fd = _open_lock(lock)
@@ -41,7 +42,7 @@ def acquire_lock(log: Path, warnings: list[str]) -> int:
             warnings.append(f"{lock}: {_NO_LOCKS}")
         if _is_file_at(fd, lock):
             break
-        os.close(fd)  # somebody removed it meanwhile, and another process may have a new one
+        os.close(fd)  # the file was removed meanwhile; another process may have a new one
     else:
         raise SessionBusy(log.parent.name, "unknown")
     try:
@@ -62,7 +63,7 @@ def _open_lock(lock: Path) -> int:
         if error.errno in _NO_FILE and os.path.lexists(lock):
             raise RecordError(
                 f"cannot lock the session: {lock} is not a file that can be written",
-                hint="Remove it; nothing else may have that name there.",
+                hint="Remove it: only the lock file may have this name.",
             ) from error
         raise unwritable(lock, error) from error
 
@@ -78,6 +79,6 @@ def unwritable(path: Path, error: OSError) -> RecordError:
     """Return the error for a session folder that cannot be written."""
     return RecordError(
         f"cannot record the session: {error.filename or path}: {error.strerror}",
-        hint="Nothing more is done until it can be recorded. Free the disk or set state.dir "
-        "(CTXAGENT_STATE_DIR) to a folder that can be written.",
+        hint="Nothing runs until the session can be recorded. Free disk space or set state.dir "
+        "(CTXAGENT_STATE_DIR) to a writable folder.",
     )

@@ -1,8 +1,9 @@
-"""The log: an append-only file of entries, the truth of a session.
+"""The log: the append-only file of a session's entries, from which all other state is computed.
 
-One process writes, under a lock that dies with it; anybody reads. An entry is on disk (handed to
-the kernel) when `append` returns; `sync` puts it on the medium. A torn last line, left by a kill
-in mid-write, is cut off on opening; any other line that is no entry is skipped with a warning.
+One process writes, under a lock that the kernel frees when the process ends; any process may read.
+When `append` returns, the entry is in the kernel; `sync` flushes it to the storage device. Opening
+cuts off an incomplete last line left by a killed process. Readers skip any other line that is not
+an entry, with a warning.
 """
 
 import json
@@ -23,17 +24,19 @@ from .entries import VERSION, Entry, decode, encode
 from .log_file import LogFile
 
 LOG_NAME = "log.jsonl"
-_FIRST_BLOCK_BYTES = 1 << 15  # read at once from the end; doubled up to _MAX_BLOCK_BYTES
+_FIRST_BLOCK_BYTES = 1 << 15  # first block read from the end; doubled up to _MAX_BLOCK_BYTES
 _MAX_BLOCK_BYTES = 1 << 20
-_MAX_SCAN_BYTES = 32 * 1024  # so many are read through rather than halved further
-_LINE_HEAD_BYTES = 64  # hold a line's number
+_MAX_SCAN_BYTES = 32 * 1024  # a range of this size is read linearly
+_LINE_HEAD_BYTES = 64  # enough for a line's seq
 _LINE_HEAD = regex(rb'\{"v": \d{1,9}, "seq": (\d{1,18}),')
 
 E = TypeVar("E", bound=Entry)
 
 
 def lines_backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines before `end`, where a line starts, the last one first, with their offsets."""
+    """Yield (offset, line) for the lines before `end`, last line first. `end` is the start of a
+    line.
+    """
     size = _FIRST_BLOCK_BYTES
     while end > 0:
         begin = max(0, end - size)
@@ -41,7 +44,7 @@ def lines_backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
         data = file.read(end - begin)
         cut = data.find(b"\n") + 1 if begin else 0
         if begin and not 0 < cut < len(data):
-            size *= 2  # no line begins in here
+            size *= 2  # no line begins in this block
             continue
         for line in reversed(data[cut:].removesuffix(b"\n").split(b"\n")):
             end -= len(line) + 1
@@ -50,7 +53,7 @@ def lines_backwards(file: BinaryIO, end: int) -> Iterator[tuple[int, bytes]]:
 
 
 def end_of_whole_lines(file: BinaryIO, size: int) -> int:
-    """Return where the last whole line of a file of that size ends."""
+    """Return the offset after the last whole line of a file of `size` bytes."""
     block = _FIRST_BLOCK_BYTES
     while size > 0:
         begin = max(0, size - block)
@@ -63,26 +66,27 @@ def end_of_whole_lines(file: BinaryIO, size: int) -> int:
 
 @dataclass(slots=True)
 class LogContents:
-    """The entries of a log, and a warning for each line skipped."""
+    """The entries of a log, and a warning for each skipped line."""
 
     entries: list[Entry] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
 def read_log(path: Path) -> LogContents:
-    """Read all of a log into memory. Raises SessionError when it cannot be read."""
+    """Read a whole log into memory. Raises SessionError if it cannot be read."""
     warnings: list[str] = []
     return LogContents(list(Entries(path, warnings)), warnings)
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of a log, read from disk one at a time on each iteration. A log may be larger
-    than the memory. Iteration raises SessionError when it cannot be read."""
+    """The entries of a log, read from disk one at a time on each iteration, because a log may be
+    larger than memory. Iteration raises SessionError if the log cannot be read.
+    """
 
     path: Path
-    warnings: list[str] | None = None  # gets one for each line skipped
-    upto: float = inf  # entries of a higher number are left out
+    warnings: list[str] | None = None  # receives a warning for each skipped line
+    upto: float = inf  # entries with a higher seq are left out
 
     def __iter__(self) -> Iterator[Entry]:
         with _opened(self.path) as file:
@@ -106,7 +110,7 @@ class Entries:
 
 
 def skipped_line_warning(path: Path, number: int, why: str) -> str:
-    """Return the warning for a line that is no entry."""
+    """Return the warning for a line that is not an entry."""
     return f"{path}:{number}: skipped, {why}"
 
 
@@ -120,15 +124,15 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def scan_log(path: Path) -> tuple[int, list[str]]:
-    """Read through a log, and return its highest number and its warnings."""
+    """Read a whole log and return its highest seq and its warnings."""
     warnings: list[str] = []
     return max((entry.seq for entry in Entries(path, warnings)), default=0), warnings
 
 
 def find_entry(path: Path, seq: int) -> Entry | None:
-    """Return the entry of that number, or None when the log does not have it. Numbers rise, so
-    halving the file finds it at a cost that hardly grows with the log; where a garbled log misleads
-    that, every line is looked at."""
+    """Return the entry with this seq, or None if the log has none. Seqs rise, so a binary search
+    finds it. If a damaged log misleads the search, all lines are read.
+    """
     begins = f'{{"v": {VERSION}, "seq": {seq},'.encode()
     try:
         with open_kept(path) as file:
@@ -145,8 +149,9 @@ def find_entry(path: Path, seq: int) -> Entry | None:
 
 
 def find_entries(path: Path, seqs: Collection[int]) -> dict[int, Entry]:
-    """Return those of these entries that the log has, by number. They are found in one pass from
-    the first to the last, so they should not be far apart."""
+    """Return the entries with these seqs that exist, by seq. They should be close together: one
+    pass reads from the first to the last.
+    """
     found: dict[int, Entry] = {}
     wanted, last = set(seqs), max(seqs, default=0)
     with suppress(OSError), open_kept(path) as file:
@@ -164,7 +169,7 @@ def find_entries(path: Path, seqs: Collection[int]) -> dict[int, Entry]:
 
 
 def parse_entry(line: bytes) -> Entry:
-    """Return the entry of a line. Raises ValueError, saying why, for a line that is none."""
+    """Return the entry of a line. Raises ValueError with the reason if the line is not an entry."""
     try:
         data = json.loads(line)
     except RecursionError as error:
@@ -175,7 +180,7 @@ def parse_entry(line: bytes) -> Entry:
 
 
 def try_parse_entry(line: bytes) -> Entry | None:
-    """Return the entry of a line, or None for a line that is none."""
+    """Return the entry of a line, or None if the line is not an entry."""
     try:
         return parse_entry(line)
     except ValueError:
@@ -183,7 +188,7 @@ def try_parse_entry(line: bytes) -> Entry | None:
 
 
 def _offset_near(file: BinaryIO, seq: int) -> int:
-    """Return the start of a line that is not far before the one with this number."""
+    """Return the start of a line at or shortly before the line with this seq."""
     low, high = 0, file.seek(0, os.SEEK_END)
     while high - low > _MAX_SCAN_BYTES:
         middle = (low + high) // 2
@@ -199,13 +204,13 @@ def _offset_near(file: BinaryIO, seq: int) -> int:
 
 
 def seq_of_line(line: bytes) -> int:
-    """Return the number that a line of a log begins with, 0 for any other line."""
+    """Return the seq at the beginning of a log line, or 0 for any other line."""
     found = _LINE_HEAD.match(line)
     return int(found[1]) if found else 0
 
 
 class Redact(Protocol):
-    """A function that takes out of an entry what must not be kept."""
+    """A function that removes secrets from an entry."""
 
     def __call__(self, entry: E, /) -> E: ...
 
@@ -215,15 +220,17 @@ def without_redaction(entry: E) -> E:
 
 
 class Log(LogFile):
-    """A log open for appending; a new one is on disk with its first entry."""
+    """A log open for appending. A new log is created on disk with its first entry."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         super().__init__(path, read_only=read_only)
         self.warnings: list[str] = []
-        self.warn: Callable[[str], None] | None = None  # is told of warnings instead, if set
+        self.warn: Callable[[str], None] | None = None  # receives warnings, else `warnings` does
         self.redact: Redact = without_redaction
         self.last_seq = 0
-        self.conversation: ConversationFile | None = None  # made from the log, if it is kept
+        self.conversation: ConversationFile | None = (
+            None  # None unless `keep_conversation` was called
+        )
 
     @classmethod
     def open(
@@ -233,14 +240,17 @@ class Log(LogFile):
         *,
         read_only: bool = False,
     ) -> "Log":
-        """Open an existing log, lock it and cut off its torn last line. Under the lock `read`
-        returns the highest number in it and warnings; by default the whole log is scanned for them.
-        With `read_only` nothing is locked, cut off or ever appended: another process may have the
-        log. Raises SessionError when there is no log, SessionBusy when another process has it."""
+        """Open an existing log, lock it and cut off an incomplete last line.
+
+        `read` runs under the lock and returns the log's highest seq and warnings; by default the
+        whole log is scanned. With `read_only`, nothing is locked, cut off or appended, because
+        another process may have the log. Raises SessionError for a missing log, and SessionBusy if
+        another process has it.
+        """
         log = cls(path, read_only=read_only)
         if not path.is_file():
             raise SessionError(
-                f"no log at {path}", hint="`ctxagent sessions list` shows which exist."
+                f"no log at {path}", hint="`ctxagent sessions list` lists the sessions."
             )
         if not read_only:
             log.warnings += log.hold()
@@ -251,18 +261,19 @@ class Log(LogFile):
         return log
 
     def _cut_torn_end(self) -> list[str]:
-        """Cut off what follows the last whole line, and return a warning if there was something."""
+        """Cut off an incomplete last line and return a warning if there was one."""
         with _opened(self.path) as file:
             size = file.seek(0, os.SEEK_END)
             end = end_of_whole_lines(file, size)
         self.truncate(end)
         if end == size:
             return []
-        return [f"{self.path}: a torn last line of {size - end} bytes was cut off"]
+        return [f"{self.path}: cut off an incomplete last line of {size - end} bytes"]
 
     def append(self, entry: Entry) -> Entry:
-        """Write one entry, and return it as a reader of the file will see it. Raises RecordError,
-        with the file as it was, when it cannot be written."""
+        """Write an entry and return it as a reader of the file will see it. Raises RecordError and
+        leaves the file unchanged on failure.
+        """
         if not self.is_held:
             for warning in self.hold():
                 (self.warn or self.warnings.append)(warning)
@@ -275,16 +286,17 @@ class Log(LogFile):
         return recorded
 
     def entries(self) -> Reversible[Entry]:
-        """Return everything appended so far, read from disk each time it is iterated."""
+        """Return everything appended so far, read from disk on each iteration."""
         return Entries(self.path) if self.last_seq else ()
 
     def keep_conversation(self, size: int) -> None:
-        """Keep `conversation.md` next to the log from now on. `size` is that of the texts of the
-        entries so far."""
+        """Start to maintain `conversation.md` next to the log. `size` is the size in bytes of the
+        texts of all entries so far.
+        """
         self.conversation = ConversationFile(self.path.parent, Entries(self.path), size)
 
     def sync_all(self) -> None:
-        """Put the log and the conversation made from it on the medium. Raises RecordError."""
+        """Flush the log and the conversation to the storage device. Raises RecordError."""
         self.sync()
         if self.conversation is not None:
             self.conversation.sync()
@@ -299,14 +311,15 @@ class Log(LogFile):
 
 
 def timestamp(at: float | None = None) -> str:
-    """Return a time in seconds since 1970, or that of now, as entries have it: UTC, in
-    milliseconds."""
+    """Return a time in seconds since 1970 (default: now) in the format of entries: UTC with
+    milliseconds.
+    """
     time = datetime.now(UTC) if at is None else datetime.fromtimestamp(at, UTC)
     return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode_line(entry: Entry) -> bytes:
-    """Return the line of an entry, with its end."""
+    """Return the line of an entry, with its newline."""
     data = encode(entry)
     try:
         return json.dumps(data, ensure_ascii=False, default=str).encode() + b"\n"

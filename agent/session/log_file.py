@@ -1,7 +1,8 @@
 """The log file of a session, open for writing.
 
-It is written under the lock of the session, and its length is known: where anything else has
-written to it, or it is gone, nothing is added. That holds also on a file system without locks.
+The file is written under the session's lock, and its length is known. If another program has
+written to the file, or the file is missing, nothing is appended. This also protects a log on a file
+system without locks.
 """
 
 import os
@@ -15,21 +16,21 @@ from .lock import LOCK_NAME, acquire_lock, unwritable
 
 READ_ONLY_REFUSAL = (
     "this session is read-only here: another process has it",
-    "/fork goes on in a copy of it; /resume with its id takes it over once it is free.",
+    "/fork continues in a copy. /resume with its ID takes it over once it is free.",
 )
-CLOSED_REFUSAL = ("this session is closed here", "/resume with its id goes on with it.")
-GONE_HINT = "Nothing more is done in it. Start a fresh one: /clear, or `ctxagent`."
-CHANGED_HINT = "Nothing more is done in it before it is opened again as it is now: /resume with \
-its id, or `ctxagent --resume`."
+CLOSED_REFUSAL = ("this session is closed here", "Continue it with /resume and its ID.")
+GONE_HINT = "This session cannot continue. Start a new one with /clear or `ctxagent`."
+CHANGED_HINT = "This session cannot continue until it is opened again: /resume with its ID, or \
+`ctxagent --resume`."
 
 
 class FileState(NamedTuple):
-    """The stat of a file, which differs as soon as the file was changed."""
+    """The stat of a file, used to detect changes."""
 
     inode: int
     size: int
     changed: int  # nanoseconds since the epoch
-    altered: int  # the same; also set when something but the content was changed
+    altered: int  # same unit; also changes with the file's metadata
 
     @classmethod
     def of(cls, stat: os.stat_result) -> "FileState":
@@ -37,25 +38,25 @@ class FileState(NamedTuple):
 
 
 class LogFile:
-    """The file at `path`, which is made when it is first written. A read-only one needs no lock."""
+    """The file at `path`, created on the first write. A read-only log needs no lock."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._fd: int | None = None
         self._lock: int | None = None
         self.path = path
-        self._size = 0  # bytes that are known
-        self._torn_size: int | None = None  # bytes of the file while it ends with a part of a line
+        self._size = 0  # expected size in bytes
+        self._torn_size: int | None = None  # size in bytes while the file ends with a partial line
         self._refusal = READ_ONLY_REFUSAL if read_only else ("", "")
-        self._last_state: FileState | None = None  # of the file after the newest line
-        self._was_touched = False  # whether something else has changed it, if only in place
+        self._last_state: FileState | None = None  # after the newest line
+        self._was_touched = False  # another program has changed the file, even if only in place
 
     def __del__(self) -> None:
-        """Free the lock of a log that nobody has any more."""
+        """Free the lock of a log without references."""
         self._release()
 
     @property
     def refusal(self) -> str:
-        """Why nothing is written any more; "" as long as lines are written."""
+        """The reason why writes are refused, or "" while they are allowed."""
         return self._refusal[0]
 
     @property
@@ -63,13 +64,14 @@ class LogFile:
         return self._fd is not None
 
     def check_writable(self) -> None:
-        """Raise RecordError when nothing is written any more."""
+        """Raise RecordError if writes are refused."""
         if self.refusal:
             raise RecordError(self.refusal, hint=self._refusal[1])
 
     def hold(self) -> list[str]:
-        """Lock the log, open its file or make it, and return warnings for the user. Raises
-        SessionBusy when another process has it, RecordError when that cannot be done."""
+        """Lock the log, open or create its file, and return warnings for the user. Raises
+        SessionBusy if another process has the log, and RecordError on other failures.
+        """
         self.check_writable()
         warnings: list[str] = []
         self._lock = acquire_lock(self.path, warnings)
@@ -82,7 +84,7 @@ class LogFile:
         return warnings
 
     def truncate(self, size: int) -> None:
-        """Cut off what follows the first `size` bytes. Raises RecordError."""
+        """Truncate the file to `size` bytes. Raises RecordError."""
         assert self._fd is not None
         self._size = size
         try:
@@ -94,7 +96,7 @@ class LogFile:
 
     @property
     def unchanged_state(self) -> FileState | None:
-        """The state of the file; None when something else has changed it since it was opened."""
+        """The state of the file, or None if another program has changed it since it was opened."""
         try:
             state = FileState.of(self.path.stat())
         except OSError:
@@ -102,8 +104,9 @@ class LogFile:
         return state if state == self._last_state and not self._was_touched else None
 
     def write_line(self, line: bytes) -> None:
-        """Write a line. Raises RecordError, with the file as it was, when it cannot be written.
-        When something else has changed the file, it is released, so that it can be opened again."""
+        """Write a line. Raises RecordError and leaves the file unchanged on failure. If another
+        program has changed the file, the lock is freed, so that the session can be opened again.
+        """
         self.check_writable()
         assert self._fd is not None
         self._cut_torn_line()
@@ -123,7 +126,7 @@ class LogFile:
         self._last_state = self._checked_state(self._fd)
 
     def sync(self) -> None:
-        """Put everything written on the medium. Raises RecordError when that fails."""
+        """Flush everything written to the storage device. Raises RecordError on failure."""
         if self._fd is not None:
             try:
                 sync_file(self._fd)
@@ -131,13 +134,14 @@ class LogFile:
                 raise unwritable(self.path, error) from error
 
     def close(self) -> None:
-        """Release the log for good: nothing is written here any more."""
+        """Release the log permanently: later writes are refused."""
         self._release()
         self._refusal = self._refusal if self.refusal else CLOSED_REFUSAL
 
     def release(self) -> None:
-        """Let other processes write until the next line is written here. Where one has, that line
-        is refused."""
+        """Let other processes write until the next line is written here. That line is refused if
+        another process has written.
+        """
         self._release()
 
     def _release(self) -> None:
@@ -147,15 +151,15 @@ class LogFile:
         self._fd = self._lock = None
 
     def _cut_torn_line(self) -> None:
-        """Cut off the part of a line that failed, unless something else has written since."""
+        """Cut off a partly written line, unless another program has written since."""
         assert self._fd is not None
-        with suppress(OSError):  # then it is done before the next line
+        with suppress(OSError):  # retried before the next line
             if os.fstat(self._fd).st_size == self._torn_size:
                 os.ftruncate(self._fd, self._size)
                 self._torn_size = None
 
     def _remove_session(self) -> None:
-        """Leave nothing of a session whose first entry failed: there is nothing to go on with."""
+        """Remove a session whose first entry could not be written."""
         with suppress(OSError):
             for path in (self.path, self.path.with_name(LOCK_NAME)):
                 path.unlink(missing_ok=True)
@@ -164,17 +168,17 @@ class LogFile:
         self._torn_size = None
 
     def _checked_state(self, fd: int) -> FileState:
-        """Return the state of the file. Raises RecordError when something else has changed it."""
+        """Return the state of the file. Raises RecordError if another program has changed it."""
         stat = os.fstat(fd)
         try:
             is_there = os.path.samestat(stat, self.path.stat())
         except OSError:
             is_there = False
         if not is_there:
-            self._refuse(f"the log is not there any more: {self.path}", GONE_HINT)
+            self._refuse(f"the log is missing: {self.path}", GONE_HINT)
         elif stat.st_size != self._size:
-            found = f"{stat.st_size:,} bytes where {self._size:,} were written"
-            self._refuse(f"something else has changed the log: {self.path}: {found}", CHANGED_HINT)
+            found = f"{stat.st_size:,} bytes found, {self._size:,} written"
+            self._refuse(f"another program has changed the log: {self.path}: {found}", CHANGED_HINT)
         return FileState.of(stat)
 
     def _refuse(self, why: str, hint: str) -> None:

@@ -1,16 +1,17 @@
-"""How alike the tasks of two subagents are, so that a new one gets the summary of an earlier one.
+"""Similarity of the tasks of two subagents, used to give a new subagent the summary of an earlier
+one.
 
-A task that is given again is seldom worded in the same way. Tasks that are parts of one job differ
-in little but a name. So files and directories count first, then the words that both tasks share:
+A repeated task is rarely worded the same way, and parts of one job may differ only in a name. So
+files and directories count first, then the words that both tasks share:
 
-1. Tasks that name files, none of them the same, are different.
-2. Tasks with the same description are alike.
-3. Otherwise the topics of each task (words of its description that its prompt repeats, and numbers)
-   must stand in the other task, and the tasks must share enough words. For tasks about the same
-   files the topics of one task are enough, and fewer shared words.
+1. Tasks that name files, but no common file, are different.
+2. Tasks with the same description are similar.
+3. Otherwise, each task's topics (words of its description repeated in its prompt, and numbers) must
+   occur in the other task, and the tasks must share enough words. For tasks about the same files,
+   the topics of one task are enough, and fewer shared words.
 
-No list of words of a language decides: short words count little, endings are ignored, and text
-without spaces between words is compared by pairs of characters.
+No word list of a language is used: short words count little, endings are ignored, and text without
+spaces between words is compared by pairs of characters.
 """
 
 import unicodedata
@@ -18,15 +19,15 @@ from collections.abc import Collection, Iterable
 
 from ..lazy import dataclass, regex
 
-MIN_SHARED_WORDS = 2  # where no file is the same
-MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = 0.5, 0.25  # shared share of the words of the shorter task
-MIN_TOPICS = 0.75  # share of each task's topics that the other one has
-MIN_TOPICS_SAME_FILES = 0.65  # the same of one of the tasks
-MIN_FILES = 0.5  # share of the files named in one task that the other one has
-MIN_STEM_CHARS = 4  # words that begin alike count as one word from here on
-MIN_STEM_SHARE = 4 / 7  # of the longer word
+MIN_SHARED_WORDS = 2  # for tasks without a common file
+MIN_OVERLAP, MIN_OVERLAP_SAME_FILES = 0.5, 0.25  # shared part of the shorter task's words
+MIN_TOPICS = 0.75  # part of each task's topics that the other task has
+MIN_TOPICS_SAME_FILES = 0.65  # the same for one of the tasks
+MIN_FILES = 0.5  # part of the new task's files that the earlier task has
+MIN_STEM_CHARS = 4  # common beginning of two words that count as one
+MIN_STEM_SHARE = 4 / 7  # the same, as a part of the longer word
 MIN_WORD_CHARS, MAX_WORD_WEIGHT = 3, 6
-MAX_TEXT_CHARS = 8_000  # of a task that are compared
+MAX_TEXT_CHARS = 8_000  # compared characters of a task
 
 _TOKEN = regex(r"[^\s\"'`()\[\]{}<>|,;，、。；：「」《》（）]+")
 _AROUND_PATH = ".:!?…*"
@@ -51,7 +52,7 @@ class GivenTask:
 
 
 def likeness(new: GivenTask, earlier: GivenTask) -> float:
-    """Return how alike the new task is to an earlier one, 0.0 for a different task."""
+    """Return the similarity of a new task to an earlier one; 0.0 means different tasks."""
     named, known = _paths(new.text), _paths(earlier.text)
     touched = {tuple(path.casefold().strip("/").split("/")) for path in earlier.files}
     shared_files = _share(named, known | touched)
@@ -75,14 +76,14 @@ def likeness(new: GivenTask, earlier: GivenTask) -> float:
 
 
 def _is_same(words: set[str], others: set[str], text: str, other: str) -> bool:
-    """Return True if two descriptions say the same, in any order and form."""
+    """Return True if two descriptions have the same words, in any order and form."""
     if not words or not others:
         return text.casefold().split() == other.casefold().split()
     return _standing_in(words, others) == words and _standing_in(others, words) == others
 
 
 def _paths(text: str) -> set[tuple[str, ...]]:
-    """Return the files and directories that a text names, by their parts."""
+    """Return the files and directories named in a text, as tuples of path parts."""
     found = set()
     for token in _TOKEN.findall(text[:MAX_TEXT_CHARS]):
         path = token.rstrip(_AROUND_PATH).casefold().removeprefix("./")
@@ -94,7 +95,9 @@ def _paths(text: str) -> set[tuple[str, ...]]:
 
 
 def _share(paths: Collection[tuple[str, ...]], others: Collection[tuple[str, ...]]) -> float:
-    """Return the share of paths that are also among others, or lie in one of them."""
+    """Return the share of `paths` that match a path in `others` or contain or are contained
+    in one.
+    """
     same = sum(any(_is_place_of(path, other) for other in others) for path in paths)
     return same / len(paths) if paths else 0.0
 
@@ -107,7 +110,7 @@ def _is_place_of(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text outside paths; text without spaces gives pairs of characters."""
+    """Return the words of a text outside paths. Text without spaces gives pairs of characters."""
     outside = (t for t in _TOKEN.findall(text[:MAX_TEXT_CHARS]) if not _paths(t))
     text = unicodedata.normalize("NFKC", " ".join(outside)).casefold()
     letters = (c if unicodedata.category(c)[0] in "LMN" or c == "_" else " " for c in text)
@@ -121,14 +124,15 @@ def _words(text: str) -> set[str]:
 
 
 def _topics(work: GivenTask) -> set[str]:
-    """Return what a task is about: the words of its description that its prompt repeats, and what
-    has digits."""
+    """Return a task's topics: the words of its description that its prompt repeats, and words with
+    digits.
+    """
     words = _words(work.description)
     return _standing_in(words, _words(work.prompt)) | set(filter(_has_digit, words))
 
 
 def _share_of_words(words: set[str], others: set[str]) -> float:
-    """Return the share of words that are among others, by weight."""
+    """Return the share of `words` that occur in `others`, by weight."""
     return _weight(_standing_in(words, others)) / _weight(words) if words else 0.0
 
 
@@ -144,7 +148,7 @@ def _weight(words: Iterable[str]) -> int:
 
 
 def _standing_in(words: set[str], others: set[str]) -> set[str]:
-    """Return the words that are among others, in any form."""
+    """Return the words that occur in `others`, in any form."""
     stems: dict[str, list[str]] = {}
     for other in others:
         stems.setdefault(other[:MIN_STEM_CHARS], []).append(other)
@@ -156,7 +160,7 @@ def _standing_in(words: set[str], others: set[str]) -> set[str]:
 
 
 def _is_alike(one: str, other: str) -> bool:
-    """Return True if two words are the same or two forms of a word."""
+    """Return True if two words are the same or two forms of one word."""
     if one == other or _has_digit(one + other):
         return one == other
     short, long = sorted((one, other), key=len)

@@ -1,9 +1,9 @@
-"""Searches of the web that the server makes in the middle of a reply: what their blocks say.
+"""Web searches that the server makes during a reply: reading their blocks.
 
-A search is a `server_tool_use` block and, behind it, a `web_search_tool_result` block with the same
-id, whose content is a list of results or an error
-(https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool). What pages say is
-data: titles and addresses are given on one line each, with invisible characters written out.
+A search is a `server_tool_use` block followed by a `web_search_tool_result` block with the same ID,
+whose content is a list of results or an error
+(https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-search-tool). Text from pages is
+untrusted: each title and address is put on one line, with invisible characters made visible.
 """
 
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from ...tools.system.shorten import one_line
 from ...tools.system.unicode import clean, reveal_invisible
 from .entries import Block
 
-SEARCH_TOOL = "WebSearch"  # what people, rules and stubs call it
-WIRE_NAME = "web_search"  # what the API calls it
+SEARCH_TOOL = "WebSearch"  # name in the UI, rules and stubs
+WIRE_NAME = "web_search"  # name in the API
 SEARCH = "server_tool_use"
 FOUND = "web_search_tool_result"
 CITATION = "web_search_result_location"
@@ -24,25 +24,25 @@ MAX_QUERY_CHARS = 500
 
 
 def is_search(block: Block) -> bool:
-    """Return True if a block asks the server for a search of the web."""
+    """Return True if a block requests a web search from the server."""
     return block.get("type") == SEARCH and block.get("name") == WIRE_NAME
 
 
 def query_of(block: Block) -> str:
-    """Return the words that a search looks for, on one line."""
+    """Return the query of a search, on one line."""
     arguments = block.get("input")
     query = arguments.get("query", "") if isinstance(arguments, dict) else ""
     return _visible(query, MAX_QUERY_CHARS)
 
 
 def failure(block: Block) -> str:
-    """Return the code of the error that a search ended with; "" for none."""
+    """Return the error code of a failed search, or ""."""
     content = block.get("content")
     return _visible(content.get("error_code", ""), 100) if isinstance(content, dict) else ""
 
 
 def pages(block: Block) -> Iterator[tuple[str, str, str]]:
-    """Yield title, address and age ("" where it is not known) of each page that was found."""
+    """Yield (title, address, age) of each page found; an unknown age is ""."""
     for page in results_of(block):
         yield (
             _visible(page.get("title"), MAX_TITLE_CHARS),
@@ -52,18 +52,18 @@ def pages(block: Block) -> Iterator[tuple[str, str, str]]:
 
 
 def results_of(block: Block) -> list[dict[str, Any]]:
-    """Return the results of a search as they came; none for an error."""
+    """Return the raw results of a search, or [] for an error."""
     content = block.get("content")
     return [page for page in content if isinstance(page, dict)] if isinstance(content, list) else []
 
 
 def addresses(block: Block) -> set[str]:
-    """Return the addresses of the pages as they came, which citations name."""
+    """Return the raw addresses of the pages, as used in citations."""
     return {str(page.get("url")) for page in results_of(block)}
 
 
 def listing(block: Block) -> str:
-    """Return what a search found, a line for each page."""
+    """Return the results of a search, one line per page."""
     if code := failure(block):
         return f"[the search failed: {code}]"
     lines = [" · ".join(filter(None, page)) for page in pages(block)]
@@ -71,7 +71,7 @@ def listing(block: Block) -> str:
 
 
 def search_text(block: Block) -> str:
-    """Return a block of a search as text; "" for any other block."""
+    """Return a search block as text, or "" for any other block."""
     if is_search(block):
         return f"[{SEARCH_TOOL}]\nquery: {query_of(block)}"
     return f"Found:\n{listing(block)}" if block.get("type") == FOUND else ""

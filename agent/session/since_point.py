@@ -1,5 +1,6 @@
-"""What a log says after a point: the files that were saved, those that the session changed, and the
-commands that may have changed more. A fold of entries; nothing here looks at the disk."""
+"""Facts recorded in a log after a point: saved files, files changed by the session, and commands
+that may have changed more files. Computed from entries without disk access.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Reversible
 from dataclasses import field
@@ -14,8 +15,8 @@ from ..worktree import SavedFile, first_saved
 from .entries import Entry, Note, Session, ToolResult, User
 from .ledger import CHANGED_BY_TOPIC, change_rows
 
-SAVED_TOPIC = "saved"  # of the note that files were saved before a call changes them
-EDIT, COMMAND = "edit", "command"  # why they were saved: what an edit changes, a command may change
+SAVED_TOPIC = "saved"  # topic of the note that files were saved before a call
+EDIT, COMMAND = "edit", "command"  # cause: an edit changes the files, a command may change them
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,17 +26,17 @@ class SincePoint:
     saved: Mapping[str, SavedFile] = field(default_factory=dict)  # first state of each path
     own: frozenset[str] = frozenset()  # paths that the session certainly changed
     uncertain: frozenset[str] = frozenset()  # paths that changed while its commands ran
-    commands: tuple[str, ...] = ()  # that may have changed files, oldest first
+    commands: tuple[str, ...] = ()  # commands that may have changed files, oldest first
 
     @property
     def not_saved(self) -> list[str]:
-        """Files that changed and whose earlier content was not saved."""
+        """Changed files whose earlier content was not saved."""
         kept = {path for path, file in self.saved.items() if not file.why}
         return sorted((self.own | self.uncertain | self.saved.keys()) - kept)
 
 
 def read_since(entries: Reversible[Entry], seq: int) -> SincePoint:
-    """Fold the entries after `seq`. What is damaged counts as nothing."""
+    """Compute the facts from the entries after `seq`. Malformed data is ignored."""
     later = list(takewhile(lambda entry: entry.seq > seq, reversed(entries)))[::-1]
     rows = [row for entry in later for row in _changes(entry)]
     own = {row["path"] for row in rows if row.get("certain", True)}
@@ -50,7 +51,7 @@ def read_since(entries: Reversible[Entry], seq: int) -> SincePoint:
 
 
 def saved_files(entry: Entry) -> Iterator[SavedFile]:
-    """Yield the files whose states an entry says were saved."""
+    """Yield the saved file states in an entry."""
     if isinstance(entry, Note) and entry.topic == SAVED_TOPIC and isinstance(entry.data, dict):
         rows = entry.data.get("files")
         for row in rows if isinstance(rows, list) else ():
@@ -59,8 +60,9 @@ def saved_files(entry: Entry) -> Iterator[SavedFile]:
 
 
 def _first_states(entry: Entry) -> Iterator[SavedFile]:
-    """Yield the states of files before what an entry describes: those saved, and no file where a
-    call has certainly created one."""
+    """Yield the file states before an entry's changes: saved states, and an absent file for each
+    file that a call has certainly created.
+    """
     yield from saved_files(entry)
     for row in _changes(entry):
         if row["action"] == "created" and row.get("certain", True):
@@ -69,15 +71,16 @@ def _first_states(entry: Entry) -> Iterator[SavedFile]:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """The sessions that a session is a copy of, and when the copy was opened."""
+    """The sessions that a session was copied from, and the time when the copy was opened."""
 
     sessions: frozenset[str] = frozenset()
-    until: str = ""  # "" for a copy that has not begun
+    until: str = ""  # time when the copy was opened, "" if it was not
 
 
 def read_lineage(entries: Iterable[Entry], session: str) -> Lineage:
-    """Return which sessions the one of this id was copied from. Their calls until then count as its
-    own."""
+    """Return the sessions that session `session` was copied from. Their calls before the copy count
+    as its own.
+    """
     earlier = set[str]()
     for entry in entries:
         if isinstance(entry, Session) and entry.id != session:
@@ -88,7 +91,7 @@ def read_lineage(entries: Iterable[Entry], session: str) -> Lineage:
 
 
 def saved_note(files: Iterable[SavedFile], by: str) -> Note:
-    """Return the entry which says that these states were saved, because of an edit or a command."""
+    """Return the note that records saved file states; `by` is the cause, EDIT or COMMAND."""
     rows = [file.to_json() for file in files]
     text = f"{count_of(len(rows), 'file')} saved before a change"
     return Note(topic=SAVED_TOPIC, text=text, data={"by": by, "files": rows})

@@ -1,6 +1,6 @@
-"""Files that are no longer as a session knew them: the facts of the ledger compared with the disk.
+"""Stale files: files that changed on disk since the session last read or changed them.
 
-All of it blocks, and is bounded however many files a session met.
+All functions block. Their work is bounded, however many files the session used.
 """
 
 import os
@@ -8,13 +8,14 @@ import os
 from ..worktree.signatures import blob_digest, file_sha256
 from .ledger import Ledger
 
-MAX_FILES_CHECKED = 2_000  # those that the session met last
-MAX_BYTES_HASHED = 100 << 20  # of all of them
+MAX_FILES_CHECKED = 2_000  # the files used last
+MAX_BYTES_HASHED = 100 << 20  # in all files together
 
 
 def list_stale_files(ledger: Ledger) -> list[str]:
-    """Return the files that have changed on disk since the session last read or left them. Paths
-    are as the ledger shows them. Files that are too large to be hashed are left out."""
+    """Return the files that changed on disk since the session last read or changed them, as display
+    paths. Files too large to hash are left out.
+    """
     found, bytes_left = [], MAX_BYTES_HASHED
     for path, known in list(ledger.contents.items())[: -MAX_FILES_CHECKED - 1 : -1]:
         size = _size(path) if known else 0
@@ -34,7 +35,7 @@ def _size(path: str) -> int:
 
 
 def is_changed(path: str, known: str) -> bool:
-    """Return whether a file has another content than `known`, a value of `Ledger.contents`."""
+    """Return True if a file's content differs from `known`, a value of `Ledger.contents`."""
     if not known:  # it was deleted
         return os.path.lexists(path)
     kind, _, digest = known.partition(":")

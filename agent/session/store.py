@@ -1,8 +1,8 @@
 """Sessions on disk: create, find, list, fork.
 
-A project's sessions live together in `projects/<name>-<hash>/sessions/<id>/`, where the hash is
-that of the project's real path. Ids sort by time of creation and never depend on the directory.
-A subagent's session stands in that of its parent, in `agents/<id>/`.
+A project's sessions are stored in `projects/<name>-<hash>/sessions/<id>/`, where the hash is that
+of the project's real path. IDs sort by creation time and do not depend on the directory. A
+subagent's session is in its parent's folder, in `agents/<id>/`.
 """
 
 import hashlib
@@ -53,8 +53,8 @@ from .titles import TITLE_TOPIC, keep_title
 
 AGENTS = "agents"
 _IMAGE = regex(r"offloaded/[0-9a-f]{1,64}\.[a-z]{1,8}")
-MAX_KEPT_BYTES = 256 << 20  # of a text that a session keeps in a file
-_COPIED_MARKS = (b'"checkpoint"', b'"agent"', b'"title"')  # in lines of what a copy looks at
+MAX_KEPT_BYTES = 256 << 20  # of a text in a file of the session
+_COPIED_MARKS = (b'"checkpoint"', b'"agent"', b'"title"')  # in the lines that a copy must parse
 _ID = r"\d{8}-\d{6}-[0-9a-f]{6}"
 _GIVEN_ID = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -63,7 +63,7 @@ _GIVEN_ID = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 class Project:
     """The sessions of one project directory."""
 
-    state: Path  # the state directory, which holds all projects
+    state: Path  # the state directory of all projects
     cwd: Path
 
     @property
@@ -74,37 +74,40 @@ class Project:
         return self.state / "projects" / f"{name}-{digest}"
 
     def new_log(self) -> Path:
-        """Return the path of a new session's log; nothing is made yet."""
+        """Return the path of a new session's log. Creates no file."""
         return self.folder / "sessions" / new_session_id() / LOG_NAME
 
     def log_for_task(self, id: str) -> Path:
-        """Return the path of the log of a session whose id was given, which need not exist. Raises
-        UsageError for what can be no id."""
+        """Return the log path of a session with a given ID, which need not exist. Raises UsageError
+        for an invalid ID.
+        """
         if not _GIVEN_ID.fullmatch(id):
             hint = "Give up to 64 letters, digits, dots, - and _, beginning with a letter or digit."
-            raise UsageError(f"{id!r} is no id for a session", hint=hint)
+            raise UsageError(f"{id!r} is not a valid session ID", hint=hint)
         return self.folder / "sessions" / id / LOG_NAME
 
     def logs(self) -> list[Path]:
-        """Return the logs of this project, newest change first."""
+        """Return the logs of this project, last modified first."""
         return _newest_first([self.folder])
 
     def newest_log(self) -> Path:
-        """Return the log that changed last. Raises NoSuchSession when this project has none."""
+        """Return the log modified last. Raises NoSuchSession if this project has none."""
         logs = self.logs()
         if not logs:
             raise NoSuchSession(
-                f"there is no session for {self.cwd} to continue",
+                f"no session to continue in {self.cwd}",
                 hint="Start one with `ctxagent`; `ctxagent sessions list --all` shows those of "
                 "other directories.",
             )
         return logs[0]
 
     def find_log(self, id: str) -> Path:
-        """Find the log of a session or subagent by its id or the beginning of it. A subagent may
-        also be named `ID/agents/ID`; of one that forks have copied, the log that changed last is
-        returned. This project is searched first, then all. Raises NoSuchSession for no match, or
-        for several of different ids."""
+        """Find the log of a session or subagent by its ID or the beginning of the ID.
+
+        A subagent may also be named `ID/agents/ID`. If forks have copied a subagent, the log
+        modified last is returned. This project is searched first, then all projects. Raises
+        NoSuchSession for no match, or for matches with different IDs.
+        """
         exact = self.folder / "sessions" / id / LOG_NAME
         if re.fullmatch(_ID, id) and exact.is_file():
             return exact
@@ -120,13 +123,14 @@ class Project:
         )
 
     def session_folders(self, ids: Collection[str]) -> list[Path]:
-        """Return the folders of these sessions, of any project, that exist."""
+        """Return the existing folders of these sessions, in any project."""
         return [p.parent for p in all_logs(self.state) if p.parent.name in ids] if ids else []
 
     def fork(self, log: Path, upto: int | None = None) -> Path:
-        """Copy a session, with the files it holds, to a new one of this project; return its log.
-        The copy ends with entry `upto` when that is given, and the logs of its subagents with what
-        they had done by then. The original is not touched."""
+        """Copy a session and its files to a new session of this project, and return the new log.
+        With `upto`, the copy ends with that entry, and the logs of its subagents end at the same
+        time. The original stays unchanged.
+        """
         target = self.new_log()
         try:
             _copy_session(log, target, inf if upto is None else upto)
@@ -136,23 +140,24 @@ class Project:
                 raise
             raise RecordError(
                 f"the session cannot be copied: {error.strerror}",
-                hint="Free the disk, then try again; the session itself is as it was.",
+                hint="Free disk space, then try again. The session itself is unchanged.",
             ) from error
         return target
 
 
 def new_session_id() -> str:
-    """Return an id for a session that no other has."""
+    """Return a unique session ID."""
     return f"{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> None:
-    """Copy a log up to entry `upto`, and of those behind it what was recorded earlier than
-    `before`, with the session's files that belong to it. Raises OSError and SessionError."""
+    """Copy a log and the session's files that belong to it. Keep the entries up to `upto`, and
+    later entries recorded before the time `before`. Raises OSError and SessionError.
+    """
     source, folder = log.parent.resolve(), target.parent
     make_private_folder(folder)
     paths, runs = set[str](), dict[str, SubagentRun]()
-    left_out_from: str | None = None  # the moment of the first entry that is left out
+    left_out_from: str | None = None  # time of the first entry left out
     with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
         for line in _read_whole_lines(log):
             if _seq(line) > upto and not (at := _recorded_at(line)) < before:
@@ -160,7 +165,7 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
                 continue
             out.write(line)
             if not any(mark in line for mark in _COPIED_MARKS):
-                continue  # to parse every line would be most of the work
+                continue  # parsing every line would take most of the time
             entry = try_parse_entry(line)
             if isinstance(entry, Checkpoint):
                 paths.add(entry.path)
@@ -188,25 +193,26 @@ def _copy_session(log: Path, target: Path, upto: float, before: str = "") -> Non
 
 
 def _copy_kept(source: Path, folder: Path, name: str) -> None:
-    """Copy a file that a session keeps, if there is one. Raises OSError."""
+    """Copy a file of the session if it exists. Raises OSError."""
     if _is_own(source / name) and (source / name).is_file():
         make_private_folder((folder / name).parent)
         copy_private(source / name, folder / name)
 
 
 def _is_own(path: Path) -> bool:
-    """Return whether no link leads from a session's real folder to a path in it."""
+    """Return True if a path in a session's real folder contains no symbolic link."""
     return path.resolve() == path
 
 
 def all_logs(state: Path) -> list[Path]:
-    """Return the logs of all projects, newest change first."""
+    """Return the logs of all projects, last modified first."""
     return _newest_first((state / "projects").glob("*/"))
 
 
 def locate_log(log: Path) -> tuple[Path, str]:
-    """Return the folder of a log's project, and the name of its session: the id, or for a subagent
-    `ID/agents/ID`."""
+    """Return the folder of a log's project, and the session's name: the ID, or `ID/agents/ID` for a
+    subagent.
+    """
     session = log.parent
     while session.parent.name == AGENTS:
         session = session.parent.parent
@@ -214,19 +220,19 @@ def locate_log(log: Path) -> tuple[Path, str]:
 
 
 def full_text(log: Path, seq: int) -> str | None:
-    """Return the text of an entry before anything was cut from it; None where there is none."""
+    """Return the whole text of an entry before any cut, or None if there is none."""
     found = find_text(log, seq)
     return None if found is None else found.whole()
 
 
 def find_text(log: Path, seq: int) -> KeptText | None:
-    """Find what `full_text` returns, to be read in pieces."""
+    """Return the same text as `full_text`, readable in pieces."""
     entry = find_entry(log, seq)
     return None if entry is None else entry_kept_text(entry, log.parent)
 
 
 def find_texts(log: Path, seqs: Collection[int]) -> dict[int, KeptText]:
-    """Find the same of several entries, by number."""
+    """Return the same texts for several entries, by seq."""
     texts = {
         seq: entry_kept_text(entry, log.parent) for seq, entry in find_entries(log, seqs).items()
     }
@@ -234,7 +240,7 @@ def find_texts(log: Path, seqs: Collection[int]) -> dict[int, KeptText]:
 
 
 def entry_kept_text(entry: Entry, folder: Path) -> KeptText | None:
-    """Return what `entry_text` returns, to be read in pieces."""
+    """Return the same text as `entry_text`, readable in pieces."""
     name = entry.offloaded if isinstance(entry, ToolResult | User) else None
     if name and (found := kept_text(folder, name)) is not None:
         return found
@@ -243,9 +249,10 @@ def entry_kept_text(entry: Entry, folder: Path) -> KeptText | None:
 
 
 def entry_text(entry: Entry, folder: Path) -> str | None:
-    """Return all text of an entry of the session in `folder`, or None for an entry without text. It
-    is the offloaded file of a result or the file of a checkpoint, else the entry's own words; of a
-    reply also its calls, with their arguments as they are."""
+    """Return the whole text of an entry of the session in `folder`, or None if the entry has no
+    text. This is the offloaded file of a result, the file of a checkpoint, or the entry's own text.
+    For a reply it includes the calls with their arguments.
+    """
     if isinstance(entry, ToolResult | User):
         whole = read_kept_text(folder, entry.offloaded) if entry.offloaded else None
         return content_text(entry.content) if whole is None else whole
@@ -261,8 +268,9 @@ def entry_text(entry: Entry, folder: Path) -> str | None:
 
 
 def entry_images(entry: Entry, folder: Path) -> list[bytes]:
-    """Return the images of an entry of the session in `folder`; a single one that was kept as it
-    was before anything was made of it."""
+    """Return the images of an entry of the session in `folder`. If the original image was saved,
+    return only the original.
+    """
     if not isinstance(entry, ToolResult | User):
         return []
     kept = entry.details.get("image") if isinstance(entry.details, dict) else None
@@ -280,21 +288,23 @@ def entry_images(entry: Entry, folder: Path) -> list[bytes]:
 
 
 def read_kept_text(folder: Path, name: str) -> str | None:
-    """Return the text of a file that the session in `folder` keeps under this name, or None when it
-    is gone; of a file larger than any that was written the beginning."""
+    """Return the text of a file in the session's folder, or None if it is missing. Only the first
+    MAX_KEPT_BYTES are read.
+    """
     try:
         data = read_below(folder, name, MAX_KEPT_BYTES)
     except (OSError, ValueError):  # a garbled log may name anything
         return None
     try:
-        return data.decode("utf-8", "surrogatepass")  # as it was written
+        return data.decode("utf-8", "surrogatepass")  # the encoding used for writing
     except UnicodeDecodeError:
         return data.decode("utf-8", "replace")
 
 
 def kept_text(folder: Path, name: str) -> KeptText | None:
-    """Return what a file has that the session in `folder` keeps under this name, to be read in
-    pieces; None when it is gone."""
+    """Return the text of a file in the session's folder, readable in pieces, or None if it is
+    missing.
+    """
     try:
         open_below(folder, name).close()
     except (OSError, ValueError):  # a garbled log may name anything
@@ -316,7 +326,7 @@ def _block_text(block: Block) -> str:
 
 
 def content_text(content: Content) -> str:
-    """Return the text of a content, with images and the like named in brackets."""
+    """Return the text of a content. Images and other blocks become their type in brackets."""
     if isinstance(content, str):
         return content
     return "\n".join(
@@ -328,7 +338,7 @@ def content_text(content: Content) -> str:
 
 
 def _newest_first(projects: Iterable[Path]) -> list[Path]:
-    """List the logs of projects. Some may go while they are looked for."""
+    """List the logs of projects. Ignore sessions deleted meanwhile."""
     found: list[tuple[int, str, Path]] = []
     for project in projects:
         with suppress(OSError), os.scandir(project / "sessions") as sessions:
@@ -340,7 +350,7 @@ def _newest_first(projects: Iterable[Path]) -> list[Path]:
 
 
 def _matching(id: str, logs: Sequence[Path]) -> list[Path]:
-    """Return the logs of this id or name, else those whose id or name begins so."""
+    """Return the logs with this ID or name, else those whose ID or name starts with it."""
     known = {path: (path.parent.name, locate_log(path)[1]) for path in logs}
     return [path for path, names in known.items() if id in names] or [
         path for path, names in known.items() if id and any(n.startswith(id) for n in names)
@@ -348,7 +358,7 @@ def _matching(id: str, logs: Sequence[Path]) -> list[Path]:
 
 
 def _subagent_logs(logs: Sequence[Path]) -> list[Path]:
-    """Return the logs of the subagents of these sessions, newest change first, then in order."""
+    """Return the logs of the subagents of these sessions, last modified first."""
     found = [path for log in logs for path in log.parent.glob(f"{AGENTS}/*/{LOG_NAME}")]
     return sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
 

@@ -1,8 +1,8 @@
-"""The logs of subagents: what one has left in its folder for its parent and for later subagents.
+"""The logs of subagents, as used by their parent and by later subagents.
 
-A session has its subagents in `agents/<id>/`, each with an ordinary log. What a parent must know of
-one stands in entries of its own log. What a killed process could not record there is recorded from
-the subagent's log when the session goes on.
+Each subagent has an ordinary log in the parent's folder, in `agents/<id>/`. Entries in the parent's
+log contain what the parent needs to know. If a killed process could not record these entries, they
+are made from the subagent's log when the session continues.
 """
 
 import re
@@ -23,14 +23,14 @@ from .same_work import GivenTask, likeness
 from .store import AGENTS, content_text, locate_log, read_kept_text
 from .totals import Totals
 
-MAX_ANSWER_CHARS = 8_000  # characters of an earlier answer that are handed on
-MIN_ANSWER_CHARS = 500  # of each, when several are handed on together
+MAX_ANSWER_CHARS = 8_000  # characters of earlier answers that are handed over
+MIN_ANSWER_CHARS = 500  # for each of several answers handed over together
 MAX_LISTED = 12
-MAX_COMPARED = 100  # earlier subagents, the newest
-MAX_FILES_RECORDED = 200  # of those that a subagent read or changed, the newest
+MAX_COMPARED = 100  # newest earlier subagents that are compared
+MAX_FILES_RECORDED = 200  # newest files that a subagent read or changed
 
 SubagentStatus = Literal["done", "error", "interrupted", "limit"]
-STATUS_OF_TURN: dict[str, SubagentStatus] = {  # how a subagent has ended, by how its turn has
+STATUS_OF_TURN: dict[str, SubagentStatus] = {  # status of a subagent by the status of its turn
     "ok": "done", "denied": "done", "error": "error", "limit": "limit",
     "interrupted": "interrupted",
 }  # fmt: skip
@@ -45,9 +45,9 @@ def subagent_log(folder: Path, id: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """What a new subagent gets of an earlier one."""
+    """The texts of an earlier subagent that a new subagent receives."""
 
-    id: str  # of the earlier one
+    id: str  # of the earlier subagent
     description: str
     text: str
 
@@ -55,8 +55,9 @@ class HandOver:
 def earlier_work(
     folder: Path, ledger: Ledger, type: str, description: str, prompt: str
 ) -> HandOver | None:
-    """Return the record and the answer of the earlier subagent of the type whose task is most like
-    this one, the newest of several; None if there is none."""
+    """Return the record and the answer of the finished subagent of this type whose task is most
+    similar (the newest of equals), or None.
+    """
     new, found = GivenTask(description, prompt), list[tuple[float, SubagentRun]]()
     for agent in list(ledger.agents.values())[: -MAX_COMPARED - 1 : -1]:
         if agent.type == type and agent.status != "running":
@@ -69,7 +70,9 @@ def earlier_work(
 
 
 def _handed_over(folder: Path, agent: SubagentRun) -> str:
-    """Return the task of an earlier subagent, its record and its answer; "" if it has neither."""
+    """Return the task, record and answer of an earlier subagent, or "" if it has no record and no
+    answer.
+    """
     log = subagent_log(folder, agent.id)
     record = (read_kept_text(log.parent, SUMMARY_NAME) or "").strip()
     if not record and not agent.answer:
@@ -88,13 +91,14 @@ def _handed_over(folder: Path, agent: SubagentRun) -> str:
 
 
 def touched_files(ledger: Ledger) -> list[str]:
-    """Return the files that a subagent read or changed, the newest last."""
+    """Return the files that a subagent read or changed, newest last."""
     return [*ledger.read, *ledger.files][-MAX_FILES_RECORDED:]
 
 
 def qualify_refs(text: str, log: Path, last: int) -> str:
-    """Add the name of the log to refs in a subagent's text, for other conversations. `last` is the
-    last entry of `log`: a higher number is no ref to it."""
+    """Add the session name to the refs in a subagent's text, for use in other conversations.
+    Numbers above `last`, the last entry of `log`, are not refs.
+    """
     name = locate_log(log)[1]
 
     def with_name(found: re.Match[str]) -> str:
@@ -104,7 +108,7 @@ def qualify_refs(text: str, log: Path, last: int) -> str:
 
 
 def changes_since(before: Ledger, now: Ledger, id: str) -> list[dict[str, Any]]:
-    """Return the files that subagent `id` has changed since `before`, as rows of details."""
+    """Return the files that subagent `id` changed after `before`, as rows for `changes`."""
     rows = []
     for shown, fact in now.files.items():
         known = before.files.get(shown)
@@ -124,7 +128,9 @@ def changes_since(before: Ledger, now: Ledger, id: str) -> list[dict[str, Any]]:
 
 
 def ledger_known_to_parent(entries: Iterable[Entry], agent: SubagentRun | None) -> Ledger:
-    """Return the ledger of what a parent knows of a subagent by its entry."""
+    """Return the ledger of the part of a subagent's log that its entry in the parent's log
+    covers.
+    """
     ledger = Ledger()
     for entry in entries:
         if agent is not None and entry.seq <= agent.told:
@@ -135,10 +141,12 @@ def ledger_known_to_parent(entries: Iterable[Entry], agent: SubagentRun | None) 
 def missing_entries(
     folder: Path, unheard_ids: Collection[str], agents: Iterable[SubagentRun]
 ) -> list[Entry]:
-    """Return the entries that must be recorded when a session goes on after a kill. For each
-    subagent whose own log has more than the session's, they say how it stands by that. For the
-    model there is one notice of those whose results never came (`unheard_ids`), with the answers of
-    the ones that had finished."""
+    """Return the entries to record when a session continues after its process was killed.
+
+    Each subagent whose log has more than the session's gets an updated entry. One notice tells the
+    model about the subagents whose results it never received (`unheard_ids`), with the answers of
+    those that had finished.
+    """
     found, unheard = list[Entry](), list[SubagentRun]()
     for agent in agents:
         log = subagent_log(folder, agent.id)
@@ -156,7 +164,7 @@ def missing_entries(
 
 
 def list_unfinished(agents: Iterable[SubagentRun], at_work: Collection[str] = ()) -> str:
-    """List the subagents that did not finish, and those `at_work`, for the model; "" for none."""
+    """List the unfinished subagents and those `at_work` for the model, or return ""."""
     left, working = list[str](), list[str]()
     for agent in agents:
         if agent.id in at_work or agent.status != "done":
@@ -180,12 +188,11 @@ def _finished_answers(agents: Iterable[SubagentRun]) -> str:
 
 
 def update_unheard(unheard_ids: set[str], entry: Entry) -> None:
-    """Fold one more entry into the set of the subagents that the model has not heard of. They were
-    started, and no result or notice has spoken of them since."""
+    """Update the IDs of started subagents that no result or notice has mentioned since."""
     if isinstance(entry, SubagentRun) and entry.status == "running":
         unheard_ids.add(entry.id)
     elif isinstance(entry, ToolResult):
-        if entry.details.get("status") != "running":  # else it goes on in the background
+        if entry.details.get("status") != "running":  # else it continues in the background
             unheard_ids.discard(str(entry.details.get("agent")))
     elif isinstance(entry, User) and entry.source == "notice" and unheard_ids:
         words = content_text(entry.content)
@@ -193,9 +200,12 @@ def update_unheard(unheard_ids: set[str], entry: Entry) -> None:
 
 
 def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], SubagentRun]:
-    """Return a note of the files that a subagent has changed since its entry, and a newer entry.
-    One that was killed may have come to its end before. What a person has had it do manually since
-    then is not its answer, and counts in the sums alone."""
+    """Return a subagent's new entry, preceded by a note of unrecorded file changes if there are
+    any.
+
+    A killed subagent may have finished before the kill; its first turn decides. Later turns,
+    started manually by the user, change only the totals.
+    """
     totals, known, ledger = Totals(), Ledger(), Ledger()
     answer, end, turns, last = "", "", 0, 0
     for entry in Entries(log) if log.is_file() else ():
@@ -206,7 +216,7 @@ def _newer_entries(log: Path, agent: SubagentRun) -> tuple[*tuple[Entry, ...], S
             known.add(entry)
             continue
         turns += isinstance(entry, User) and entry.begins_turn
-        if turns == 1 and isinstance(entry, User):  # also in answer to what it had ended with
+        if turns == 1 and isinstance(entry, User):  # even a message after the turn's end
             end = ""
         elif turns == 1 and isinstance(entry, Assistant) and entry.purpose == "turn":
             answer = "".join(str(b.get("text", "")) for b in entry.content) or answer

@@ -1,12 +1,11 @@
-"""Detection of test runs in shell commands: which runner starts, with which arguments, where.
+"""Detection of test runs in shell commands: the runner, its arguments and its directory.
 
-A command is taken apart word by word, as far as that is certain: lists and pipelines of simple
-commands, wrappers such as `uv run` seen through. Nothing is concluded from anything else
-(substitutions, here-documents, groups, a command beyond MAX_COMMAND_CHARS), nor from a program that
-only names a runner (`pip install pytest`).
+A command is parsed word by word where that is certain: lists and pipelines of simple commands, with
+wrappers such as `uv run` skipped. Anything else is ignored: substitutions, here-documents, groups,
+commands longer than MAX_COMMAND_CHARS, and programs that only name a runner (`pip install pytest`).
 
-This is not the reader in agent/permissions/shell: each recorded command is read at a resume, where
-that one took 8 to 11 times as long (1.5 to 2.4 s for 10,000 commands, against 0.2 s).
+This is not the parser in agent/permissions/shell: a resume reads every recorded command, and that
+parser took 8 to 11 times as long (1.5 to 2.4 s for 10,000 commands; this one takes 0.2 s).
 """
 
 import posixpath
@@ -18,7 +17,7 @@ from itertools import pairwise
 
 from ..lazy import dataclass, regex
 
-MAX_COMMAND_CHARS = 10_000  # longer ones are not looked at
+MAX_COMMAND_CHARS = 10_000  # longer commands are not parsed
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -26,7 +25,7 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Each alternative begins with characters of its own, so that there is one way only to match.
+# Each alternative begins with different characters, so that there is only one way to match.
 _IN_WORD = r"\\[^\n]|\$(?=\w|\?|\{\w+\})"
 _TOKEN = regex(
     rf"""(?P<blank>(?:[ \t]|\\\n)+|(?<![^\s;&|])\#[^\n]*)
@@ -39,7 +38,7 @@ _QUOTING = regex(r"""\\(.)|'([^']*)'|"((?:[^"\\]|\\.)*)\"""", re.DOTALL)
 _ASSIGNMENT = regex(r"[A-Za-z_]\w*=.*", re.DOTALL)
 _PIPES = ("|", "|&")
 
-# Programs that start the one after them, some with a word of their own.
+# Programs that start the program named after them, some after a subcommand.
 _WRAPPERS = word_set("env time timeout nice nohup sudo stdbuf xvfb-run npx bunx") | {
     "uv run", "poetry run", "pdm run", "hatch run", "pipenv run", "rye run", "bundle exec",
     "coverage run",
@@ -48,7 +47,7 @@ _PYTHON = regex(r"python[\d.]*|pypy[\d.]*|py")  # with -m, or a script
 _WRAPPER_ARGUMENT = regex(r"-.*|[A-Za-z_]\w*=.*|\d+(?:\.\d+)?[smhd]?", re.DOTALL)
 _RUNNERS = word_set("pytest py.test unittest jest vitest mocha rspec prove ctest phpunit tox nox")
 _ARGUMENT_FOR_ALL = {"vitest": "run", "unittest": "discover"}  # the first argument
-_SCRIPTS = word_set("npm pnpm yarn bun")  # these run what package.json names
+_SCRIPTS = word_set("npm pnpm yarn bun")  # programs that run scripts from package.json
 _RUN_SCRIPT = word_set("run run-script exec dlx x")
 _SCRIPT = regex(r"t|test(?:[:_-][\w:-]+)?")
 _MAKES = word_set("make gmake just rake mvn mvnw gradle gradlew")
@@ -61,8 +60,8 @@ _RUNS_NONE = word_set(
     "--listTests --show-only --dry-run --just-print"
 )
 
-# Options that leave the same tests to run, those of them with a value, and such as choose some of
-# them, or more.
+# Options that do not change which tests run; those of them with a value (below); options that
+# select fewer tests; and options that select more.
 _SAME_TESTS = regex(
     r"--?|-[qvxslbi]+|-r[a-zA-Z]+|-(?:n|W|j)\w*|-p no:\w+|-(?:race|cover|failfast)"
     r"|-(?:timeout|count|parallel|shuffle)(?:=.*)?"
@@ -85,7 +84,7 @@ _MORE_TESTS = word_set("--workspace --all --all-features --runslow")
 _EVERYTHING = word_set(". ...")
 _ALL_OF_GO = word_set("...")  # without it, go tests a single folder
 
-# Programs that may print what another run said; a filter does not when it reads a pipe.
+# Programs that may print the output of another test run. A filter does not if it reads a pipe.
 _FILTERS = word_set("cat tac nl bat head tail less more grep egrep fgrep rg ag sed awk cut sort jq")
 _MAY_SHOW_TESTS = word_set(
     "xargs find ssh docker podman kubectl gh curl wget bash sh zsh eval popd"
@@ -94,20 +93,21 @@ _MAY_SHOW_TESTS = word_set(
 
 @dataclass(frozen=True, slots=True)
 class TestCommand:
-    """A run of tests that a command starts."""
+    """A test run that a command starts."""
 
-    runner: str = ""  # with the target or script, if one is named; "" when none is known
+    runner: str = ""  # with its target or script, if any; "" if no known runner
     arguments: tuple[str, ...] = ()
-    variables: tuple[str, ...] = ()  # set for it alone
-    folder: str = ""  # where it runs, as `cd` names it
+    variables: tuple[str, ...] = ()  # set only for this program
+    folder: str = ""  # working directory, as given to `cd`
     single: bool = False  # the command runs no other tests
-    quiet: bool = False  # nothing else in the command may print what tests said
+    quiet: bool = False  # no other program in the command may print test output
     decides: bool = False  # the command succeeds only if the run does
 
     def covers(self, name: str, failed: "TestCommand") -> bool:
-        """Return whether the run surely runs again a test that failed in another. A run that names
-        files or tests counts for those alone, one with unknown options only for a run with the
-        same."""
+        """Return True if this run certainly repeats the test `name` that failed in the run
+        `failed`. A run that names files or tests covers only these; a run with unknown options
+        covers only a run with the same options.
+        """
         if not (self.single and failed.single) or self.variables != failed.variables:
             return False
         options, places = _chosen(self.arguments)
@@ -126,7 +126,7 @@ class TestCommand:
 
 @dataclass(slots=True)
 class CommandPart:
-    """A simple command, with what stands between it and its neighbours."""
+    """A simple command, with the operators before and after it."""
 
     before: str = ""
     after: str = ""
@@ -134,7 +134,7 @@ class CommandPart:
 
 
 def find_test_command(command: str) -> TestCommand:
-    """Return the first run of tests in a command; one without a runner when none is known."""
+    """Return the first test run in a command. It has no runner if no known runner is found."""
     simple = simple_commands(command)
     found: TestCommand | None = None
     folder, single, quiet, piped = "", True, True, False
@@ -155,8 +155,9 @@ def find_test_command(command: str) -> TestCommand:
 
 
 def succeeds_only_with(simple: Sequence[CommandPart], place: int, *, piped: bool) -> bool:
-    """Return whether a command succeeds only if one of its simple commands does. `piped`: a
-    pipeline fails with any part of it."""
+    """Return True if a command succeeds only if the simple command at `place` does. `piped`: a
+    pipeline fails if any part fails.
+    """
     after = [each.after for each in simple[place:]]
     while piped and after[0] in _PIPES and len(after) > 1:
         del after[0]
@@ -165,7 +166,7 @@ def succeeds_only_with(simple: Sequence[CommandPart], place: int, *, piped: bool
 
 
 def _run(words: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
-    """Return the runner and its arguments, if a program is one and is to run tests."""
+    """Return the runner and its arguments if a program runs tests, else None."""
     name, rest = _base(words), list(words[1:])
     if _RUNS_NONE & set(rest):
         return None
@@ -198,7 +199,7 @@ def _direct(name: str, arguments: list[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def unwrapped_words(words: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
-    """Return the words of the program that wrappers start in the end, and its variables."""
+    """Return the words of the program inside wrappers, and the variables set for it."""
     variables: list[str] = []
     while words:
         if _ASSIGNMENT.fullmatch(words[0]):
@@ -222,9 +223,9 @@ def _base(words: Sequence[str]) -> str:
     return words[0].rpartition("/")[2] if words else ""
 
 
-@lru_cache(maxsize=8)  # each command is read for its tests and for its work
+@lru_cache(maxsize=8)  # each command is parsed twice: for its tests and for its work
 def simple_commands(command: str) -> tuple[CommandPart, ...]:
-    """Return the simple commands of a command in order; none when they are not certain."""
+    """Return the simple commands of a command in order, or () if they are not certain."""
     if len(command) > MAX_COMMAND_CHARS:
         return ()
     found = [CommandPart()]
@@ -251,7 +252,7 @@ def _bare(quoted: re.Match[str]) -> str:
 
 
 def _chosen(arguments: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the options of a runner that may change which tests run, and the places it names."""
+    """Return the options that may change which tests run, and the paths or tests named."""
     options, places = set(), set()
     for before, word in pairwise(("", *arguments)):
         if before == "-p" or (word.startswith("-") and word != "-p"):
@@ -264,5 +265,5 @@ def _chosen(arguments: Sequence[str]) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _begins(name: str, place: str) -> bool:
-    """Return whether a name begins with a place: a path or a part of a test's name."""
+    """Return True if a test name begins with a place: a path or a part of a test's name."""
     return name.startswith(place) and not re.match(r"[\w-]", name[len(place) :])

@@ -1,8 +1,7 @@
-"""Test results read from output: which tests failed, and which later run says that one passes.
+"""Test results read from output: which tests failed, and which later run shows that they pass.
 
-Names are verbatim, as each runner writes them: pytest, unittest, jest and vitest, go, cargo, TAP
-and rspec. A test counts as failing until a run is known to have run it and says that it passed; in
-doubt it stays so.
+Names are verbatim in each runner's format: pytest, unittest, jest and vitest, go, cargo, TAP and
+rspec. A test counts as failing until a later run certainly ran it and reports that it passed.
 """
 
 import posixpath
@@ -15,18 +14,18 @@ from .command_output import CommandOutput
 from .test_commands import TestCommand, find_test_command
 
 MAX_TEST_NAME_CHARS = 300
-MAX_OUTPUT_LINES = 20_000  # the last ones of an output, which are looked at
+MAX_OUTPUT_LINES = 20_000  # last lines of an output that are searched
 
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of a text, which is searched for each text of a sign once."""
+    """The lines of a text, with a cache of substring searches."""
 
     text: str
     _found: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def having(self, part: str) -> list[tuple[int, int]]:
-        """Return where each line with `part` begins and ends."""
+        """Return the start and end of each line that contains `part`."""
         if part not in self._found:
             self._found[part] = [*self._search(part)]
         return self._found[part]
@@ -41,17 +40,18 @@ class _Lines:
 
 @dataclass(frozen=True, slots=True)
 class _Sign:
-    """A pattern, and texts one of which is in each line that it matches, or begins to match in.
+    """A pattern with literal texts: each line that it matches (or begins to match in) contains one
+    of them.
 
-    Looking for the texts first is much faster than the pattern, and most lines have none. Signs
-    share texts, as each of them takes a search.
+    Searching for the texts first is much faster than the pattern, because most lines have none.
+    Signs share texts to save searches.
     """
 
     texts: tuple[str, ...]
     pattern: re.Pattern[str]
 
     def lines_in(self, lines: _Lines) -> Iterator[tuple[int, int]]:
-        """Yield where each line begins and ends that the pattern can match in."""
+        """Yield the start and end of each line that the pattern may match in."""
         for each in self.texts:
             yield from lines.having(each)
 
@@ -71,7 +71,7 @@ _STILL_FAILING = _sign(
 _LEFT_OUT = _sign(
     " deselected", " filtered out", matches=r"\b[1-9]\d* (?:deselected|filtered out)\b"
 )
-# The line in which each runner says that tests passed: all of them, said once at the end, or some.
+# The line in which each runner reports passed tests: all tests, once at the end, or some tests.
 _SAYS_ALL_PASSED = {
     "pytest": r"(?:=+ )?[1-9]\d* passed"
     r"(?:, \d+ (?:skipped|deselected|xfailed|xpassed|warnings?|rerun|subtests passed))*"
@@ -109,9 +109,9 @@ _SUCCESS = _sign(
 _WORKER = r"(?:\[gw\d+\] \[ *\d+%\] )?"
 
 
-# The name of a test is the group of a pattern; where there are two, its method and its place.
+# The group of a pattern is the test's name. With two groups, they are its method and its class.
 _FAILED_LINES = (
-    # pytest: the summary, then the lines of -v
+    # pytest: its summary, then its lines with -v
     _sign(
         "FAIL", "ERROR",
         matches=rf"{_WORKER}(?:FAILED|ERROR) ((?>\S*?::)[^\[]+?(?:\[.*?\])?|\S*\.py)(?: - .*)?",
@@ -124,10 +124,10 @@ _FAILED_LINES = (
     _sign("FAIL", matches=r"test (\S+) \.\.\. FAILED"),
     _sign("ok ", matches=r"\s*not ok \d+(?: -)? (?!.*# (?:TODO|SKIP))(.+?)"),
     _sign("rspec ./", matches=r"rspec (\./\S+)(?: # .*)?"),
-    # vitest and jest: the whole name, with that of the suite
+    # vitest and jest: the full name, including the suite
     _sign("FAIL", matches=r"\s*FAIL\s+(\S+ > .+?)(?: \d+ ?m?s)?"),
 )  # fmt: skip
-# jest, in whose output alone a dot marks a test: outside `describe` a name has no suite.
+# Only jest marks a test with a dot. Outside `describe`, a test's name has no suite.
 _IS_JEST = _sign("FAIL", "Tests: ", matches=r"^(?:FAIL +\S|Tests: +\d)", flags=re.MULTILINE)
 _FAILED_JEST_LINES = _sign(
     "● ",
@@ -149,17 +149,17 @@ _PASSED_LINES = (
 
 @dataclass(frozen=True, slots=True)
 class TestReport:
-    """The results of tests in the output of one command."""
+    """The test results in the output of one command."""
 
     failed: tuple[str, ...]
     passed: frozenset[str]
-    says: frozenset[str]  # runners that say all passed; none when a failure is mentioned too
+    says: frozenset[str]  # runners that report passed tests; empty if any failure is mentioned
     clean: bool  # no failure is mentioned
     partial: bool  # some tests were left out
 
 
 def read_report(output: str) -> TestReport:
-    """Read what an output, whose lines end without blanks, says about tests."""
+    """Return the test results in an output. Its lines must have no trailing blanks."""
     lines = output.split("\n")[-MAX_OUTPUT_LINES:]
     text = "\n".join([line if len(line) <= 2 * MAX_TEST_NAME_CHARS else "" for line in lines])
     looked = _Lines(text)
@@ -174,7 +174,7 @@ def read_report(output: str) -> TestReport:
 
 
 def _successes(lines: _Lines) -> Iterator[str]:
-    """Yield the runners that say in a text that tests passed."""
+    """Yield the runners that report passed tests in a text."""
     end = 0
     for start, _ in sorted(_SUCCESS.lines_in(lines)):
         if start >= end and (found := _SUCCESS.pattern.match(lines.text, start)):
@@ -184,18 +184,18 @@ def _successes(lines: _Lines) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class FailingTest:
-    """A test that failed at some time."""
+    """A test that has failed at least once."""
 
     name: str
-    ref: int  # the newest run in which it failed
-    resolved: int | None = None  # the later run that says it passes
+    ref: int  # of the newest run in which it failed
+    resolved: int | None = None  # ref of the later run in which it passed
 
 
 @dataclass(frozen=True, slots=True)
 class _EndedCommand:
     """A command that has ended."""
 
-    place: str  # its runner, or all of it where none is known
+    place: str  # its runner, or the whole command if no runner is known
     command: str
     launch: TestCommand
     folder: str
@@ -204,28 +204,29 @@ class _EndedCommand:
 
 @dataclass(slots=True)
 class FailingTests:
-    """The tests that failed at some time, in the order in which they first did."""
+    """The tests that have failed at least once, in the order of their first failure."""
 
     tests: dict[str, FailingTest] = field(default_factory=dict)
-    _open: dict[str, _EndedCommand] = field(default_factory=dict)  # of those that fail still
-    _places: dict[str, dict[str, _EndedCommand]] = field(default_factory=dict)  # the same, by place
-    _blamed: dict[str, set[str]] = field(default_factory=dict)  # of a test, the commands it failed
-    _blame: dict[str, set[str]] = field(default_factory=dict)  # of such a command, its open tests
+    _open: dict[str, _EndedCommand] = field(default_factory=dict)  # newest failing run, by test
+    _places: dict[str, dict[str, _EndedCommand]] = field(default_factory=dict)  # also by place
+    _blamed: dict[str, set[str]] = field(default_factory=dict)  # commands that failed, by test
+    _blame: dict[str, set[str]] = field(default_factory=dict)  # open tests, by command
     _unnamed: dict[str, dict[str, _EndedCommand]] = field(
         default_factory=dict
-    )  # runs that failed and named no test, by place and command
+    )  # failed runs that named no test, by place and command
     _passed: dict[str, tuple[int, int]] = field(
         default_factory=dict
-    )  # start and end of the newest run in which all passed, by command
+    )  # (start, end) of the newest run in which all tests passed, by command
 
     def add(
         self, command: str, output: CommandOutput, ref: int, *, passed: bool, cwd: str, started: int
     ) -> tuple[bool, list[str]]:
-        """Fold in a command that has ended. Return whether tests failed in it, and the commands
-        whose last open test it resolves.
+        """Add a command that has ended. Return whether tests failed in it, and the commands whose
+        last open failure it resolves.
 
-        A test is resolved when a run names it with success, or says that all passed and is the one
-        in which it failed, or covers that; never by a run that was started before it failed.
+        A test is resolved by a run that names it as passed. It is also resolved by a run that
+        reports only passed tests, if this run repeats or covers the run in which the test failed. A
+        run that started before the failure resolves nothing.
         """
         launch = find_test_command(command)
         place = launch.runner or command
@@ -237,7 +238,7 @@ class FailingTests:
         cleared = self._resolve(now, run, passed=passed, started=started)
         names = run.failed if launch.runner or not passed else ()
         passed_since, by = self._passed.get(command, (0, 0))
-        if passed_since > started:  # told of late, after a newer run of it had passed
+        if passed_since > started:  # reported late, after a newer run had passed
             told = {name: FailingTest(name, ref, by) for name in names if name not in self._open}
             self.tests.update(told)
             return False, cleared
@@ -248,7 +249,7 @@ class FailingTests:
             self._places.setdefault(place, {})[name] = now
             self._blamed.setdefault(name, set()).add(command)
             self._blame.setdefault(command, set()).add(name)
-        # Of a run whose exit code is another program's, its own words tell.
+        # If the exit code may be another program's, the output decides.
         failed = bool(names) or not passed or not (run.clean or launch.decides or not launch.quiet)
         if failed and launch.runner:
             self._take_unnamed(place, command)
@@ -259,7 +260,9 @@ class FailingTests:
     def _resolve(
         self, now: _EndedCommand, run: TestReport, *, passed: bool, started: int
     ) -> list[str]:
-        """Resolve what a run says has passed, and return the commands with nothing open left."""
+        """Resolve the tests that a run reports as passed. Return the commands without open failures
+        after that.
+        """
         place, earlier = now.place, dict[str, _EndedCommand]()
         done = [
             name
@@ -295,7 +298,9 @@ class FailingTests:
             del self._unnamed[place]
 
     def _forgive(self, name: str) -> list[str]:
-        """Return the commands that have no open test left, now that this one is resolved."""
+        """Remove a resolved test from its commands. Return the commands without open failures after
+        that.
+        """
         cleared = []
         for command in sorted(self._blamed.pop(name, ())):
             self._blame[command].discard(name)
@@ -314,16 +319,18 @@ class FailingTests:
 
 
 def _all_passed(launch: TestCommand, run: TestReport) -> bool:
-    """Return whether a command that succeeded says that all its tests passed. Where its exit code
-    is not that of the run, one package's word is not enough."""
+    """Return True if a successful command reports that all its tests passed. If its exit code is
+    not that of the test run, a runner that reports per package is not trusted.
+    """
     known = launch.runner in _SAYS_ALL_PASSED or launch.runner in _SAYS_SOME_PASSED
     said = launch.runner in run.says if known else bool(run.says)
     return said and (launch.decides or not launch.runner or launch.runner in _SAYS_ALL_PASSED)
 
 
 def _is_its(now: _EndedCommand, failed: _EndedCommand, name: str, *, named: bool = False) -> bool:
-    """Return whether what a later command says is about the test that failed. `named`: it names the
-    test, which is enough if that has the path of its file."""
+    """Return True if a later command's results apply to the failed test. `named`: the results name
+    the test, which is enough if the name includes its file's path.
+    """
     if named and now.command == failed.command:
         return True
     if not now.launch.quiet or now.folder != failed.folder:
@@ -333,7 +340,7 @@ def _is_its(now: _EndedCommand, failed: _EndedCommand, name: str, *, named: bool
 
 
 def _test_names(lines: _Lines, signs: Sequence[_Sign]) -> tuple[str, ...]:
-    """Return the names in the lines of a text that a pattern matches as a whole, each once."""
+    """Return the names in the lines that a pattern matches completely, without duplicates."""
     may_match = {
         (start, n, end) for n, sign in enumerate(signs) for start, end in sign.lines_in(lines)
     }
@@ -346,5 +353,7 @@ def _test_names(lines: _Lines, signs: Sequence[_Sign]) -> tuple[str, ...]:
 
 
 def _test_name(name: str, place: str = "") -> str:
-    """Return the whole name; newer versions of Python put a method in its place, too."""
+    """Return the full name of a test. In newer versions of Python, `place` already includes the
+    method.
+    """
     return name if not place else place if place.endswith(f".{name}") else f"{place}.{name}"

@@ -1,4 +1,6 @@
-"""Sums over the log of a session: what it has used. Subagents count, and stand apart too."""
+"""Totals over the log of a session: calls, tokens, cost and compaction. Subagents are included, and
+are also counted separately.
+"""
 
 import operator
 from collections.abc import Callable, Mapping
@@ -27,12 +29,12 @@ _COUNTED_AS = {"demote": "demoted", "truncate": "truncated", "outline": "outline
 
 @dataclass(slots=True)
 class Counts:
-    """Calls of the model and of tools, and what compaction did."""
+    """Counts of model calls, tool calls and compaction."""
 
     calls: int = 0
     tool_calls: int = 0
     usage: Usage = field(default_factory=Usage)
-    cost_usd: float | None = 0.0  # None as soon as one call had no known price
+    cost_usd: float | None = 0.0  # None if the price of any call is unknown
     compaction: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LAYERS, 0))
 
     def __add__(self, other: "Counts") -> "Counts":
@@ -52,7 +54,7 @@ class Counts:
         )
 
     def recorded_in(self, agent: SubagentRun) -> SubagentRun:
-        """Return the entry of a subagent with these counts in it."""
+        """Return the entry of a subagent with these counts."""
         return replace(
             agent,
             usage=self.usage.to_json(),
@@ -64,7 +66,7 @@ class Counts:
 
     @classmethod
     def of(cls, agent: SubagentRun) -> "Counts":
-        """Return what a subagent had used by an entry of it. What is garbled counts as nothing."""
+        """Return the counts in a subagent's entry. Malformed counts are 0."""
         unknown = agent.cost_usd is None and agent.calls > 0
         return cls(
             agent.calls,
@@ -77,14 +79,14 @@ class Counts:
 
 @dataclass(slots=True)
 class Totals:
-    """Counts since the first entry of a log."""
+    """Totals since the first entry of a log."""
 
     turns: int = 0
-    model: str = ""  # that is asked
-    # When each model last read the prompt, as in the log.
+    model: str = ""  # the current model
+    # Time at which each model last read the prompt, in the log's format.
     replied: dict[str, str] = field(default_factory=dict)
     own: Counts = field(default_factory=Counts)  # without the subagents
-    by_agent: dict[str, Counts] = field(default_factory=dict)  # of the subagents, by id
+    by_agent: dict[str, Counts] = field(default_factory=dict)  # by subagent ID
     in_flight: InFlight = field(default_factory=InFlight)  # requests without a recorded reply
 
     def add(self, entry: Entry) -> None:
@@ -117,8 +119,9 @@ class Totals:
             own.compaction["tokens_saved"] += _count(entry.details, "tokens_saved")
 
     def replied_at(self, model: str) -> float | None:
-        """Return when a model replied last, in seconds since 1970; None where it never did or it is
-        garbled."""
+        """Return the time of a model's last reply in seconds since 1970, or None if there is none
+        or it is malformed.
+        """
         try:
             return datetime.fromisoformat(self.replied.get(model, "")).timestamp()
         except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The messages of the user, folded from the log, each with how its turn ended."""
+"""The user's messages, computed from the log, each with the state of its turn."""
 
 from dataclasses import field, replace
 from typing import Literal
@@ -9,25 +9,25 @@ from .store import content_text
 
 MessageState = Literal["answered", "interrupted", "open"]
 
-PREVIEW_MARK = "> "  # before each line of text that a reference to a file shows
-FILE_TOOLS = ("Read", "Glob")  # an attachment that is like a call of these is on disk
-ANSWERED_STATUSES = ("ok", "denied")  # of a turn whose messages were answered
+PREVIEW_MARK = "> "  # prefix of each line in the preview of a file
+FILE_TOOLS = ("Read", "Glob")  # an attachment in the form of these calls is on disk
+ANSWERED_STATUSES = ("ok", "denied")  # statuses of a turn that answered its messages
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedMessage:
-    """A message of the user, something that they attached to one, or why they declined a call."""
+    """A user message, an attachment, or the reason for declining a call."""
 
     ref: int
-    text: str  # as the model got it: of a very long message the reference to its file
+    text: str  # as sent to the model: for a very long message, the reference to its file
     is_attached: bool = False
-    is_file: bool = False  # attached from disk, so that it can be read again
+    is_file: bool = False  # attached from disk, so it can be read again
     is_in_file: bool = False  # the session's folder has a file with the whole text
-    state: MessageState = "open"  # how its turn ended; "open" while that runs
+    state: MessageState = "open"  # how its turn ended; "open" while the turn runs
 
     @property
     def opening(self) -> str:
-        """The text; of one in a file the part that the reference shows."""
+        """The text, or its preview if the text was moved to a file."""
         if not self.is_in_file:
             return self.text
         lines = (line for line in self.text.split("\n") if line.startswith(PREVIEW_MARK))
@@ -39,11 +39,11 @@ class UserMessages:
     """All messages, oldest first."""
 
     messages: list[LoggedMessage] = field(default_factory=list)
-    turns: list[int] = field(default_factory=list)  # refs of the messages that turns began with
-    _turn_start: int = 0  # in `messages`: where those of the newest turn begin
+    turns: list[int] = field(default_factory=list)  # refs of the messages that started turns
+    _turn_start: int = 0  # index in `messages` of the newest turn's first message
 
     def add(self, entry: Entry) -> None:
-        """Fold one more entry; most say nothing here."""
+        """Process one entry. Most entries are ignored."""
         if isinstance(entry, User):
             if entry.source in ("person", ATTACHMENT):
                 self._add_message(entry)

@@ -1,10 +1,13 @@
-"""The work tree: what its files were like, what changed, and the way back. `snapshots` is the
-entrance, `object_store` the private git store behind it. `staging` decides what goes in, `watch`
-says where that need not look, `tree_edit` stages a few files, `restore` writes back. `file_modes`
-are the permissions next to it, `borrowed_objects` makes sure that it lasts, `garbage` clears it.
-`diff`, `running_git` and `signatures` compare. `saved_files` keeps single files by path, without a
-scan, and `touch_record` tells which files other sessions touch. `repository_record` keeps what the
-project's repository may lose, and `repository_restore` brings it back."""
+"""The work tree: snapshots of its files, their changes, and restoring them.
+
+`snapshots` is the entry point and `object_store` the private git store behind it. `staging` decides
+which files a snapshot contains, `watch` finds unchanged folders, `tree_edit` stages a few files,
+and `restore` writes files back. `file_modes` adds permissions, `borrowed_objects` keeps objects
+available, and `garbage` deletes unneeded ones. `diff`, `running_git` and `signatures` compare
+states. `saved_files` saves single files without a scan, and `touch_record` lists the files that
+other sessions touch. `repository_record` records the project's repository, and `repository_restore`
+restores it.
+"""
 
 from .diff import TreeChange
 from .object_store import REPOSITORY_FOLDER

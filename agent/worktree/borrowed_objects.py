@@ -1,31 +1,32 @@
-"""Objects that the store borrows from the project's repository, copied into the store.
+"""Copy objects that the store borrows from the project's repository into the store.
 
-What is reachable from the repository's HEAD may stay borrowed; anything else (staged, stashed, of a
-commit thrown away) may be gone at its next clean-up, and a snapshot must not go with it.
+Objects reachable from the repository's HEAD may stay borrowed. Others (staged, stashed, or of a
+deleted commit) may disappear at the repository's next garbage collection, and snapshots need them.
 """
 
 from collections.abc import Iterable, Iterator
 
 from .object_store import GitFailed, ObjectStore
 
-EMPTY_TREE = (
-    "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the tree without a file, known to every git
-)
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the empty tree, built into git
 MAX_BATCH_BYTES = 32 << 20  # of objects in memory
 
 
 def copy_borrowed_objects(store: ObjectStore, tree: str, commit: str) -> None:
-    """Copy the objects of `tree` that `commit` ("" for none) does not reach, if they are still
-    there. Raises GitFailed."""
+    """Copy the existing objects of `tree` that are not in the tree of `commit` ("" for no commit).
+    Raises GitFailed.
+    """
     try:
         names = _missing_from(store, tree, commit or EMPTY_TREE)
-    except GitFailed:  # a commit that cannot be read lends nothing that is sure to stay
+    except GitFailed:  # an unreadable commit keeps no object available
         names = _missing_from(store, tree, EMPTY_TREE)
     _copy(store, sorted(name for name in names if not store.place(name).exists()))
 
 
 def _missing_from(store: ObjectStore, tree: str, base: str) -> set[str]:
-    """Return the objects of a tree, itself among them, that are not at the same place in `base`."""
+    """Return the objects of a tree, including the tree itself, that differ from those at the same
+    paths in `base`.
+    """
     words = store.names("diff-tree", "-r", "-t", "-z", "--raw", "--no-renames", base, tree)
     rows = (word.split()[3] for word in words[::2])
     return {tree, *(name for name in rows if name.strip("0"))}
@@ -38,7 +39,9 @@ def _copy(store: ObjectStore, names: Iterable[str]) -> None:
 
 
 def _portions(store: ObjectStore, names: list[str]) -> Iterator[list[str]]:
-    """Yield the objects that exist, in lists that memory can hold."""
+    """Yield the names of existing objects in lists of at most MAX_BATCH_BYTES, or a single larger
+    object.
+    """
     some: list[str] = []
     total = 0
     said = store.run("cat-file", "--batch-check", given=_lines(names)) if names else b""

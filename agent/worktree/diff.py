@@ -1,4 +1,4 @@
-"""Differences between two states of files: between two trees of git, or by signatures."""
+"""Differences between two states of files: two git trees, or two sets of signatures."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -19,13 +19,13 @@ _ACTIONS: dict[str, DiffAction] = {"A": "created", "D": "deleted"}
 
 @dataclass(frozen=True, slots=True)
 class TreeChange:
-    """A file that is different in two states."""
+    """A file that differs between two states."""
 
     path: str  # absolute
     action: DiffAction
-    added: int = 0  # lines, 0 for what has none or is not known
-    removed: int = 0
-    blob: str = ""  # `signatures.blob_digest` of the new content, "" when not known
+    added: int = 0  # lines; 0 if unknown
+    removed: int = 0  # lines; 0 if unknown
+    blob: str = ""  # `signatures.blob_digest` of the new content, "" if unknown
 
 
 def compare_signatures(
@@ -43,8 +43,9 @@ def compare_signatures(
 def certain_changes(
     found: Mapping[str, TreeChange], before: Mapping[str, FileSignature]
 ) -> dict[str, TreeChange]:
-    """Return the changes that are certain although a scan was cut off. A file that came into the
-    scan, or left it, may have been there all the time."""
+    """Return the changes that are certain although a scan was cut off. A file that appears in the
+    scan or disappears from it may have existed all the time.
+    """
     last = max(map(_scan_order, before), default=[])
     return {
         path: change
@@ -62,7 +63,9 @@ def _scan_order(path: str) -> list[str]:
 def without_moves(
     change: TreeChange, before: Mapping[str, FileSignature], after: Mapping[str, FileSignature]
 ) -> TreeChange:
-    """Correct a change of a tree when the file moved from or to those that are only watched."""
+    """Correct a change in a tree: a file that became or stopped being watch-only was modified, not
+    created or deleted.
+    """
     came = change.action == "created" and change.path in before
     went = change.action == "deleted" and change.path in after
     return replace(change, action="modified") if came or went else change
@@ -73,16 +76,16 @@ def compare_trees(store: ObjectStore, old: str, new: str) -> list[TreeChange]:
     if old == new:
         return []
     said = b""
-    with suppress(GitFailed):  # it has been killed
+    with suppress(GitFailed):  # the running git was killed
         said = store.ask(*_LIST_COMMAND, "--stdin", line=f"{old} {new}")
     repeated, _, rows = said.partition(b"\n")
-    if repeated != f"{old} {new}".encode():  # or one of them is no tree, but a snapshot
+    if repeated != f"{old} {new}".encode():  # or one of them is a snapshot's commit
         rows = store.run(*_LIST_COMMAND, old, new)
     return [replace(change, path=f"{store.root}/{change.path}") for change in _rows(rows)]
 
 
 def _rows(said: bytes) -> Iterator[TreeChange]:
-    """Parse `--raw --numstat -z`: first a pair of words for each path, then its lines."""
+    """Parse `--raw --numstat -z`: first a pair of words per path, then the line counts."""
     words = [os.fsdecode(word) for word in said.split(b"\0") if word]
     count = next((i for i, word in enumerate(words[::2]) if not word.startswith(":")), len(words))
     heads, lines = words[: 2 * count], {}

@@ -1,9 +1,8 @@
-"""The permissions of files and folders, which a tree of git does not have: it only knows whether
-the owner can run a file. They are in the message of a commit of the tree, so that one name is
-enough for both, and git takes it wherever it takes a tree. The commit's parent, if there is one,
-says what was left out (see `left_out`).
+"""Permissions of files and folders. A git tree records only whether the owner can execute a file.
 
-Owners of files and access control lists are not kept.
+The permissions are stored in the message of a commit of the tree. One name then identifies both,
+and git accepts it in place of a tree. The commit's parent, if any, records the files that were left
+out (see `left_out`). File owners and access control lists are not saved.
 """
 
 import json
@@ -29,16 +28,16 @@ _KINDS = ("100644", _EXECUTABLE, _LINK)
 
 @dataclass(frozen=True, slots=True)
 class FileModes:
-    """Permission bits; those that differ from the usual ones are listed by path below the root."""
+    """Permission bits: the usual ones, and the exceptions by path below the root."""
 
-    file: int = 0o644  # usual for files that nobody runs
-    program: int = 0o755  # usual for the others
+    file: int = 0o644  # usual bits of a file that is not executable
+    program: int = 0o755  # usual bits of an executable file
     folder: int = 0o755
     files: Mapping[str, int] = field(default_factory=dict)
     folders: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, path: str, kind: str) -> int:
-        """Return those of a file; `kind` is its mode in git."""
+        """Return the permissions of a file; `kind` is its mode in git."""
         return self.files.get(path, self.program if kind == _EXECUTABLE else self.file)
 
     def of_folder(self, path: str) -> int:
@@ -46,8 +45,9 @@ class FileModes:
 
 
 def file_kinds(store: ObjectStore, tree: str = "", names: Sequence[str] = ()) -> dict[str, str]:
-    """Return the files of a tree, by default of the index, each with its mode in git; if there are
-    `names`, only the files of these. Raises GitFailed."""
+    """Return the files of a tree (default: the index) with their modes in git. With `names`, return
+    only these files. Raises GitFailed.
+    """
     asked = ("ls-tree", *(() if names else ("-r",)), "-z", tree, *(("--", *names) if names else ()))
     rows = store.names(*asked) if tree else store.names("ls-files", "-sz")
     parts = (row.partition("\t") for row in rows)
@@ -55,7 +55,7 @@ def file_kinds(store: ObjectStore, tree: str = "", names: Sequence[str] = ()) ->
 
 
 def read_modes(root: str, kinds: Mapping[str, str]) -> FileModes:
-    """Return the permissions of files, and of the folders above them, as they are on disk."""
+    """Return the permissions on disk of files and of the folders above them."""
     files = {path: mode for path in kinds if (mode := _mode(f"{root}/{path}", stat.S_ISREG)) >= 0}
     above = folders_of(kinds)
     folders = {path: mode for path in above if (mode := _mode(f"{root}/{path}", stat.S_ISDIR)) >= 0}
@@ -71,9 +71,10 @@ def read_modes(root: str, kinds: Mapping[str, str]) -> FileModes:
 
 
 def keep_modes(found: FileModes, old: Mapping[str, str], new: Mapping[str, str]) -> FileModes:
-    """Return the permissions for the files of a tree that has none (`new`). Files that exist
-    (`old`, with `found`) keep who can read and write them; git says whether they can be run. Other
-    files get what is usual."""
+    """Return permissions for `new`, the files of a tree without recorded permissions. Existing
+    files (`old`, with permissions `found`) keep their read and write bits, and git decides the
+    execute bits. Other files get the usual permissions.
+    """
     files = {}
     for path in new.keys() & old.keys():
         mode = found.of(path, old[path])
@@ -85,7 +86,9 @@ def keep_modes(found: FileModes, old: Mapping[str, str], new: Mapping[str, str])
 
 
 def apply_modes(root: str, kinds: Mapping[str, str], modes: FileModes) -> None:
-    """Give files, and the folders above them, their permissions, as far as that is allowed."""
+    """Set the permissions of files and of the folders above them. Ignore those that cannot be
+    set.
+    """
     for path, kind in kinds.items():
         _set(f"{root}/{path}", modes.of(path, kind), stat.S_ISREG)
     for path in sorted(folders_of(kinds), reverse=True):  # the inner ones first
@@ -95,8 +98,9 @@ def apply_modes(root: str, kinds: Mapping[str, str], modes: FileModes) -> None:
 def store_with_modes(
     store: ObjectStore, tree: str, modes: FileModes, left_out: LeftOut | None = None
 ) -> str:
-    """Store a tree with permissions and what was left out of it, if that is known. Return the name
-    for all. Raises GitFailed."""
+    """Store a tree with its permissions and, if given, the record of files left out. Return the
+    name of the commit. Raises GitFailed.
+    """
     said = asdict(modes)
     for name in ("files", "folders"):
         said[name] = dict(sorted(said[name].items()))
@@ -106,7 +110,7 @@ def store_with_modes(
 
 
 def load_with_modes(store: ObjectStore, name: str) -> tuple[str, FileModes | None]:
-    """Return the tree that a name stands for, and its permissions if any. Raises GitFailed."""
+    """Return the tree that a name refers to, and its permissions or None. Raises GitFailed."""
     found = next(store.read_objects([name]), None)
     if found is None or found[1] not in (b"tree", b"commit"):
         raise GitFailed(f"there is no tree {name}")
@@ -127,8 +131,9 @@ def load_with_modes(store: ObjectStore, name: str) -> tuple[str, FileModes | Non
 
 
 def changed_modes(store: ObjectStore, old: str, new: str) -> list[str]:
-    """Return the files of one kind but with other permissions in two trees, as far as both have
-    them. Raises GitFailed."""
+    """Return the files whose permissions differ between two trees and whose git mode is the same.
+    Return [] if a tree has no recorded permissions. Raises GitFailed.
+    """
     if old == new:
         return []
     before, after = load_with_modes(store, old)[1], load_with_modes(store, new)[1]
@@ -143,7 +148,7 @@ def changed_modes(store: ObjectStore, old: str, new: str) -> list[str]:
 
 
 def folders_of(paths: Iterable[str]) -> set[str]:
-    """Return the folders that these files are in."""
+    """Return all folders above these files."""
     found: set[str] = set()
     for path in paths:
         while (path := path.rpartition("/")[0]) and path not in found:
@@ -157,7 +162,7 @@ def _most(modes: Iterable[int], usual: int) -> int:
 
 
 def _mode(path: str, kind: Any) -> int:
-    """Return the permissions of a path if that is of a kind, else -1."""
+    """Return the permissions of a path of this kind, or -1."""
     with suppress(OSError, ValueError):
         found = os.lstat(path).st_mode
         if kind(found):

@@ -1,10 +1,9 @@
-"""Clearing the store of objects that nobody needs: content that was only looked at, and changed
-again before any snapshot was kept of it.
+"""Delete unneeded objects from the store: content of scans that no snapshot kept.
 
-Kept snapshots are needed, and the newest trees of every session at work: each names them in a file
-of its own, `live/<session>`. Objects younger than MIN_AGE_S stay in any case: they may be on their
-way into one of these. A session that did not look for days may find its tree gone and then stages
-everything again.
+Kept snapshots and the newest trees of every active session are needed; each session lists its trees
+in a file `live/<session>`. Objects younger than MIN_AGE_S are never deleted, because a scan may
+still be adding them. If a session has not scanned for MAX_IDLE_S, its trees may be deleted; its
+next scan then stages everything again.
 """
 
 import os
@@ -17,20 +16,20 @@ from ...tools.system.files import replacing
 from ..lazy import regex
 from .object_store import ObjectStore
 
-MIN_AGE_S = 300  # objects stay so long, needed or not: a look takes less
-MAX_IDLE_S = 7 * 86_400  # after its last look; then a session counts as left
-SWEEP_INTERVAL_S = 3_600  # between two sessions that clear the store as they begin
-SWEEP_AFTER_BYTES = 256 << 20  # staged, after which a running session clears the store
-MAX_NEWEST_TREES = 4  # of a session stay, because a difference may still be asked of them
-MAX_RECORD_BYTES = 4_096  # of the trees of one session, about 100
-PUBLISHED = "published"  # stands for the index that later sessions start from
+MIN_AGE_S = 300  # younger objects are kept: longer than any scan takes
+MAX_IDLE_S = 7 * 86_400  # time since its last scan after which a session counts as inactive
+SWEEP_INTERVAL_S = 3_600  # minimum time between two sweeps at the start of a session
+SWEEP_AFTER_BYTES = 256 << 20  # staged bytes after which a running session clears the store
+MAX_NEWEST_TREES = 4  # kept per session, because they may still be compared
+MAX_RECORD_BYTES = 4_096  # of one session's record of trees, about 100 trees
+PUBLISHED = "published"  # name for the trees of the index that later sessions start from
 
 _STAMP = "swept"
 _TREE_NAME = regex(r"(?<!\S)[0-9a-f]{40}(?!\S)")
 
 
 def protect_trees(store: ObjectStore, name: str, trees: Iterable[str]) -> None:
-    """Record under a name which trees are in use."""
+    """Record the trees in use by `name`."""
     with suppress(OSError):
         folder = store.folder / "live"
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -41,8 +40,9 @@ def protect_trees(store: ObjectStore, name: str, trees: Iterable[str]) -> None:
 
 
 def protect_one_more(store: ObjectStore, name: str, tree: str) -> bool:
-    """Add a tree to those recorded under a name. Return False where it takes a new record: there is
-    none, or it has become long. To put a file in the place of another costs a write to the disk."""
+    """Append a tree to the trees in use by `name`. Return False if the record is missing or full
+    and must be rewritten. Appending avoids the disk write that replacing a file costs.
+    """
     with suppress(OSError):
         path = store.folder / "live" / name
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -55,19 +55,19 @@ def protect_one_more(store: ObjectStore, name: str, tree: str) -> bool:
 
 
 def _remove_left_parts(folder: Path) -> None:
-    """Remove files that a process was writing as it was killed."""
+    """Remove part files of killed processes."""
     for part in folder.glob("*.part"):
         pid = part.name.split(".")[-2]
         try:
             os.kill(int(pid), 0)
         except (OverflowError, ProcessLookupError, ValueError):
             part.unlink(missing_ok=True)
-        except PermissionError:  # somebody else's, who is there
+        except PermissionError:  # a running process of another user
             continue
 
 
 def is_sweep_due(store: ObjectStore) -> bool:
-    """Return whether it is time to clear the store, as a session begins."""
+    """Return True if a starting session should clear the store."""
     stamp = store.folder / _STAMP
     try:
         return (
@@ -75,13 +75,14 @@ def is_sweep_due(store: ObjectStore) -> bool:
         )  # a clock may have been set back
     except OSError:
         with suppress(OSError):
-            stamp.touch(mode=0o600)  # there was no store: nothing is in it yet
+            stamp.touch(mode=0o600)  # a new store, still empty
         return False
 
 
 def sweep(store: ObjectStore, young: float = MIN_AGE_S) -> None:
-    """Delete objects that nobody needs and that are older than `young` seconds. Raises GitFailed
-    and OSError; whatever stops it, nothing is lost that is needed."""
+    """Delete unneeded objects older than `young` seconds. Raises GitFailed and OSError. A failure
+    never deletes a needed object.
+    """
     before = time.time() - young
     (store.folder / _STAMP).touch(mode=0o600)
     asked = ("--objects", "--no-object-names", "--missing=allow-any", "--ignore-missing")

@@ -1,5 +1,6 @@
-"""The project's git repository, read through GitPython. Its configuration is not trusted: no
-program that it names is started, and none would find a secret in its environment."""
+"""The project's git repository, read through GitPython. Its configuration is untrusted: programs
+that it names are not started, and they would find no secret in the environment.
+"""
 
 import errno
 import os
@@ -19,34 +20,35 @@ if TYPE_CHECKING:
 
 NOT_INSTALLED = "Git: not installed"
 NO_REPOSITORY = "Git: not a repository"
-MAX_CHANGED_FILES = 40  # that are named
-RUN_TIMEOUT_S = 1_800  # for a command that may copy a whole repository
-MAX_SAID_CHARS = 500  # of what git says when it fails
+MAX_CHANGED_FILES = 40  # changed files that are named
+RUN_TIMEOUT_S = 1_800  # long, because a command may copy a whole repository
+MAX_SAID_CHARS = 500  # of git's error message
 
 _PROGRAM_VARIABLE = "GIT_PYTHON_GIT_EXECUTABLE"
 _HARMLESS = {
     "core.fsmonitor": "false",
     "log.showSignature": "false",
-    "safe.bareRepository": "explicit",  # a folder that only looks like a repository is none
+    "safe.bareRepository": "explicit",  # ignore bare repositories inside a work tree
 }
 _QUIET = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false")
-# Variables by which git would look at another repository than the one in its folder.
+# Variables that point git to another repository than the one in its folder.
 _OF_ANOTHER_REPOSITORY = frozenset(
     ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 )
-_NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none"}  # a partial clone would, by a program it can name
+_NO_FETCH = {"GIT_ALLOW_PROTOCOL": "none"}  # a partial clone can name a program for fetching
 
 
 def git_program(env: Mapping[str, str]) -> str:
-    """Return the path of the git that the agent trusts, "" where there is none that runs.
-    GitPython, which starts a git as soon as it is imported, is imported with this one."""
+    """Return the path of the trusted git program, or "" if none works. Also imports GitPython with
+    this program, because GitPython runs git on import.
+    """
     path = program("git", env.get("PATH"))
     if path and "git" not in sys.modules:
         before = os.environ.get(_PROGRAM_VARIABLE)
         os.environ[_PROGRAM_VARIABLE] = path
         try:
             import git  # noqa: F401
-        except ImportError:  # GitPython's way to say that it does not run
+        except ImportError:  # raised by GitPython if git does not run
             return ""
         finally:
             if before is None:
@@ -57,8 +59,9 @@ def git_program(env: Mapping[str, str]) -> str:
 
 
 def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
-    """Describe branch, newest commits and changed files in a few lines for the model. `env` is what
-    a command of the model would get: variables that it lacks are kept from git too."""
+    """Describe the branch, newest commits and changed files in a few lines for the model. `env` is
+    the environment of the model's commands: git does not get variables that are missing there.
+    """
     if program("git", env.get("PATH")) and not _may_be_in_repository(cwd):
         return NO_REPOSITORY  # GitPython takes 50 ms to import
     if not git_program(env):
@@ -80,7 +83,9 @@ def describe_repository(cwd: Path, env: Mapping[str, str]) -> str:
 
 
 def _may_be_in_repository(cwd: Path) -> bool:
-    """Return False if no folder above has what each repository has, a bare one too."""
+    """Return False if no folder above `cwd` has a file that every repository has, even a bare
+    one.
+    """
     names = (".git", "HEAD")
     return any(os.path.lexists(each / name) for each in (cwd, *cwd.parents) for name in names)
 
@@ -94,7 +99,7 @@ def _describe(repo: "Repo", env: Mapping[str, str]) -> str:
         **_NO_FETCH,
     )
     git.update_environment(**git_variables({**_HARMLESS, **_no_filters(git)}, os.environ))
-    # What has changed in a repository inside would be said by a git that reads its settings.
+    # Without `dirty`, git would run in nested repositories and read their settings.
     status = git.status("--short", "--branch", "--ignore-submodules=dirty").splitlines()
     changed = status[1:]
     lines = [f"Git branch: {status[0].removeprefix('## ')}"]
@@ -108,8 +113,9 @@ def _describe(repo: "Repo", env: Mapping[str, str]) -> str:
 
 
 def safe_git_environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` with which git runs no filter of the repository and fetches nothing. Raises
-    OSError where there is no git, and where the repository would have it look elsewhere."""
+    """Return `env` with settings that stop git from running the repository's filters and from
+    fetching. Raises OSError if git is missing or the repository points to another folder.
+    """
     env = own_environment(env)
     if not git_program(env):
         raise FileNotFoundError(errno.ENOENT, "git is not installed")
@@ -129,11 +135,14 @@ def safe_git_environment(cwd: Path, env: Mapping[str, str]) -> dict[str, str]:
 
 
 class GitRunner:
-    """Runs commands of git in a folder, and no hook or program that a repository there names."""
+    """Runs git commands in a folder, without the hooks and programs that a repository there
+    names.
+    """
 
     def __init__(self, folder: Path, env: Mapping[str, str], *, fetches: bool = False) -> None:
-        """With `fetches` git may ask other machines. Raises OSError where there is no git, or the
-        repository would have it look elsewhere."""
+        """With `fetches`, git may access the network. Raises OSError if git is missing or the
+        repository points to another folder.
+        """
         env = {name: value for name, value in env.items() if name not in _OF_ANOTHER_REPOSITORY}
         self._folder, self._program = folder, git_program(env)
         if not self._program:
@@ -141,14 +150,15 @@ class GitRunner:
         self.env = {**(env if fetches else safe_git_environment(folder, env)), "LC_ALL": "C"}
 
     def find(self, *words: str, given: bytes = b"") -> str | None:
-        """Return what a command prints, None where it fails."""
+        """Return the output of a command, or None if it fails."""
         with suppress(OSError):
             return os.fsdecode(self.run(*words, given=given)).strip()
         return None
 
     def run(self, *words: str, given: bytes = b"") -> bytes:
-        """Return what a command prints; `given` is its input. Raises OSError with git's own
-        words."""
+        """Return the output of a command; `given` is its input. Raises OSError with git's error
+        message.
+        """
         settings = [part for setting in _QUIET for part in ("-c", setting)]
         try:
             done = subprocess.run(
@@ -168,7 +178,7 @@ class GitRunner:
 
 
 def _no_filters(git: "Git") -> dict[str, str]:
-    """Return settings that empty every filter: `git status` would run those that clean files."""
+    """Return settings that disable every filter: `git status` would run the `clean` filters."""
     options = ("--null", "--name-only", "--get-regexp", r"^filter\.")
     listed = str(git.config(*options, with_exceptions=False))  # it fails when there are none
     return dict.fromkeys(filter(None, listed.split("\0")), "")

@@ -1,7 +1,7 @@
-"""`--worktree NAME`: a git worktree of its own for a session, next to the checkout and kept.
+"""`--worktree NAME`: a separate git worktree for a session, next to the checkout, kept afterwards.
 
-It lies at `../<checkout>-worktrees/NAME`, where neither `git status` nor the tools of the checkout
-see it, on the branch `ctxagent/NAME`. No hook and no filter of the repository is run to make it.
+It is at `../<checkout>-worktrees/NAME`, outside the view of `git status` and of tools in the
+checkout, on the branch `ctxagent/NAME`. Creating it runs no hook or filter of the repository.
 """
 
 import os
@@ -23,38 +23,38 @@ _NAME = regex(r"(?!.*\.\.)[A-Za-z0-9][A-Za-z0-9._-]{0,63}(?<!\.lock)(?<!\.)")
 
 @dataclass(frozen=True, slots=True)
 class LinkedWorktree:
-    """A worktree that stands."""
+    """An existing worktree."""
 
     path: Path  # its top folder
-    folder: Path  # in it, as the folder that it was asked for from lies in its checkout
-    checkout: Path  # the top folder that it was asked for from
+    folder: Path  # the folder in it that corresponds to the requesting folder
+    checkout: Path  # top folder of the requesting checkout
     is_new: bool
 
     @property
     def branch(self) -> str:
-        """The branch that is checked out, or the commit."""
+        """The checked-out branch, or the commit."""
         return current_branch(self.path)
 
 
 def open_worktree(
     cwd: Path, name: str, env: Mapping[str, str], lock: Callable[[Path], None]
 ) -> LinkedWorktree:
-    """Return the worktree NAME of the repository that `cwd` is in; make it where there is none.
-    Blocking.
+    """Return the worktree NAME of the repository that contains `cwd`, and create it if it is
+    missing. Blocks.
 
-    `lock` is called with its path before anything is made; what it raises is passed on. Raises
-    UsageError for a bad name, outside of a repository, without a commit, and where git cannot make
-    it; then nothing is left behind.
+    `lock` is called with the worktree's path before anything is created; its exceptions are passed
+    on. Raises UsageError for a bad name, outside a repository, without a commit, or if git cannot
+    create the worktree. Nothing is left behind then.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"--worktree {name!r} is no name for a worktree", hint=NAME_HINT)
+        raise UsageError(f"--worktree {name!r} is not a valid name", hint=NAME_HINT)
     git = _Git(cwd, env)
     if git.find("rev-parse", "--is-inside-work-tree") != "true":
-        hint = "Change to one, or make one: git init, and a first commit."
-        raise UsageError(f"--worktree: {cwd} is in no checkout of a git repository", hint=hint)
+        hint = "Change to a checkout, or create one: git init, then a first commit."
+        raise UsageError(f"--worktree: {cwd} is not in a git checkout", hint=hint)
     if git.find("rev-parse", "--verify", "--quiet", "HEAD^{commit}") is None:
-        hint = "Make the first one: git commit."
-        raise UsageError("--worktree: the repository has no commit to begin from", hint=hint)
+        hint = "Create the first commit: git commit."
+        raise UsageError("--worktree: the repository has no commit yet", hint=hint)
     checkout, holder, inner = git.places(cwd)
     path = holder / name
     lock(path)
@@ -64,8 +64,9 @@ def open_worktree(
 
 
 def worktree_holder(cwd: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
-    """Return the folder of the worktrees of the repository that `cwd` is in, and where in such a
-    worktree a session that starts in `cwd` works. Raises UsageError."""
+    """Return the folder of the worktrees of the repository that contains `cwd`, and the folder
+    inside such a worktree that corresponds to `cwd`. Raises UsageError.
+    """
     git = _Git(cwd, env)
     _, holder, inner = git.places(cwd)
     is_kept = git.find("rev-parse", "--verify", "--quiet", "HEAD:./") is not None
@@ -73,7 +74,7 @@ def worktree_holder(cwd: Path, env: Mapping[str, str]) -> tuple[Path, Path]:
 
 
 class _Git(GitRunner):
-    """The repository of a folder."""
+    """Git in the repository that contains a folder."""
 
     def __init__(self, cwd: Path, env: Mapping[str, str]) -> None:
         try:
@@ -82,7 +83,7 @@ class _Git(GitRunner):
             raise UsageError(f"--worktree: {error.strerror}") from None
 
     def output(self, *arguments: str) -> str:
-        """Return what a command prints. Raises UsageError with git's own words."""
+        """Return the output of a command. Raises UsageError with git's error message."""
         try:
             return os.fsdecode(self.run(*arguments)).rstrip("\n")
         except OSError as error:
@@ -90,35 +91,40 @@ class _Git(GitRunner):
             raise UsageError(f"--worktree: {why}") from None
 
     def places(self, cwd: Path) -> tuple[Path, Path, Path]:
-        """Return the top folder of the checkout that `cwd` is in, the folder that holds worktrees
-        of it, and where `cwd` is in the checkout. Raises UsageError."""
+        """Return the top folder of the checkout that contains `cwd`, the folder for its worktrees,
+        and the path of `cwd` in the checkout. Raises UsageError.
+        """
         checkout = Path(self.output("rev-parse", "--show-toplevel"))
         main = self.main_checkout(checkout)
         inner = Path(os.path.realpath(cwd)).relative_to(os.path.realpath(checkout))
         return checkout, main.parent / f"{main.name}-worktrees", inner
 
     def main_checkout(self, checkout: Path) -> Path:
-        """Return the folder that the repository began in, where `checkout` is a worktree of it."""
+        """Return the main checkout of the repository, which differs from `checkout` if that is a
+        worktree.
+        """
         own, common = self.output(
             "rev-parse", "--path-format=absolute", "--git-dir", "--git-common-dir"
         ).split("\n")
         return checkout if own == common else next(iter(self._worktrees()))
 
     def prepare(self, path: Path, branch: str) -> bool:
-        """Make the worktree unless it is there; return whether it was made. Raises UsageError."""
+        """Create the worktree if it is missing, and return True if it was created. Raises
+        UsageError.
+        """
         known = self._worktrees()
         real = Path(os.path.realpath(path))
         if real in known and path.is_dir() and not path.is_symlink():
             return False
         if real in known:
-            hint = "Let git forget it: git worktree prune."
-            raise UsageError(f"--worktree: {path} is gone, and git still has it", hint=hint)
+            hint = "Remove it from the list: git worktree prune."
+            raise UsageError(f"--worktree: {path} is missing, but git still lists it", hint=hint)
         if os.path.lexists(path):
-            hint = "Move it away, or take another name."
-            raise UsageError(f"--worktree: {path} is there, and is no worktree", hint=hint)
+            hint = "Move it away, or choose another name."
+            raise UsageError(f"--worktree: {path} exists and is not a worktree", hint=hint)
         for other, there in known.items():
             if there == branch:
-                hint = f"Work there, or take another name: its branch is {branch}."
+                hint = "Work there, or choose another name."
                 raise UsageError(f"--worktree: {branch} is checked out in {other}", hint=hint)
         self._make(path, branch)
         return True
@@ -141,7 +147,7 @@ class _Git(GitRunner):
             raise
 
     def _worktrees(self) -> dict[Path, str]:
-        """Return the worktrees of the repository, the first one first, each with its branch."""
+        """Return the worktrees of the repository with their branches, the main checkout first."""
         found = dict[Path, str]()
         for part in self.output("worktree", "list", "--porcelain").split("\n\n"):
             facts = dict(line.partition(" ")[::2] for line in part.split("\n"))
@@ -151,20 +157,23 @@ class _Git(GitRunner):
 
 
 def _make_holder(folder: Path) -> bool:
-    """Make the folder that holds worktrees, and return whether it was made. Raises UsageError where
-    that cannot be, and where it is somebody else's."""
+    """Create the folder for worktrees, and return True if it was created. Raises UsageError if that
+    fails or if other users own or can write to the folder.
+    """
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
         found = folder.lstat()
         own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
         if not own or found.st_mode & stat.S_IWOTH:
-            hint = "Move it away: worktrees have to lie where nobody else can write."
+            hint = "Move it away: no other user may write to the folder of worktrees."
             raise UsageError(
-                f"--worktree: {folder} is no folder of yours alone", hint=hint
+                f"--worktree: other users own or can write to {folder}", hint=hint
             ) from None
         return False
     except OSError as error:
-        hint = "Worktrees lie beside the checkout: make that folder writable, or move the checkout."
+        hint = (
+            "Worktrees are next to the checkout: make that folder writable, or move the checkout."
+        )
         raise UsageError(f"--worktree: cannot make {folder}: {error.strerror}", hint=hint) from None
     return True

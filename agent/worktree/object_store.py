@@ -1,9 +1,8 @@
-"""A private git store next to the session: it keeps the content of files, and uses the project's
-repository only as a place to borrow objects from.
+"""A private git store for file content, which also borrows objects from the project's repository.
 
-Git runs here with its own settings alone: no configuration of the project or the user is read, so
-no filter, monitor or hook can be started, and bytes go in and come out as they are, whatever
-`.gitattributes` say. Every failure raises `GitFailed`.
+Git runs here only with its own settings. It reads no configuration of the project or the user, so
+it starts no filter, monitor or hook, and `.gitattributes` do not change any bytes. Every failure
+raises `GitFailed`.
 """
 
 import hashlib
@@ -35,16 +34,14 @@ from .running_git import RunningGit
 if TYPE_CHECKING:
     from git import Git
 
-# The pool of objects that records of the project's repository keep, see `repository_record`.
+# The pool of objects for records of the project's repository, see `repository_record`.
 REPOSITORY_FOLDER, GENERATIONS = "repository", ("new", "old")
 MAX_PACKED_REFS_BYTES = 64 << 20
 GIT_TIMEOUT_S = 120  # for one command
-MAX_ASKED = 500  # questions to one process: it keeps the trees that it was asked about
-PRIVATE_UMASK = (
-    0o077  # the umask of git: what it writes is opened to others, if at all, when it is whole
-)
+MAX_ASKED = 500  # questions per process, because git caches every tree in memory
+PRIVATE_UMASK = 0o077  # umask of git: a file becomes readable for others only when it is complete
 
-# Attributes that would change bytes on their way, or hide a text from a diff, are taken back.
+# Unset attributes that change bytes on checkout or hide a text from a diff.
 _ATTRIBUTES = "* -text !eol -crlf -ident -filter !working-tree-encoding !diff\n"
 _CONFIG = """\
 [core]
@@ -67,17 +64,17 @@ _CONFIG = """\
 
 
 class GitFailed(Exception):
-    """A command of git failed; the message is git's own."""
+    """A git command failed; the message is git's own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """The repository that a folder is in."""
+    """The repository that contains a folder."""
 
     root: str
     folder: str
-    common: str  # folder of what its work trees share
-    borrowable: bool  # its objects are named as in the store
+    common: str  # folder shared by all its work trees
+    borrowable: bool  # its objects have the store's hash format
 
     @property
     def index(self) -> str:
@@ -88,8 +85,9 @@ class Repository:
         return f"{self.common}/info/exclude"
 
     def head(self) -> str:
-        """Return `branch commit`, `branch` before the first commit, `HEAD commit` when detached; ""
-        where that cannot be read."""
+        """Return `branch commit`, `branch` before the first commit, or `HEAD commit` when detached.
+        Return "" if HEAD cannot be read.
+        """
         try:
             said = read_start(Path(self.folder, "HEAD")).strip()
         except (OSError, ValueError):
@@ -100,7 +98,7 @@ class Repository:
         return f"{ref.removeprefix('refs/heads/')} {self._commit(ref)}".strip()
 
     def commit(self) -> str:
-        """Return the commit of HEAD, "" where there is none or it cannot be read."""
+        """Return the commit of HEAD, or "" if it is missing or unreadable."""
         return _object_name(self.head().rpartition(" ")[2])
 
     def _commit(self, ref: str) -> str:
@@ -116,25 +114,26 @@ class Repository:
 
 
 def _object_name(text: str) -> str:
-    """Return a text that is the name of an object, "" for any other: the file that it comes from
-    may be another than it seems."""
+    """Return `text` if it is an object name, else "". The text may come from an unexpected file."""
     return text if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", text) else ""
 
 
 class ObjectStore:
-    """The store at `folder`, with the files below `root` as its work tree and the session's own
-    `index` of them. Raises GitFailed when there is no git."""
+    """The store at `folder`. Its work tree is the files below `root`, and `index` is this session's
+    index. Raises GitFailed if git is missing.
+    """
 
     def __init__(self, folder: Path, index: Path, root: str, env: Mapping[str, str]) -> None:
         self.folder, self.index, self.root = folder, index, root
         self._git, self._program = _git(root, env)
         self._env = _store_environment(env, folder, index, root)
-        self._running: dict[tuple[str, ...], RunningGit] = {}  # by their arguments
+        self._running: dict[tuple[str, ...], RunningGit] = {}  # by arguments
         self._lock = threading.Lock()  # one question at a time
 
     def make(self, repository: Repository | None, excludes: str, hidden: Iterable[str]) -> None:
-        """Make the store, or bring it up to date. `excludes` is the user's own ignore file,
-        `hidden` are folders below the root that hold nothing of the project."""
+        """Create or update the store. `excludes` is the user's global ignore file. `hidden` are
+        folders below the root that do not belong to the project.
+        """
         try:
             make_private_folder(self.folder)
             for name in ("objects/info", "objects/pack", "refs/heads", "info"):
@@ -145,7 +144,7 @@ class ObjectStore:
             self._write("info/exclude", "".join(_ignore_line(path) for path in hidden))
             borrow = repository is not None and repository.borrowable
             sources = [f"{repository.common}/objects"] if repository and borrow else []
-            if repository is None:  # it may have been removed: the pool still has its objects
+            if repository is None:  # it may have been deleted; the pool still has its objects
                 before = read_text(self.folder / "objects/info/alternates").splitlines()
                 sources = [line for line in before if Path(line).is_dir()]
             for pool in (self.folder / REPOSITORY_FOLDER / name for name in GENERATIONS):
@@ -156,7 +155,7 @@ class ObjectStore:
             self._write("objects/info/alternates", lines)
             self._write("HEAD", "ref: refs/heads/none\n")
             make_private_folder(self.index.parent)
-            for left in ("lock", "restore.lock"):  # by a process that was killed
+            for left in ("lock", "restore.lock"):  # left by a killed process
                 Path(f"{self.index}.{left}").unlink(missing_ok=True)
             newest = self.folder / "index"
             if not self.index.exists() and newest.exists():
@@ -170,7 +169,7 @@ class ObjectStore:
         return self.index.parent.name
 
     def publish(self) -> None:
-        """Let later sessions start from this one's index."""
+        """Let later sessions start from this session's index."""
         with suppress(OSError):
             newest, part_name = self.folder / "index", f"index.{self.session}"
             with (
@@ -180,14 +179,14 @@ class ObjectStore:
                 shutil.copyfileobj(own, file)
 
     def forget(self) -> None:
-        """Start from an empty index: what it names may be gone."""
+        """Start from an empty index, because its objects may be missing."""
         with suppress(OSError):
             for path in (self.index, self.folder / "index", Path(f"{self.index}.lock")):
                 path.unlink(missing_ok=True)
 
     def refresh(self) -> None:
-        """Let the index know the files that were touched but not changed."""
-        with suppress(GitFailed):  # it says so where files have changed, and that is no matter
+        """Update the index for files that were touched but not changed."""
+        with suppress(GitFailed):  # git also fails if files have changed, which is fine
             self.run("update-index", "-q", "--refresh")
 
     def run(
@@ -198,9 +197,11 @@ class ObjectStore:
         seconds: float | None = GIT_TIMEOUT_S,
         literal: bool = True,
     ) -> bytes:
-        """Run a command of git and return its output. `given` is its input; `index` stands in for
-        the session's; after `seconds` it is killed, None for never. Some commands refuse to take
-        paths as `literal`."""
+        """Run a git command and return its output.
+
+        `given` is its input, and `index` replaces the session's index. After `seconds` it is
+        killed; None means no limit. Some commands do not accept paths as `literal`.
+        """
         env = {**self._env, "GIT_INDEX_FILE": index} if index else self._env
         env = env if literal else {**env, "GIT_LITERAL_PATHSPECS": "0"}
         try:
@@ -210,11 +211,11 @@ class ObjectStore:
             raise
 
     def run_and_hear(self, *arguments: str) -> tuple[bytes, bytes]:
-        """Run a command of git that only reads, and return its output and its complaints."""
+        """Run a read-only git command and return its output and its warnings."""
         return _run(self._git, [self._program, *arguments], self._env)
 
     def start(self, *arguments: str, max_bytes: int) -> bytes:
-        """Return the first `max_bytes` bytes that a command prints; it is ended at more."""
+        """Return the first `max_bytes` bytes of a command's output. A longer command is killed."""
         from git.exc import GitError
 
         try:
@@ -235,8 +236,9 @@ class ObjectStore:
         return said
 
     def ask(self, *arguments: str, line: str) -> bytes:
-        """Return what a command of git that reads questions from stdin says to one of them. It runs
-        on for the next ones."""
+        """Send a line to a git command that reads questions from stdin, and return its answer. The
+        process keeps running for the next questions.
+        """
         with self._lock:
             running = self._running.pop(arguments, None)
             try:
@@ -249,7 +251,7 @@ class ObjectStore:
             return said
 
     def read_objects(self, names: Iterable[str]) -> Iterator[tuple[str, bytes, bytes]]:
-        """Yield the name, the kind and the content of each of these objects that exists."""
+        """Yield (name, kind, content) of each of these objects that exists."""
         given = os.fsencode("".join(f"{name}\n" for name in names))
         said = self.run("cat-file", "--batch", given=given)
         at = 0
@@ -262,12 +264,12 @@ class ObjectStore:
                 at += int(size) + 1
 
     def write_object(self, kind: bytes, data: bytes) -> str:
-        """Put an object into the store, as git does it, and return its name."""
+        """Store a loose object in git's format and return its name."""
         name = object_name(kind, data)
         place = self.place(name)
         try:
             with suppress(FileNotFoundError):
-                os.utime(place)  # it is in use again, and not to be cleared away
+                os.utime(place)  # mark it as used, so that it is not deleted
                 return name
             place.parent.mkdir(mode=0o700, exist_ok=True)
             whole = b"%b %d\0%b" % (kind, len(data), data)
@@ -277,17 +279,18 @@ class ObjectStore:
         return name
 
     def place(self, name: str) -> Path:
-        """Return where an object of the store's own lies."""
+        """Return the path of a loose object in the store."""
         return self.folder / "objects" / name[:2] / name[2:]
 
     def names(self, *arguments: str, index: str = "", seconds: float = GIT_TIMEOUT_S) -> list[str]:
-        """Return the paths, or other words, that a command prints with NULs between."""
+        """Return the NUL-separated paths or other words that a command prints."""
         said = self.run(*arguments, index=index, seconds=seconds)
         return [os.fsdecode(name) for name in said.split(b"\0") if name]
 
     def _delete_unfinished(self) -> None:
-        """Delete the objects that git could not finish: on a full disk they would take the room
-        that the log needs."""
+        """Delete git's incomplete objects: on a full disk they would take space that the log
+        needs.
+        """
         for path in (self.folder / "objects").glob("[0-9a-f][0-9a-f]/tmp_obj_*"):
             with suppress(OSError):
                 path.unlink()
@@ -307,9 +310,9 @@ def object_name(kind: bytes, data: bytes) -> str:
 
 
 def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
-    """Return the repository of the nearest `.git` above `cwd`, if there is one. Raises GitFailed
-    when there is no git. Where the repository says that its files are elsewhere, or leads out of
-    itself, it is not believed."""
+    """Return the repository of the nearest `.git` above `cwd`, or None. A repository that points to
+    files elsewhere or out of itself is ignored. Raises GitFailed if git is missing.
+    """
     root = next((p for p in (Path(cwd), *Path(cwd).parents) if os.path.lexists(p / ".git")), None)
     if root is None or leads_astray(root):
         return None
@@ -328,7 +331,7 @@ def find_repository(cwd: str, env: Mapping[str, str]) -> Repository | None:
 
 
 def personal_excludes(env: Mapping[str, str]) -> str:
-    """Return the file with what the user ignores in every repository; it need not exist."""
+    """Return the path of the user's global ignore file, which need not exist."""
     wanted = {**_base_environment(env), "GIT_CONFIG_NOSYSTEM": "1"}
     git, program = _git("/", env)
     asked = [program, "config", "--global", "--type=path", "--get", "core.excludesFile"]
@@ -339,7 +342,7 @@ def personal_excludes(env: Mapping[str, str]) -> str:
 
 
 def _git(folder: str, env: Mapping[str, str]) -> "tuple[Git, str]":
-    """Return git for work in a folder, and the path of the program."""
+    """Return GitPython's Git for a folder, and the path of the git program."""
     program = git_program(env)
     if not program:
         raise GitFailed("git is not installed")
@@ -355,7 +358,7 @@ def _run(
     given: bytes = b"",
     seconds: float | None = GIT_TIMEOUT_S,
 ) -> tuple[bytes, bytes]:
-    """Run git and return its output and its complaints. Raises GitFailed."""
+    """Run git and return its output and its warnings. Raises GitFailed."""
     from git.exc import GitError
 
     try:
@@ -370,7 +373,7 @@ def _run(
                 strip_newline_in_stdout=False,
                 kill_after_timeout=seconds,
                 env=env,
-                start_new_session=True,  # an interrupt from the keyboard is not for git
+                start_new_session=True,  # Ctrl-C must not reach git
                 umask=PRIVATE_UMASK,
             )
             return said, os.fsencode(complaints)
@@ -390,7 +393,9 @@ def _error_text(error: Exception) -> str:
 
 
 def _base_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` for git; GitPython adds our own variables, so those it lacks are empty."""
+    """Return `env` for git. GitPython adds our own variables, so variables missing in `env` become
+    "".
+    """
     return {**{name: "" for name in os.environ if name not in env}, **own_environment(env)}
 
 
@@ -419,6 +424,6 @@ def _store_environment(
 
 
 def _ignore_line(path: str) -> str:
-    """Return the line of an ignore file for one folder, given relative to the root."""
+    """Return the ignore-file line for one folder, given relative to the root."""
     escaped = "".join(f"\\{c}" if c in "\\*?[]!# " else c for c in path)
     return f"/{escaped}/\n" if "\n" not in path else ""

@@ -1,12 +1,12 @@
-"""Records of the project's git repository, so that `/rewind` can bring back what a command removes.
+"""Records of the project's git repository, from which `/rewind` restores what a command removed.
 
-A record has every file of the repository but for objects, as it was at one moment: refs, HEAD,
-reflogs (the stash is one), configuration, index, also those of linked work trees and submodules.
-Every file with objects gets a second name (a hard link) in a pool, which no clean-up and no
-deletion in the repository reaches. Git writes objects once, so both names have the same content.
+A record contains every file of the repository except objects: refs, HEAD, reflogs (including the
+stash), configuration and index, also of linked work trees and submodules. Each object file gets a
+hard link in a pool, which garbage collection or deletion in the repository does not affect. Git
+never changes an object file, so both names keep the same content.
 
-Records and pool are in the folder `new`. It becomes `old`, and the earlier `old` is deleted, after
-KEPT_S or when objects that have left the repository take too much room.
+Records and pool are in the folder `new`. After KEPT_S, or when objects that have left the
+repository take too much space, `new` becomes `old` and the previous `old` is deleted.
 """
 
 import errno
@@ -31,47 +31,48 @@ from ...tools.system.files import (
 from ..lazy import dataclass
 from .object_store import GENERATIONS, GitFailed, Repository, find_repository, object_name
 
-KEPT_S = 30 * 86_400  # a record is kept for at least this time
-MAX_LEFT_BYTES = 1 << 30  # of packs that have left the repository, or as many as it has
-MAX_COPIED_BYTES = 1 << 30  # of objects, where the pool is on another file system
-MIN_FREE_BYTES = 1 << 30  # of the disk stay free when objects are copied
+KEPT_S = 30 * 86_400  # minimum time that a record is kept
+MAX_LEFT_BYTES = 1 << 30  # of packs deleted from the repository, or the size of its own packs
+MAX_COPIED_BYTES = 1 << 30  # of objects, if the pool is on another file system
+MIN_FREE_BYTES = 1 << 30  # free disk space that copying objects leaves
 MAX_FILE_BYTES = 64 << 20  # a larger file is left out
-MAX_INLINE_BYTES = 32 << 10  # of a file in the record itself
-_PASSING = ("tmp_", "multi-pack-index", ".")  # names in a store that are not objects
+MAX_INLINE_BYTES = 32 << 10  # a larger file is stored outside the record
+_PASSING = ("tmp_", "multi-pack-index", ".")  # prefixes of files that are not objects
 _NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP)
 
 
 @dataclass(frozen=True, slots=True)
 class RepositoryRecord:
-    """A repository at one moment. Names are paths below its common folder."""
+    """The state of a repository at one moment. Names are paths below its common folder."""
 
     root: str  # the top folder of the work tree
     folder: str
     common: str
-    pointer: str  # content of the file `.git`, "" for a folder
-    stores: tuple[str, ...]  # folders with objects
-    files: Mapping[str, tuple[int, str, str]]  # mode, content in Latin-1, or name of a kept blob
+    pointer: str  # content of the file `.git`, "" if `.git` is a folder
+    stores: tuple[str, ...]  # object folders
+    files: Mapping[str, tuple[int, str, str]]  # mode, content in Latin-1, or name of a saved blob
 
 
 @dataclass(slots=True)
 class RepositoryKeeper:
-    """Takes records of the repository that `cwd` is in. All methods block."""
+    """Records the repository that contains `cwd`. All methods block."""
 
     cwd: Path
     folder: Path  # of records and pool
     env: Mapping[str, str]
-    limits: str = ""  # what is not kept, and why
+    limits: str = ""  # the missing parts of the records, with the reason
     _repository: Repository | None = None
     _known: dict[str, tuple[object, tuple[int, str, str]]] = field(default_factory=dict)
-    _folders: dict[str, tuple[int, list[str]]] = field(default_factory=dict)  # of the stores
+    _folders: dict[str, tuple[int, list[str]]] = field(default_factory=dict)  # in object folders
     _last: tuple[str, RepositoryRecord | None] = ("", None)
     _pool: int = 0  # inode of `new`
-    _room: int = -1  # bytes that may still be copied; -1: not known
+    _room: int = -1  # bytes that may still be copied, -1 if unknown
 
     def take(self) -> str:
-        """Record the repository and return the name of the record, "" without a repository. Takes
-        no process and writes nothing where nothing has changed. Never fails: `limits` says why
-        there is no record, or what it lacks."""
+        """Record the repository and return the name of the record, or "" without a repository. If
+        nothing has changed, start no process and write nothing. Never fails: `limits` says why
+        there is no record, or what it lacks.
+        """
         try:
             here = self._repository
             if here is None or not os.path.exists(f"{here.folder}/HEAD"):  # noqa: PTH110
@@ -124,7 +125,9 @@ class RepositoryKeeper:
             yield
 
     def _renew(self, here: Repository, pool: Path) -> None:
-        """Begin a new pool when it is time, and forget what is known of another one."""
+        """Start a new pool if the current one is expired, too large or of another repository. Drop
+        cached state of another pool.
+        """
         of, old = pool / "common", self.folder / GENERATIONS[1]
         with suppress(FileNotFoundError):
             expired = abs(time.time() - of.stat().st_mtime) > KEPT_S
@@ -140,7 +143,9 @@ class RepositoryKeeper:
             self._pool, self._room = pool.stat().st_ino, -1
 
     def _file(self, pool: Path, path: str, entry: os.DirEntry[str]) -> tuple[int, str, str] | None:
-        """Return a file as a record has it. It is read only when it has changed."""
+        """Return a file in the form of a record, or None if it is too large. Read it only if it has
+        changed.
+        """
         found = entry.stat(follow_symlinks=False)
         stamp = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
         if self._known.get(path, (None,))[0] != stamp:
@@ -156,7 +161,7 @@ class RepositoryKeeper:
         return self._known[path][1]
 
     def _keep_store(self, source: Path, target: Path, name: str) -> None:
-        """Give each file of a store a second name. A folder that has not changed is not listed."""
+        """Add each file of an object folder to the pool. Skip the listing of unchanged folders."""
         try:
             changed = source.stat().st_mtime_ns
         except FileNotFoundError:
@@ -174,10 +179,12 @@ class RepositoryKeeper:
                     inside.append(entry.name)
                 elif entry.name not in kept and entry.is_file(follow_symlinks=False):
                     self._share(entry.path, target / entry.name)
-            # Two changes within a tick of the clock of the file system have the same stamp.
+            # Two changes within one clock tick of the file system have the same stamp.
             settled = time.time_ns() - changed > 1e9
             self._folders[name] = (changed if settled else 0, inside)
-        for each in sorted(inside, key=lambda each: each == "pack"):  # git packs loose objects
+        for each in sorted(
+            inside, key=lambda each: each == "pack"
+        ):  # packs last: git moves loose objects to packs
             if each != "info":
                 self._keep_store(source / each, target / each, f"{name}/{each}")
 
@@ -192,7 +199,7 @@ class RepositoryKeeper:
             self._copy(Path(source), target)
 
     def _copy(self, source: Path, target: Path) -> None:
-        """Copy a file with objects, if there is room for it."""
+        """Copy an object file if there is enough space."""
         if self._room < 0:
             used = sum(p.stat().st_size for p in self.folder.rglob("*") if p.is_file())
             free = shutil.disk_usage(self.folder).free - MIN_FREE_BYTES
@@ -203,7 +210,7 @@ class RepositoryKeeper:
                 self._room = 0
                 self.limits = (
                     f"git objects ({size:,} bytes and more) are on another file system and do not "
-                    "fit: /rewind brings back refs only while the repository has their commits"
+                    "fit: /rewind restores refs only while the repository has their commits"
                 )
                 return
             with replacing(target, durable=False) as file:
@@ -213,8 +220,9 @@ class RepositoryKeeper:
 def _files_of(
     folder: str, name: str, stores: list[str], *, plain: bool = False
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yield the files of a repository in the order of their names, but for objects: their folders
-    are added to `stores`. In `plain` folders a ref may have any name."""
+    """Yield the files of a repository sorted by name. Add object folders to `stores` instead of
+    yielding their files. In `plain` folders, a ref may have any name.
+    """
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     is_git = not plain and {"HEAD", "objects"} <= {entry.name for entry in entries}
@@ -234,7 +242,7 @@ def _files_of(
 
 
 def _is_too_large(pool: Path, here: Repository) -> bool:
-    """Return whether packs that have left the repository take too much room."""
+    """Return True if packs that have left the repository take too much space."""
     kept, there = (
         {path.name: path.stat().st_size for path in folder.glob("*.pack")}
         for folder in (pool / "objects/pack", Path(here.common, "objects/pack"))

@@ -1,8 +1,8 @@
-"""What a repository has lost since a record of it was taken, and the way back. Git compares the
-two: it reads the record as a repository of its own, whatever the format of refs and objects.
+"""Find and restore what a repository has lost since a record was taken. Git compares the two: it
+reads the record as a separate repository, whatever the format of refs and objects.
 
-Only what is gone comes back. A ref that has moved stays where it is; if no other ref has the commit
-that it was at, that commit gets a branch `rewind/NAME`. Nothing that exists is written over.
+Only deleted things are restored, and nothing existing is overwritten. A ref that has moved stays.
+If no other ref contains its old commit, that commit gets a branch `rewind/NAME`.
 """
 
 import errno
@@ -29,8 +29,8 @@ from ..lazy import dataclass
 from .git import GitRunner
 from .repository_record import RepositoryKeeper, RepositoryRecord
 
-MAX_NAMED = 20  # of one kind that are named
-_OWN_WAY = ("refs/stash", "refs/bisect/", "refs/rewritten/", "refs/worktree/")  # git removes these
+MAX_NAMED = 20  # named items of one kind
+_OWN_WAY = ("refs/stash", "refs/bisect/", "refs/rewritten/", "refs/worktree/")  # git deletes these
 _REFS = ("HEAD", "packed-refs", "refs/", "reftable/", "logs/refs/stash", "shallow")
 _SKELETON = (
     "HEAD",
@@ -46,20 +46,20 @@ _FORMATS = ("objectformat", "refstorage")  # settings without which git cannot r
 
 @dataclass(frozen=True, slots=True)
 class LostItems:
-    """What a repository has lost: the main one, or one of a submodule."""
+    """The losses of one repository: the main one or a submodule's."""
 
     common: str  # its folder
-    gone: bool = False  # git does not take the folder for a repository
-    objects: bool = False  # not all are there
+    gone: bool = False  # the folder is not a valid repository
+    objects: bool = False  # some objects are missing
     files: tuple[str, ...] = ()
-    refs: Mapping[str, str] = field(default_factory=dict)  # object, or ref that it stands for
-    commits: Mapping[str, str] = field(default_factory=dict)  # by the ref that they get
+    refs: Mapping[str, str] = field(default_factory=dict)  # object, or target of a symbolic ref
+    commits: Mapping[str, str] = field(default_factory=dict)  # by their new ref
     stashes: tuple[tuple[str, str], ...] = ()  # object and message, oldest first
     logs: Mapping[str, bytes] = field(default_factory=dict)  # reflogs with their lost lines
     settings: Mapping[str, str] = field(default_factory=dict)  # sections of the configuration
 
     def describe(self) -> list[str]:
-        """Return a line for each kind of thing that is lost."""
+        """Return a line for each kind of loss."""
         kinds = {
             "a repository that is gone or damaged": [self.common] if self.gone else [],
             "files of git": [] if self.gone else self.files,
@@ -75,25 +75,28 @@ class LostItems:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryRestorer:
-    """Compares repositories with their records and restores what is lost. All methods block and
-    raise RecordError."""
+    """Compares repositories with their records and restores losses. All methods block. All except
+    `root` raise RecordError.
+    """
 
     keeper: RepositoryKeeper
 
     def root(self, name: str) -> str:
-        """Return the top folder of the work tree in a record, "" without a record."""
+        """Return the top folder of the work tree in a record, or "" if the record cannot be
+        read.
+        """
         with suppress(OSError, ValueError):
             return self.keeper.load(name)[0].root
         return ""
 
     def lost(self, name: str) -> list[LostItems]:
-        """Return what has been lost since a record was taken."""
+        """Return the losses since a record was taken."""
         with _told():
             found = [part.lost() for part in self._parts(name)]
             return [each for each in found if each != LostItems(each.common)]
 
     def restore(self, name: str) -> list[LostItems]:
-        """Restore what has been lost since a record was taken, and return what came back."""
+        """Restore the losses since a record was taken, and return what was restored."""
         with _told():
             done = [part.restore() for part in self._parts(name)]
             return [each for each in done if each != LostItems(each.common)]
@@ -106,7 +109,7 @@ class RepositoryRestorer:
 
 
 class _Part:
-    """A repository in a record: the main one, or that of a submodule at `modules/NAME/`."""
+    """One repository in a record: the main one, or a submodule's at `modules/NAME/`."""
 
     def __init__(
         self,
@@ -125,7 +128,7 @@ class _Part:
         )
 
     def lost(self) -> LostItems:
-        """Compare the repository with the record."""
+        """Return the losses of the repository, compared with the record."""
         found = LostItems(str(self._common), files=tuple(self._missing_files()))
         if not all((self._common / name).exists() for name in ("HEAD", "objects", "refs")):
             return replace(found, gone=True)
@@ -156,7 +159,7 @@ class _Part:
         )
 
     def restore(self) -> LostItems:
-        """Restore what is lost."""
+        """Restore the losses and return what was restored."""
         before = self.lost()
         for name in before.files:
             _write_new(self._place(name), self._read(name), self._mode(name))
@@ -176,7 +179,7 @@ class _Part:
                     break
             else:
                 failed.append(name)
-        if found.stashes and not _stashes(git):  # git does not store again what the ref is at
+        if found.stashes and not _stashes(git):  # `stash store` skips the object that the ref has
             git.find("update-ref", "-d", "refs/stash")
         for of, message in found.stashes:
             git.run("stash", "store", "--quiet", "-m", message, of)
@@ -189,12 +192,13 @@ class _Part:
             added = "\n".join(["", *found.settings.values()]).encode(*_RAW)
             edit_file(config, config.read_bytes() + added)
         if failed:
-            raise OSError(errno.ENOENT, f"the objects of {_listed(failed)} are gone")
+            raise OSError(errno.ENOENT, f"the objects of {_listed(failed)} are missing")
         return replace(found, gone=before.gone, files=before.files, refs=refs, commits=commits)
 
     def _missing_files(self) -> list[str]:
-        """Return the files to write: all where no refs are left, else those that git itself does
-        not remove."""
+        """Return the missing files to write. If refs exist, only files that git itself never
+        removes are included.
+        """
         left = any((self._common / name).exists() for name in ("refs", "packed-refs", "reftable"))
         own = os.path.relpath(self._record.folder, self._common)
         fixed = (*_SKELETON, f"{own}/") if own.startswith("worktrees/") else _SKELETON
@@ -204,8 +208,9 @@ class _Part:
         return [name for name in names if not os.path.lexists(self._place(name))]
 
     def _lost_lines(self) -> dict[str, bytes]:
-        """Return each reflog that has lost lines, as it was, with the lines that came since. That
-        of the stash is not among them."""
+        """Return each reflog that has lost lines, with its recorded lines and the new ones. The
+        stash's reflog is not included.
+        """
         found = {}
         for name in self._files:
             place = self._common / name
@@ -220,13 +225,14 @@ class _Part:
         return found
 
     def _lost_settings(self) -> dict[str, str]:
-        """Return the sections about remotes, branches and submodules that are gone."""
+        """Return the missing sections about remotes, branches and submodules."""
         there = _sections(read_text(self._common / "config"))
         return {n: text for n, text in _sections(self._config()).items() if n not in there}
 
     def _lacks_objects(self, names: list[str]) -> bool:
-        """Return whether the repository lacks objects that it or one of `names` needs. Git looks at
-        all of them only if files of the pool are not in the repository."""
+        """Return True if objects that the repository or one of `names` needs are missing. Git
+        checks all objects only if the pool has files that the repository lacks.
+        """
         kept, there = (
             {name for *_, names in os.walk(folder) for name in names}
             for folder in (self._objects, self._common / "objects")
@@ -265,7 +271,7 @@ class _Part:
         return self._kept(name)[0]
 
     def _git(self, variables: Mapping[str, str] | None = None) -> GitRunner:
-        """Return git for the repository, with these variables."""
+        """Return git for the repository, with extra environment variables."""
         git = GitRunner(folder := self._common.parent, self._env)
         git.env |= {"GIT_DIR": str(self._common), "GIT_WORK_TREE": str(folder)}
         git.env |= {"GIT_NO_LAZY_FETCH": "1", **(variables or {})}
@@ -273,7 +279,7 @@ class _Part:
 
     @contextmanager
     def _recorded(self) -> Iterator[GitRunner]:
-        """Yield git for the repository as it was recorded."""
+        """Yield git for the recorded state of the repository."""
         with tempfile.TemporaryDirectory(dir=self._pool) as folder:
             for name in self._files:
                 if name.startswith(_REFS):
@@ -296,7 +302,7 @@ class _Part:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Raise what goes wrong as a RecordError."""
+    """Convert exceptions to RecordError."""
     try:
         yield
     except (OSError, ValueError, TypeError, KeyError, zlib.error) as error:
@@ -305,46 +311,46 @@ def _told() -> Iterator[None]:
 
 
 def _aside(name: str) -> str:
-    """Return the ref for the commit of a ref that has moved."""
+    """Return the ref for the old commit of a ref that has moved."""
     kind = "refs/tags/" if name.startswith("refs/tags/") else "refs/heads/"
     return f"{kind}rewind/{name.removeprefix(kind).removeprefix('refs/')}"
 
 
 def _refs(git: GitRunner) -> dict[str, str]:
-    """Return the object of each ref, or the ref that it stands for."""
+    """Return the object of each ref, or the target of a symbolic ref."""
     said = git.run("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
     rows = [line.split(" ") for line in os.fsdecode(said).splitlines()]
     return {n: other or of for n, of, other in rows if not n.startswith(_OWN_WAY)}
 
 
 def _stashes(git: GitRunner) -> list[tuple[str, str]]:
-    """Return the object and the message of each stash, newest first."""
+    """Return (object, message) of each stash, newest first."""
     asked = ("log", "--walk-reflogs", "--no-show-signature", "--format=%H %gs", "refs/stash", "--")
     rows = [line.partition(" ") for line in (git.find(*asked) or "").splitlines()]
     return [(of, message) for of, _, message in rows]
 
 
 def _create(git: GitRunner, name: str, of: str) -> bool:
-    """Create a ref, unless there is one or its object is missing."""
+    """Create a ref. Return False if the ref exists or its object is missing."""
     symbolic = of.startswith("refs/")
     words = ("symbolic-ref", name, of) if symbolic else ("update-ref", "-m", "rewind", name, of, "")
     return git.find(*words) is not None
 
 
 def _change(line: bytes) -> bytes:
-    """Return a line of a reflog without the object before, which git changes."""
+    """Return a reflog line without the previous object, which git may rewrite."""
     return line.partition(b" ")[2]
 
 
 def _sections(config: str) -> dict[str, str]:
-    """Return the text of the sections about remotes, branches and submodules, by their heads."""
+    """Return the text of the sections about remotes, branches and submodules, by header line."""
     parts = re.split(r"^(?=\[)", config, flags=re.MULTILINE)
     heads = ('[remote "', '[branch "', '[submodule "')
     return {part.partition("\n")[0]: part for part in parts if part.startswith(heads)}
 
 
 def _lines(names: Iterable[str]) -> bytes:
-    """Return the input of git for the names that are those of objects."""
+    """Return git's input for the names that are object names."""
     return "".join(f"{name}\n" for name in names if name.isalnum()).encode()
 
 
@@ -354,13 +360,13 @@ def _listed(names: list[str]) -> str:
 
 
 def _quoted(folder: Path) -> str:
-    """Return a folder as a variable with a list of folders takes it."""
+    """Return a folder quoted for an environment variable with a list of folders."""
     escaped = str(folder).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder of git's that no link leads to."""
+    """Create a folder of git. Raises ValueError if its path contains a link."""
     if os.path.realpath(folder) != str(folder):
         raise ValueError(f"{folder} leads elsewhere")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,9 @@
-"""Restoring the files of a work tree: git does it, from the store's index, all or nothing as far as
-can be seen beforehand. This module adds what git does not care for: that nothing is lost which no
-tree holds, that ignored files stay, and that files get the permissions they had."""
+"""Restore the files of a work tree. Git writes the files from the store's index, after checks that
+the whole restore can succeed.
+
+This module adds what git does not protect: content that no tree contains is never lost, ignored
+files stay, and files get their former permissions.
+"""
 
 import os
 import stat
@@ -22,10 +25,10 @@ RAW_DIFF_COMMAND = ("diff-tree", "-r", "-z", "--no-renames", "--raw")
 
 
 class LeftAlone(NamedTuple):
-    """Files that a tree lacks and that a restore does not remove, by their absolute paths."""
+    """Absolute paths of files that a tree lacks and that a restore does not remove."""
 
-    ignored: frozenset[str] = frozenset()  # by now
-    unknown: frozenset[str] = frozenset()  # they may have existed when the tree was made
+    ignored: frozenset[str] = frozenset()  # ignored now
+    unknown: frozenset[str] = frozenset()  # may have existed when the tree was made
 
     @property
     def all(self) -> frozenset[str]:
@@ -33,9 +36,11 @@ class LeftAlone(NamedTuple):
 
 
 def left_alone(staging: StagingArea, now: str, then: str) -> LeftAlone:
-    """Return which files of the snapshot `now` a restore of `then` must not remove. A file is
-    removed only if it certainly did not exist then: it is in neither the tree nor the record of
-    what was left out, or something else had its place. `staging` is like `now`. Raises GitFailed.
+    """Return the files of the snapshot `now` that a restore of `then` must not remove.
+
+    A file is removed only if it certainly did not exist: it is neither in the tree nor in the
+    record of files left out, or something else was at its path. `staging` matches `now`. Raises
+    GitFailed.
     """
     store = staging.store
     rows = _rows(store, now, then)
@@ -46,7 +51,7 @@ def left_alone(staging: StagingArea, now: str, then: str) -> LeftAlone:
     unknown = {p for p in going - ignored if record is None or record.may_have_had(p)}
     if unknown:
         came = {path for path, (_, new) in rows.items() if new}
-        taken = folders_of(came) | came  # no other file can have been there
+        taken = folders_of(came) | came  # paths at which no other file can have existed
         unknown = {p for p in unknown if p not in taken and not _is_below(p, came)}
     return LeftAlone(
         frozenset(f"{store.root}/{path}" for path in ignored),
@@ -55,19 +60,19 @@ def left_alone(staging: StagingArea, now: str, then: str) -> LeftAlone:
 
 
 def _is_below(path: str, files: Container[str]) -> bool:
-    """Return whether one of the folders that a path is in is among these files."""
+    """Return True if a folder above a path is among these files."""
     return any(folder in files for folder in folders_above(path))
 
 
 def check_restore(staging: StagingArea, target: str) -> None:
-    """Raise RecordError when something that no tree holds stands where a file of `target` must go.
-    `staging` is up to date; nothing is touched. Raises GitFailed."""
+    """Raise RecordError if content that no tree contains is at a path that a file of `target`
+    needs. `staging` is up to date. Changes nothing. Raises GitFailed.
+    """
     _check_way(staging.store.root, _rows(staging.store, staging.tree, target))
 
 
 def stage_covered(staging: StagingArea, target: str) -> None:
-    """Stage the files that are not kept (ignored, large) and that `target` would overwrite. Raises
-    GitFailed."""
+    """Stage unkept files (ignored or large) that `target` would overwrite. Raises GitFailed."""
     store, known = staging.store, {"": True}
     covered = [
         path
@@ -82,13 +87,14 @@ def stage_covered(staging: StagingArea, target: str) -> None:
 
 
 def restore_files(staging: StagingArea, target: str, wanted: file_modes.FileModes | None) -> None:
-    """Make the files as they are in `target`, with the permissions `wanted`. The tree of `staging`
-    covers the files as they are. Raises GitFailed and RecordError."""
+    """Restore the files of `target` with the permissions `wanted`. The tree of `staging` contains
+    the current files. Raises GitFailed and RecordError.
+    """
     store = staging.store
     check_restore(staging, target)
     present = file_modes.file_kinds(store)
     found = file_modes.read_modes(store.root, present)
-    store.refresh()  # a file that was only touched would not be overwritten
+    store.refresh()  # git refuses to overwrite a file that was only touched
     store.run("read-tree", "-m", "-u", staging.tree, target, seconds=None)
     staging.tree = target
     kinds = file_modes.file_kinds(store)
@@ -99,8 +105,7 @@ def restore_files(staging: StagingArea, target: str, wanted: file_modes.FileMode
 
 
 def _rows(store: ObjectStore, old: str, new: str) -> dict[str, tuple[str, str]]:
-    """Return the paths that differ, with their modes in the two trees, "" for a path that one
-    lacks."""
+    """Return the paths that differ, with their modes in both trees; "" for a missing path."""
     words = store.names(*RAW_DIFF_COMMAND, old, new) if old != new else []
     pairs = [word[1:].split()[:2] for word in words[::2]]
     modes = [tuple(mode if mode.strip("0") else "" for mode in pair) for pair in pairs]
@@ -108,8 +113,9 @@ def _rows(store: ObjectStore, old: str, new: str) -> dict[str, tuple[str, str]]:
 
 
 def keep_files(store: ObjectStore, stay: Iterable[str], then: str, now: str) -> str:
-    """Return a snapshot like `then`, in which the files of these absolute paths are, with their
-    permissions, as in the snapshot `now`. Raises GitFailed."""
+    """Return a snapshot like `then`, but with the files at these absolute paths as in the snapshot
+    `now`, including permissions. Raises GitFailed.
+    """
     names = {p.removeprefix(f"{store.root}/") for p in stay if p.startswith(f"{store.root}/")}
     if not names:
         return then
@@ -129,7 +135,7 @@ def keep_files(store: ObjectStore, stay: Iterable[str], then: str, now: str) -> 
 
 
 def _with_files(store: ObjectStore, names: Set[str], present: str, target: str) -> str:
-    """Return the tree `target` in which these files are as in the tree `present`."""
+    """Return the tree `target` with these files replaced by their state in the tree `present`."""
     listed = store.names("ls-tree", "-rz", present)
     kept = {row.partition("\t")[2]: row for row in listed if row.partition("\t")[2] in names}
     rows = [kept.get(name, f"0 {'0' * 40}\t{name}") for name in names]
@@ -145,7 +151,7 @@ def _with_files(store: ObjectStore, names: Set[str], present: str, target: str) 
 
 
 def _check_way(root: str, rows: Mapping[str, tuple[str, str]]) -> None:
-    """Raise RecordError when something that no tree holds stands where a file must go."""
+    """Raise RecordError if content that no tree contains is at a path that a file needs."""
     going = {path for path, (_, new) in rows.items() if not new}
     for path, (_, new) in rows.items():
         if not new:
@@ -159,7 +165,7 @@ def _check_way(root: str, rows: Mapping[str, tuple[str, str]]) -> None:
 
 
 def _check_folder(root: str, name: str, going: set[str]) -> None:
-    """Raise RecordError when something that stays is in a folder that must become a file."""
+    """Raise RecordError if a folder that must become a file contains a file that stays."""
     whole = f"{root}/{name}"
     waiting = [whole] if os.path.lexists(whole) and not _exists_as_file(whole) else []
     while waiting:
@@ -168,7 +174,7 @@ def _check_folder(root: str, name: str, going: set[str]) -> None:
             with os.scandir(folder) as entries:
                 found = [(e.path, e.is_dir(follow_symlinks=False)) for e in entries]
         except OSError as error:
-            why = f"cannot be looked into ({error.strerror})"
+            why = f"cannot be read ({error.strerror})"
             raise _in_the_way(folder, why) from error
         for path, is_folder in found:
             if is_folder:

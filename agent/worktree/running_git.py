@@ -1,9 +1,9 @@
-"""A command of git that runs on: it reads questions from stdin, a line each, and answers them. Many
-questions then cost one start.
+"""A git command that keeps running: it reads questions from stdin, one per line, and answers them.
+Many questions then need only one start.
 
-Git repeats a line that is no question and writes out at once what it has said until then; so one
-that nobody can guess, behind each question, tells where the answer ends. The process ends when its
-stdin is closed, and so with ours, however that ends.
+Git repeats a line that is not a question and then flushes its output. An unguessable line after
+each question therefore marks the end of the answer. The process ends when its stdin is closed, and
+so at the latest with our own process.
 """
 
 import os
@@ -18,10 +18,10 @@ _READ_BYTES = 65_536
 
 
 class RunningGit:
-    """A git that was started to be asked. Raises OSError where it cannot be started."""
+    """A running git process that answers questions. Raises OSError if it cannot be started."""
 
     def __init__(self, command: Sequence[str], folder: str, env: Mapping[str, str]) -> None:
-        self.asked = 0  # questions
+        self.asked = 0  # number of questions
         self._process = subprocess.Popen(
             command, cwd=folder, env=env, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, start_new_session=True,
@@ -30,8 +30,9 @@ class RunningGit:
         weakref.finalize(self, _end, self._process, os.getpid())
 
     def ask(self, line: str, seconds: float) -> bytes:
-        """Return the answer to a question. Raises OSError where there is none within `seconds`; it
-        is not to be asked again then."""
+        """Return the answer to a question. Raises OSError if there is none within `seconds`; do not
+        use the process after that.
+        """
         asked, said = self._process.stdin, self._process.stdout
         assert asked is not None
         assert said is not None
@@ -50,7 +51,7 @@ class RunningGit:
 
 
 def _end(process: "subprocess.Popen[bytes]", owner: int) -> None:
-    """Kill git without waiting for it: this runs wherever garbage is collected, in any thread.
+    """Kill git without waiting: this runs in any thread during garbage collection.
 
     `subprocess` reaps the process when it starts another. A forked child leaves its parent's git
     alone.

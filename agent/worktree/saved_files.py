@@ -1,9 +1,9 @@
-"""Saved files: the content of single files, kept by path before a call changes them.
+"""Saved files: copies of single files, made before a call changes them.
 
-A snapshot needs a scan of the whole work tree, and a scan can be too large or impossible. What is
-saved here needs no scan, no git and no repository: it works for ignored files, for large files, for
-files outside of the project, and in a repository of any size. The contents lie in the store of the
-project's snapshots, each under git's name for it, and are kept as long as those.
+A snapshot needs a scan of the whole work tree, which can be too large or impossible. Saved files
+need no scan, no git and no repository. They cover ignored files, large files and files outside the
+project. The contents are in the store of the project's snapshots, each under its git blob name, and
+are kept as long as the snapshots.
 """
 
 import difflib
@@ -27,8 +27,8 @@ from .diff import TreeChange
 from .signatures import blob_digest
 
 SAVED_FOLDER = "saved"
-MAX_SAVED_BYTES = 256 << 20  # of one file; a larger file is named as not saved
-MAX_DIFF_BYTES = 100_000  # of a file whose diff is shown
+MAX_SAVED_BYTES = 256 << 20  # of one file; a larger file is reported as not saved
+MAX_DIFF_BYTES = 100_000  # of a file in a diff
 _COPY_BYTES = 1 << 20
 _BLOB = regex(r"[0-9a-f]{40}")
 _ABSENT = ""
@@ -36,27 +36,29 @@ _ABSENT = ""
 
 @dataclass(frozen=True, slots=True)
 class SavedFile:
-    """A file as it was at one moment."""
+    """The state of a file at one moment."""
 
     path: str  # absolute, with links followed up to the last component
-    blob: str = _ABSENT  # git's name for the content, "" where there was no file
-    mode: int = 0  # type and permissions as lstat has them, 0 where there was no file
-    above: str = ""  # of a file that was not there: the nearest folder that was
-    why: str = ""  # why the content could not be saved, "" if it was
+    blob: str = _ABSENT  # git's blob name of the content, "" if there was no file
+    mode: int = 0  # type and permissions as in lstat, 0 if there was no file
+    above: str = ""  # for a missing file: the nearest existing folder above
+    why: str = ""  # reason why the content was not saved, "" if it was
 
     @property
     def inferred(self) -> bool:
-        """Whether it was not looked at: a later look found that a file had come."""
+        """Whether the absence of the file was inferred later from its creation and not checked at
+        the time.
+        """
         return not (self.blob or self.mode or self.above or self.why)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields that say something."""
+        """Return the fields as JSON, without empty optional ones."""
         said = {"path": self.path, "blob": self.blob, "mode": self.mode}
         return {**said, **{k: v for k in ("above", "why") if (v := getattr(self, k))}}
 
     @classmethod
     def from_json(cls, row: Any) -> "SavedFile | None":
-        """Read a row of a log; None for a row that is damaged."""
+        """Parse a row of a log. Return None for a damaged row."""
         if not isinstance(row, dict):
             return None
         texts = {k: row.get(k, "") for k in ("path", "blob", "above", "why")}
@@ -69,22 +71,23 @@ class SavedFile:
 
 
 class SavedFiles:
-    """The contents that the sessions of a project have saved, in `folder`. All methods block."""
+    """The contents saved by the sessions of a project, in `folder`. All methods block."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def save(self, paths: Iterable[str]) -> list[SavedFile]:
-        """Keep the files at these paths as they are now. Never fails: a file whose content cannot
-        be kept says why. Folders and special files are left out."""
+        """Save the current files at these paths. Never fails: a file that cannot be saved has the
+        reason in `why`. Folders and special files are skipped.
+        """
         return [found for path in paths if (found := self._save_one(path))]
 
     def changes(self, files: Iterable[SavedFile]) -> list[TreeChange]:
-        """Return what putting these files back would change."""
+        """Return the changes that restoring these files would make."""
         found = []
         for file in files:
             there, now = os.path.lexists(file.path), _state(file.path)
-            if file.why or (now is None and not file.blob):  # a folder that came stays
+            if file.why or (now is None and not file.blob):  # a new folder stays
                 continue
             if now != (file.blob, file.mode):
                 action = "created" if not there else "modified" if file.blob else "deleted"
@@ -92,17 +95,17 @@ class SavedFiles:
         return found
 
     def diff(self, files: Iterable[SavedFile]) -> str:
-        """Return a unified diff from the files as they are to the saved ones."""
+        """Return a unified diff from the current files to the saved ones."""
         wanted = list(files)
         changed = {change.path for change in self.changes(wanted)}
         return "".join(self._one_diff(file) for file in wanted if file.path in changed)
 
     def check(self, files: Iterable[SavedFile]) -> None:
-        """Raise RecordError where a file cannot be put back. Nothing is touched."""
+        """Raise RecordError if a file cannot be restored. Changes nothing."""
         for file in files:
             folder = os.path.dirname(file.path)  # noqa: PTH120
             if os.path.realpath(folder) != folder:
-                raise RecordError(f"{file.path} leads elsewhere now: nothing was changed")
+                raise RecordError(f"{file.path} is behind a symbolic link now: nothing was changed")
             if file.blob and _state(file.path) is None:
                 raise RecordError(
                     f"{file.path} is not a file any more: nothing was changed",
@@ -112,8 +115,9 @@ class SavedFiles:
                 raise RecordError(f"the saved content of {file.path} is gone")
 
     def restore(self, files: Sequence[SavedFile]) -> list[TreeChange]:
-        """Put the files back as they were, and return what changed. Raises RecordError: before
-        anything is touched for what `check` finds, or where a file cannot be written."""
+        """Restore the files and return the changes. Raises RecordError if `check` fails, before any
+        change, or if a file cannot be written.
+        """
         self.check(files)
         changes = {change.path: change for change in self.changes(files)}
         for file in files:
@@ -122,7 +126,7 @@ class SavedFiles:
                     self._put_back(file)
                 except OSError as error:
                     raise RecordError(
-                        f"{file.path} could not be put back: {error.strerror}"
+                        f"{file.path} could not be restored: {error.strerror}"
                     ) from error
         return list(changes.values())
 
@@ -148,7 +152,7 @@ class SavedFiles:
         return SavedFile(path, blob, found.st_mode)
 
     def _keep_file(self, path: str) -> str:
-        """Copy a file into the folder, unless its content is there, and return the name."""
+        """Copy a file into the folder unless its content is already there. Return its blob name."""
         known = blob_digest(path)
         if known and (self.folder / known).is_file():
             return known
@@ -158,7 +162,7 @@ class SavedFiles:
             with open_kept(Path(path)) as file, replacing(part, durable=False) as copy:
                 while data := file.read(_COPY_BYTES):
                     copy.write(data)
-            blob = blob_digest(str(part))  # of what was copied, whatever the file is now
+            blob = blob_digest(str(part))  # of the copy: the file may have changed meanwhile
             part.replace(self.folder / blob)
         finally:
             part.unlink(missing_ok=True)
@@ -187,7 +191,7 @@ class SavedFiles:
         data = (self.folder / file.blob).read_bytes()
         if stat.S_ISLNK(file.mode):
             if not path.parent.exists():
-                edit_file(path, b"")  # it makes the folders
+                edit_file(path, b"")  # creates the folders
             part = path.with_name(f".ctxagent-{os.urandom(8).hex()}")
             part.symlink_to(os.fsdecode(data))
             part.replace(path)
@@ -200,7 +204,7 @@ class SavedFiles:
 
 
 def first_saved(rows: Iterable[SavedFile]) -> dict[str, SavedFile]:
-    """Return the first state of each path, from states in the order in which they were saved."""
+    """Return the first state of each path. `rows` are in the order of saving."""
     found: dict[str, SavedFile] = {}
     for row in rows:
         found.setdefault(row.path, row)
@@ -208,8 +212,9 @@ def first_saved(rows: Iterable[SavedFile]) -> dict[str, SavedFile]:
 
 
 def _state(path: str) -> tuple[str, int] | None:
-    """Return the content and the mode of a file or link, ("", 0) for no file, None for a path that
-    is something else."""
+    """Return the content and mode of a file or link, ("", 0) for a missing path, or None for
+    anything else.
+    """
     try:
         found = os.lstat(path)
     except (OSError, ValueError):
@@ -220,7 +225,7 @@ def _state(path: str) -> tuple[str, int] | None:
 
 
 def _text(path: str) -> str | None:
-    """Return a file as text, "" if there is none, None for a large or binary file."""
+    """Return a file as text, "" if it is missing, or None if it is large or binary."""
     try:
         with open_kept(Path(path)) as file:
             data = file.read(MAX_DIFF_BYTES + 1)
@@ -241,7 +246,7 @@ def _nearest_folder(path: str) -> str:
 
 
 def _remove_empty(folder: Path, stop: str) -> None:
-    """Remove folders that are empty, from the inner one up to `stop`, which stays."""
+    """Remove empty folders, from the innermost one up to `stop`, which stays."""
     with suppress(OSError):
         while str(folder) != stop and Path(stop) in folder.parents:
             folder.rmdir()

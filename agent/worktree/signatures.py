@@ -1,6 +1,7 @@
-"""Signatures, which tell without git that a file has changed: its size, times and mode, and for a
-file that was named the digest of its content too. Links are never followed, and folders of version
-control never entered. Whatever cannot be looked at counts as absent."""
+"""File signatures, which detect changes without git: size, times and mode, plus the content digest
+for files that were named. Links are not followed, folders of version control are not entered, and
+unreadable files count as absent.
+"""
 
 import hashlib
 import os
@@ -9,28 +10,30 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-MAX_CONTENT_BYTES = 10 << 20  # of larger files the content is not looked at
+MAX_CONTENT_BYTES = 10 << 20  # the content of larger files is not read
 SKIPPED_FOLDERS = frozenset((".git", ".hg", ".svn", ".jj"))
 
 
 class FileSignature(NamedTuple):
-    """The state of a file, from its stat and perhaps its content."""
+    """The state of a file, from its stat and optionally its content."""
 
     size: int
     mtime_ns: int
     inode: int
     mode: int
-    digest: str = ""  # `blob_digest`, "" where the content was not looked at
+    digest: str = ""  # `blob_digest`, "" if the content was not read
 
     def differs(self, other: "FileSignature") -> bool:
-        """Return whether the file changed; one of known content that was only touched did not."""
+        """Return True if the file changed. If both digests are known, a touched file does not
+        count.
+        """
         if self.digest and other.digest:
             return (self.digest, self.mode) != (other.digest, other.mode)
         return self[:4] != other[:4]
 
 
 def read_signature(path: str, *, content: bool = False) -> FileSignature | None:
-    """Return the signature of a regular file or a link, None for anything else."""
+    """Return the signature of a regular file or a link, or None for anything else."""
     try:
         found = os.lstat(path)
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode)):
@@ -42,7 +45,9 @@ def read_signature(path: str, *, content: bool = False) -> FileSignature | None:
 
 
 def blob_digest(path: str) -> str:
-    """Return git's name for the content of a file or the target of a link, "" if unreadable."""
+    """Return git's blob name for the content of a file or the target of a link, or "" if
+    unreadable.
+    """
     try:
         target = os.fsencode(os.readlink(path))  # noqa: PTH115 - paths are plain strings here
     except (OSError, ValueError):
@@ -51,7 +56,7 @@ def blob_digest(path: str) -> str:
 
 
 def file_sha256(path: str) -> str:
-    """Return the digest of a regular file, "" for what cannot be read."""
+    """Return the SHA-256 of a regular file, or "" if it cannot be read."""
     return _digest(path, blob=False)
 
 

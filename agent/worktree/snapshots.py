@@ -1,10 +1,10 @@
-"""Snapshots of the work tree: what a command has changed, and every file as it stood at a moment.
+"""Snapshots of the work tree, used to list the changes of a command and to restore files.
 
-Each is a tree of git in a private store (see `object_store`, and `staging` for what is in it); the
-project's repository, its index and its settings are never written and never obeyed. Files that are
-not kept there (ignored and large ones, those outside of the root) are compared by signature where
-they are watched at all. Where there is no git, or too much to keep, signatures are all there is,
-and `limits` says so. A command of git that fails makes a state poorer and never raises.
+Each snapshot is a git tree in a private store (see `object_store`; `staging` decides its content).
+The project's repository is never written, and its index and settings are never applied. Files that
+snapshots leave out (ignored, large, outside the root) are compared by signature, if they are
+watched. Without git, or with too many files, only signatures are used and `limits` gives the
+reason. A failing git command makes a state less complete and never raises.
 """
 
 import os
@@ -35,8 +35,8 @@ from .watch import FolderWatch
 
 T = TypeVar("T")
 
-MAX_NAMED_FILES = 1_000  # that are watched in a folder that is named
-MAX_ASKED_NAMES = 500  # in one question to git
+MAX_NAMED_FILES = 1_000  # watched files in a named folder
+MAX_ASKED_NAMES = 500  # in one git command
 MAX_DIFF_BYTES = 400_000
 CUT_NOTICE = "\n[the diff is longer than {most:,} bytes and was cut here]\n"
 
@@ -45,29 +45,32 @@ CUT_NOTICE = "\n[the diff is longer than {most:,} bytes and was cut here]\n"
 class TreeState:
     """The files at one moment."""
 
-    tree: str | None  # holds the files that are kept; in a snapshot with their permissions
+    tree: str | None  # the kept files; in a snapshot with their permissions
     stats: Mapping[str, FileSignature] = field(default_factory=dict)  # of files only watched
     head: str = ""  # `branch commit`
-    named: Mapping[str, Mapping[str, FileSignature]] = field(default_factory=dict)  # by asked path
-    cut: bool = False  # there were more files than are watched
+    named: Mapping[str, Mapping[str, FileSignature]] = field(default_factory=dict)  # by named path
+    cut: bool = False  # there were more files than MAX_WATCHED_FILES
 
 
 class UnkeptFiles(NamedTuple):
-    """Files that a tree does not hold, and those of which not all can be saved."""
+    """Files that a tree does not contain, and files of these that cannot all be saved."""
 
     paths: Sequence[str]
     left_out: Sequence[SavedFile]
 
 
 class WorkTree:
-    """The files of the project that `cwd` is in. `store` and `index` are where the private store
-    may be made; `env` is what a command of the model gets. Nothing is on disk before the first
-    look. All methods block; they may be called from any thread."""
+    """The files of the project that contains `cwd`.
+
+    `store` and `index` are the paths of the private store. `env` is the environment of the model's
+    commands. Nothing is written to disk before the first scan. All methods block and are
+    thread-safe.
+    """
 
     def __init__(self, cwd: Path, *, store: Path, index: Path, env: Mapping[str, str]) -> None:
         self.root = os.path.realpath(cwd)
-        self.present = ""  # the snapshot before the newest `restore`, with all it overwrote
-        self.sweeping: threading.Thread | None = None  # clears the store
+        self.present = ""  # the snapshot taken by the newest `restore`, with all it overwrote
+        self.sweeping: threading.Thread | None = None  # the thread that clears the store
         self._paths = (store, index)
         self._env = env
         self._lock = threading.RLock()
@@ -79,24 +82,25 @@ class WorkTree:
         self._borrowed_from: str | None = (
             None  # the HEAD whose objects this session's snapshots borrow
         )
-        self._watch: FolderWatch | None = None  # from the second look on
-        # What the last look found, if there is a tree, and the stamps of what else decides that.
+        self._watch: FolderWatch | None = None  # used from the second scan on
+        # The result of the last scan, if it has a tree, and the stamps it depends on.
         self._last: tuple[str, Mapping[str, FileSignature]] | None = None
         self._stamps: tuple[object, object] = (None, None)
-        self._ignore_files: list[str] = []  # those outside of the folders
-        # Whether an ignore file names a file that is not there, as far as git was asked since the
-        # last look at all files: such a look follows each change of an ignore file.
+        self._ignore_files: list[str] = []  # ignore files outside the work tree
+        # Cached answers of git, by name: whether a missing file is ignored. Cleared by each full
+        # scan, which follows every change of an ignore file.
         self._ignored: dict[str, bool] = {}
 
     @property
     def limits(self) -> str:
-        """What is not kept, and why; "" when everything is."""
+        """The files that are not kept, with the reason, or ""."""
         return self._limits or (self._staging.limits if self._staging else "")
 
     def observe(self, named: Collection[str] = (), *, anew: bool = True) -> TreeState:
-        """Return the state now. `named` are absolute paths to watch whatever ignore rules say.
-        Unless it must look `again`, it looks no further than at the files that a watch on the
-        folders has seen change since the last look."""
+        """Return the current state. `named` are absolute paths to watch regardless of ignore rules.
+        Without `anew`, only the files that the folder watch has seen change are scanned, if that is
+        enough.
+        """
         with self._lock:
             self._open()
             tree, stats = (None if anew else self._look_at_changed()) or self._look()
@@ -109,8 +113,9 @@ class WorkTree:
             )
 
     def changes(self, before: TreeState, after: TreeState) -> list[TreeChange]:
-        """Return what became of the files between two states, in the order of their paths. A part
-        file that was being written then, and has got its name since, is left out."""
+        """Return the changes between two states, sorted by path. A part file that has been renamed
+        since is left out.
+        """
         found: dict[str, TreeChange] = {}
         for name in before.named.keys() & after.named.keys():
             found |= diff.compare_signatures(before.named[name], after.named[name])
@@ -127,8 +132,9 @@ class WorkTree:
         return [found[path] for path in sorted(found) if not _was_passing(path)]
 
     def compare(self, old: str, new: str) -> list[TreeChange]:
-        """Return the differences between two trees, also in permissions if they are snapshots.
-        Raises RecordError when one is gone."""
+        """Return the differences between two trees, including permissions if both are snapshots.
+        Raises RecordError if a tree is missing.
+        """
         found = self._ask_store(lambda store: diff.compare_trees(store, old, new))
         known = {change.path for change in found}
         others = self._ask_store(lambda store: file_modes.changed_modes(store, old, new))
@@ -136,8 +142,9 @@ class WorkTree:
         return [*found, *(TreeChange(path, "modified") for path in paths if path not in known)]
 
     def unkept_files(self, look: TreeState) -> UnkeptFiles:
-        """Return the named files of a look that its tree does not hold. Named paths without a file
-        are among them where a file would be left out of a tree, or there is no tree."""
+        """Return the named files of a state that its tree does not contain. A named path without a
+        file is included if there is no tree or if a tree would leave the file out.
+        """
         paths, left_out = list[str](), list[SavedFile]()
         absent = {p for p, files in look.named.items() if not (files or os.path.isdir(p))}  # noqa: PTH112
         if look.tree:
@@ -151,8 +158,9 @@ class WorkTree:
         return UnkeptFiles([path for path in paths if path not in held], left_out)
 
     def _held_by_look(self, tree: str, paths: Iterable[str]) -> set[str]:
-        """Return what `held` does, of the tree of a look, without git where its folders are known
-        already."""
+        """Return the same as `held` for the tree of a scan, without starting git if its folders are
+        cached.
+        """
         top = len(self.root) + 1
         names = {path[top:] for path in paths if self.is_inside(path)}
         with self._lock, suppress(GitFailed):
@@ -161,7 +169,7 @@ class WorkTree:
         return self.held(tree, paths)
 
     def _never_kept(self, paths: Collection[str]) -> set[str]:
-        """Return which absolute paths below the root are ignored or in another repository."""
+        """Return the absolute paths below the root that are ignored or in another repository."""
         top = len(self.root) + 1
         names = {path[top:] for path in paths if path.startswith(f"{self.root}/")}
         found = {name for name in names if is_in_repository(self.root, name)}
@@ -173,8 +181,9 @@ class WorkTree:
         return {f"{self.root}/{name}" for name in found}
 
     def held(self, tree: str, paths: Iterable[str]) -> set[str]:
-        """Return which of these absolute paths a tree or snapshot has a file at; none of them when
-        the tree is gone."""
+        """Return the absolute paths at which a tree or snapshot has a file. Return an empty set if
+        the tree is missing.
+        """
         top = len(self.root) + 1
         names = sorted({path[top:] for path in paths if path.startswith(f"{self.root}/")})
         found = set[str]()
@@ -187,13 +196,16 @@ class WorkTree:
         return {f"{self.root}/{name}" for name in found}
 
     def snapshot(self, name: str = "") -> TreeState:
-        """Return a state whose tree is surely whole and has permissions too. Under a `name` it
-        outlives the clearing of the store. Never fails: `limits` says why there is no tree."""
+        """Return a state whose tree is complete and includes permissions. With a `name`, the
+        snapshot survives the clearing of the store. Never fails: `limits` says why there is no
+        tree.
+        """
         return self._snapshot(name)
 
     def _snapshot(self, name: str = "", *, lasting: bool = True) -> TreeState:
-        """Take a snapshot. One that is not `lasting` is only compared: it does not record what was
-        left out, which takes another scan."""
+        """Take a snapshot. If not `lasting`, it is only compared and does not record the files left
+        out, which would need another scan.
+        """
         with self._lock:
             state = self.observe()
             if state.tree is None or self._staging is None:
@@ -201,15 +213,16 @@ class WorkTree:
             return replace(state, tree=self._keep(self._staging, name, lasting=lasting))
 
     def diff(self, old: str, new: str) -> str:
-        """Return the unified diff between two trees; a long one is cut, and says so. Raises
-        RecordError."""
+        """Return the unified diff between two trees. A long diff is cut and ends with CUT_NOTICE.
+        Raises RecordError.
+        """
         command = (*diff.DIFF_COMMAND, "-p", old, new)
         said = self._ask_store(lambda store: store.start(*command, max_bytes=MAX_DIFF_BYTES + 1))
         text = said[:MAX_DIFF_BYTES].decode("utf-8", "replace")
         return text + CUT_NOTICE.format(most=MAX_DIFF_BYTES) if len(said) > MAX_DIFF_BYTES else text
 
     def is_whole(self, tree: str) -> bool:
-        """Return whether every object of a tree is still there."""
+        """Return True if every object of a tree exists."""
         try:
             self._ask_store(lambda store: store.run("rev-list", "--objects", "--quiet", tree))
         except RecordError:
@@ -217,12 +230,13 @@ class WorkTree:
         return True
 
     def is_inside(self, path: str) -> bool:
-        """Return whether an absolute path is below the root."""
+        """Return True if an absolute path is below the root."""
         return path.startswith(f"{self.root}/")
 
     def surely_absent(self, tree: str, paths: Iterable[str]) -> set[str]:
-        """Return at which of these absolute paths below the root there certainly was no file when a
-        snapshot was taken: neither the snapshot nor its record of what was left out has one."""
+        """Return the absolute paths below the root where certainly no file existed when a snapshot
+        was taken: neither the snapshot nor its record of files left out has them.
+        """
         asked, top = set(paths), len(self.root) + 1
         with suppress(RecordError):
             record = self._ask_store(lambda store: load_left_out(store, tree))
@@ -233,8 +247,9 @@ class WorkTree:
         return set()
 
     def left_alone(self, tree: str, now: str) -> LeftAlone:
-        """Return the files of `now`, the snapshot of this moment, that `tree` lacks and `restore`
-        does not remove. Raises RecordError."""
+        """Return the files in the current snapshot `now` that `tree` lacks and `restore` does not
+        remove. Raises RecordError.
+        """
         with self._lock:
             self._open()
             staging = self._staging
@@ -243,45 +258,48 @@ class WorkTree:
             return self._ask_store(lambda _: restore.left_alone(staging, now, tree))
 
     def except_for(self, stay: Collection[str], tree: str, now: str) -> str:
-        """Return a tree like a snapshot, in which the files `stay` are as in the snapshot `now`.
-        Raises RecordError."""
+        """Return a snapshot like `tree`, but with the files `stay` as in the snapshot `now`. Raises
+        RecordError.
+        """
         return self._ask_store(lambda store: restore.keep_files(store, stay, tree, now))
 
     def check_restorable(self, tree: str, stay: Collection[str] = ()) -> None:
-        """Raise RecordError when the files, but for `stay`, cannot be made as in `tree`; nothing is
-        touched. It may be gone, what is there now cannot be kept, or something that is not kept is
-        in the way."""
+        """Raise RecordError if `tree` cannot be restored (except `stay`): the tree is missing, the
+        current files cannot be kept, or an unkept file is in the way. Changes nothing.
+        """
         with self._lock:
             staging, target, _ = self._prepare_restore(tree, stay)
             self._ask_store(lambda _: restore.check_restore(staging, target))
 
     def cover(self, tree: str, name: str, stay: Collection[str] = ()) -> str:
-        """Take a snapshot under a name of all that `restore` would overwrite, ignored and large
-        files too. Raises RecordError as `check_restorable` does."""
+        """Take a named snapshot of everything that `restore` would overwrite, including ignored and
+        large files. Raises RecordError like `check_restorable`.
+        """
         with self._lock:
             *_, found = self._stage_for_restore(tree, name, stay)
             return found
 
     def restore(self, tree: str, stay: Collection[str] = ()) -> list[TreeChange]:
-        """Make the files, but for `stay`, as they are in `tree`, byte for byte, with their modes;
-        return what changed.
+        """Restore the files of `tree` (except `stay`), with content and modes, and return the
+        changes.
 
-        Files that certainly did not exist then go, and folders that this leaves empty. Ignored
-        files, large ones and other repositories inside stay, and so does a file that was left out
-        of `tree` or may have been. Raises RecordError, before anything is
-        touched, for what `check_restorable` finds; or when a file could not be written.
+        Files that certainly did not exist then are removed, with folders that become empty. Ignored
+        files, large files, other repositories, and files that were or may have been left out of
+        `tree` stay. Raises RecordError: before any change if `check_restorable` would, or if a file
+        cannot be written.
         """
         with self._lock:
             staging, target, wanted, self.present = self._stage_for_restore(tree, "", stay)
             try:
                 restore.restore_files(staging, target, wanted)
             except GitFailed as error:
-                raise RecordError(f"the files could not all be put back: {error}") from error
+                raise RecordError(f"not all files could be restored: {error}") from error
             return self.compare(self.present, self._snapshot(lasting=False).tree or tree)
 
     def changes_done(self, changes: Collection[TreeChange], old: str, new: str) -> list[TreeChange]:
-        """Return which `changes` from one tree to another are done on disk, after a restore stopped
-        halfway and nothing can be kept. Raises RecordError."""
+        """Return the changes that an interrupted restore has made on disk, out of `changes` from
+        `old` to `new`. It is used when no snapshot can be taken. Raises RecordError.
+        """
         back = {change.path: change.blob for change in self.compare(new, old)}
         found = []
         for change in changes:
@@ -295,7 +313,7 @@ class WorkTree:
     def _prepare_restore(
         self, tree: str, stay: Collection[str] = ()
     ) -> tuple[StagingArea, str, file_modes.FileModes | None]:
-        """Return the staging area, up to date and surely whole, and what a snapshot stands for."""
+        """Return the up-to-date staging area, and the tree and permissions to restore."""
         if not self.is_whole(tree):
             raise _gone(tree)
         target, wanted = self._ask_store(lambda store: file_modes.load_with_modes(store, tree))
@@ -311,24 +329,26 @@ class WorkTree:
     def _stage_for_restore(
         self, tree: str, name: str = "", stay: Collection[str] = ()
     ) -> tuple[StagingArea, str, file_modes.FileModes | None, str]:
-        """Return the same, with all staged that would be overwritten, and the snapshot of that."""
+        """Like `_prepare_restore`, but also stage every file that would be overwritten, and return
+        the snapshot of them.
+        """
         staging, target, wanted = self._prepare_restore(tree, stay)
         self._ask_store(lambda _: restore.check_restore(staging, target))
         self._ask_store(lambda _: restore.stage_covered(staging, target))
         covered = staging.tree
         found = self._keep(staging, name)
-        if found is None or staging.tree != covered:  # taken in anew: without what is ignored
+        if found is None or staging.tree != covered:  # staged again, without ignored files
             raise self._cannot_keep()
         return staging, target, wanted, found
 
     def _cannot_keep(self) -> RecordError:
-        return RecordError(f"the files as they are cannot be kept: {self.limits or 'try again'}")
+        return RecordError(f"the current files cannot be saved: {self.limits or 'try again'}")
 
     def _keep(self, staging: StagingArea, name: str, *, lasting: bool = True) -> str | None:
-        """Take a snapshot of the newest tree, under a name if there is one; None if that fails."""
+        """Take a snapshot of the newest tree, under a name if given. Return None if that fails."""
         try:
             tree = self._whole_tree(staging, lasting=lasting)
-            if tree and name:  # in full: a copy of a session may count on from the same number
+            if tree and name:  # with the tree, because a copied session may use the same number
                 staging.store.run("update-ref", f"refs/kept/{name}-{tree}", tree)
         except GitFailed as error:
             self._limits = f"files are not kept: {error}"
@@ -336,9 +356,10 @@ class WorkTree:
         return tree
 
     def _whole_tree(self, staging: StagingArea, *, lasting: bool) -> str | None:
-        """Return the tree of `staging` with permissions, when all its objects are sure to stay.
-        Each is in the store or reachable from the repository's HEAD. Where one is missing all is
-        staged again; None when that does not help. Raises GitFailed."""
+        """Return the tree of `staging` with permissions, after its objects are in the store or
+        reachable from the repository's HEAD. If objects are missing, stage everything again; return
+        None if no tree can be made then. Raises GitFailed.
+        """
         store, error = staging.store, GitFailed("objects that it needs are missing")
         for _ in range(2):
             try:
@@ -357,8 +378,9 @@ class WorkTree:
         raise error
 
     def _copy_borrowed(self, staging: StagingArea) -> None:
-        """Copy what the repository may throw away: of the newest tree, and after each change of its
-        HEAD of all that this session keeps."""
+        """Copy objects that the repository may delete: those of the newest tree, and after each
+        change of HEAD those of all kept snapshots of this session.
+        """
         store, repository = staging.store, self._repository
         if repository is None or not repository.borrowable:
             return
@@ -369,12 +391,12 @@ class WorkTree:
             with suppress(GitFailed):
                 lines = store.run(*asked).decode().splitlines()
                 for tree in {line.split()[-1] for line in lines}:
-                    with suppress(GitFailed):  # one that is not whole any more
+                    with suppress(GitFailed):  # an incomplete tree
                         copy_borrowed_objects(store, tree, commit)
         self._borrowed_from = commit
 
     def _protect_newest(self, staging: StagingArea, tree: str) -> None:
-        """Record which trees must stay in the store, and clear it when it is time."""
+        """Record the trees that must stay in the store, and clear the store if due."""
         store, first = staging.store, not self._newest_trees
         if first or self._newest_trees[-1] != tree:
             self._newest_trees.append(tree)
@@ -387,8 +409,9 @@ class WorkTree:
             staging.taken = 0
 
     def _look_at_changed(self) -> tuple[str | None, Mapping[str, FileSignature]] | None:
-        """Return what `_look` would, by the files alone that have changed since the last look; None
-        where they do not tell all."""
+        """Return the same as `_look` by scanning only files changed since the last scan. Return
+        None if a full scan is needed.
+        """
         watch, staging = self._watch, self._staging
         if watch is None or staging is None or self._last is None:
             return None
@@ -411,8 +434,9 @@ class WorkTree:
         return self._last
 
     def _look(self) -> tuple[str | None, Mapping[str, FileSignature]]:
-        """Return the tree of now, and the signatures of files that are only watched; of all files
-        where there is no tree."""
+        """Scan all files. Return the current tree and the signatures of files that are only
+        watched, or of all files if there is no tree.
+        """
         (rules, index), before = self._read_stamps(), self._last
         if self._watch:
             if rules != self._stamps[0]:
@@ -425,13 +449,15 @@ class WorkTree:
         if self._watch is None:
             self._watch = FolderWatch(self.root, self._staging.ignored_folders)
         elif index != self._stamps[1] and before and tree != before[0]:
-            self._watch.begin_anew()  # what was ignored may count now
+            self._watch.begin_anew()  # ignored files may count now
         self._last, self._stamps = (tree, stats), (rules, index)
         self._protect_newest(self._staging, tree)
         return tree, stats
 
     def _read_stamps(self) -> tuple[object, object]:
-        """Return the stamps of ignore files outside of the folders, and of the project's index."""
+        """Return the stamps of the ignore files outside the work tree and of the project's
+        index.
+        """
         index = file_stamp(self._repository.index) if self._repository else None
         return [file_stamp(path) for path in self._ignore_files], index
 
@@ -459,7 +485,7 @@ class WorkTree:
             self._limits = f"files are not kept: {error}"
 
     def _current_tree(self) -> tuple[str | None, Mapping[str, FileSignature]]:
-        """Return the tree of now, and the signatures of files that are only watched."""
+        """Return the current tree, and the signatures of files that are only watched."""
         if self._staging is None or not self._staging.whole:
             return None, {}
         if self._repository and (astray := leads_astray(self.root)):
@@ -479,11 +505,11 @@ class WorkTree:
         return None, {}
 
     def _ask_store(self, ask: Callable[[ObjectStore], T]) -> T:
-        """Return what the store answers. Raises RecordError."""
+        """Return the result of `ask` on the store. Raises RecordError."""
         with self._lock:
             self._open()
         if self._staging is None:
-            raise RecordError(self.limits, hint="Only the conversation can be taken back.")
+            raise RecordError(self.limits, hint="Only the conversation can be rewound.")
         try:
             return ask(self._staging.store)
         except GitFailed as error:
@@ -491,38 +517,39 @@ class WorkTree:
 
 
 def _list_left_out(staging: StagingArea) -> LeftOut | None:
-    """Return what is not in the tree; None, and then no file of it counts as new, without git's
-    answer."""
+    """Return the files left out of the tree, or None if git fails; then no missing file counts as
+    new.
+    """
     with suppress(GitFailed):
         return staging.left_out()
     return None
 
 
 def _sweep(store: ObjectStore) -> None:
-    with suppress(GitFailed, OSError):  # another time, then
+    with suppress(GitFailed, OSError):  # the next sweep tries again
         garbage.sweep(store)
 
 
 def _gone(tree: str) -> RecordError:
     return RecordError(
-        f"the snapshot {tree[:12]} is not whole any more: objects of the repository that it needs "
-        "were deleted",
+        f"the snapshot {tree[:12]} is incomplete: objects that it needs were deleted "
+        "from the repository",
         hint="Take another checkpoint; nothing was changed.",
     )
 
 
 def _below(root: str, folder: Path) -> str:
-    """Return a folder as seen from the root, "" when it is not below."""
+    """Return a folder relative to the root, or "" if it is not below it."""
     real = os.path.realpath(folder)
     return real.removeprefix(f"{root}/") if real.startswith(f"{root}/") else ""
 
 
 def _watched(path: str) -> Mapping[str, FileSignature]:
-    """Return the signatures of a path that was named: of the file, or of those in the folder."""
+    """Return the signatures for a named path: of the file, or of the files in the folder."""
     found = read_signature(path, content=True)
     return {path: found} if found else scan_folder(path, MAX_NAMED_FILES)
 
 
 def _was_passing(path: str) -> bool:
-    """Return whether a path is that of a part file which is gone."""
+    """Return True if a path is a part file that no longer exists."""
     return is_part_name(Path(path).name) and not os.path.lexists(path)

@@ -1,9 +1,8 @@
-"""Staging: taking the files of a work tree into the index of a store, and out of it.
+"""Staging: update the index of a store from the files of a work tree.
 
-Git lists what is not as the index has it; this module decides what is staged: files that are not
-ignored, and ignored ones that the project's repository has. Large files, unreadable ones and those
-whose names git refuses are only watched by their signatures. Other repositories inside are left
-alone.
+Git lists the files that differ from the index. This module selects the files to stage: those not
+ignored, and ignored ones that the project's repository tracks. Large files, unreadable files and
+names that git refuses are only watched by signature. Other repositories inside are skipped.
 """
 
 import os
@@ -22,14 +21,14 @@ from .object_store import GIT_TIMEOUT_S, GitFailed, ObjectStore, Repository
 from .signatures import MAX_CONTENT_BYTES, FileSignature, read_signature
 from .tree_edit import TreeEditor, TreeEntry, TreeListing, folders_above
 
-MAX_FILES = 200_000  # that one look copies: new files and, the first time, untracked ones
+MAX_FILES = 200_000  # new files copied by one scan; in the first scan, untracked files
 MAX_BYTES = 1 << 30
-MAX_FOLDER_FILES = 200_000  # the same of a folder without a repository
+MAX_FOLDER_FILES = 200_000  # the same for a folder without a repository
 MAX_FOLDER_BYTES = 1 << 30
-MAX_WATCHED_FILES = 20_000  # by their signatures alone
-MIN_FREE_BYTES = 1 << 30  # of the disk that the store leaves free
+MAX_WATCHED_FILES = 20_000  # files watched only by signature
+MIN_FREE_BYTES = 1 << 30  # disk space that the store leaves free
 BATCH_FILES = 10_000  # staged by one command
-# The first staging of a work tree stops after this time, and the next look goes on with it.
+# The first staging of a work tree stops after this time, and the next scan continues it.
 FIRST_STAGING_S = 20.0
 
 _LISTING_TIMEOUT_S = 5  # for a folder that may be anything
@@ -39,26 +38,27 @@ _UNREADABLE = regex(r"warning: could not open directory '(.+)': [^']+")
 
 @dataclass(slots=True)
 class StagingArea:
-    """The files in the index of a store, and the tree made of them."""
+    """The files in the index of a store, and the tree made from them."""
 
     store: ObjectStore
     repository: Repository | None
-    tree: str = ""  # the newest one, "" before the first
-    limits: str = ""  # what is not kept
-    whole: bool = True  # false for good once nothing can be kept
-    pending: int = 0  # files that the first staging has not reached yet: there is no tree
-    taken: int = 0  # bytes staged since it was last set
-    _not_taken: frozenset[str] = frozenset()  # what the newest `update` found and did not stage
-    _listed: tuple[int, int] | None = None  # when the project's own list of files was read
-    _behind: bool = False  # `tree` was made of another one, and the index is not like it
+    tree: str = ""  # the newest tree, "" before the first
+    limits: str = ""  # the files that are not kept, with the reason
+    whole: bool = True  # False permanently once nothing can be kept
+    pending: int = 0  # files left by the first staging; there is no tree until it is 0
+    taken: int = 0  # bytes staged since the last reset
+    _not_taken: frozenset[str] = frozenset()  # existing files that the newest `update` left out
+    _listed: tuple[int, int] | None = None  # stamp of the project's index when it was last read
+    _behind: bool = False  # `tree` was made by `update_few`, and the index is older
     _trees: TreeEditor = field(init=False)
 
     def __post_init__(self) -> None:
         self._trees = TreeEditor(self.store)
 
     def update(self) -> dict[str, FileSignature]:
-        """Bring `tree` up to date with the files, and return the signatures of those only watched.
-        Raises GitFailed."""
+        """Update `tree` from the files, and return the signatures of files that are only watched.
+        Raises GitFailed.
+        """
         first = not self.tree
         asked = ("ls-files", "-tzomd", "--exclude-standard", *self._excludes())
         seconds = GIT_TIMEOUT_S if self.repository else _LISTING_TIMEOUT_S
@@ -83,18 +83,18 @@ class StagingArea:
         self.taken += found.size
         if self.pending:
             self.limits = (
-                f"the first scan below {self.store.root} has {self.pending:,} files left, and goes "
-                "on with the next command"
+                f"the first scan below {self.store.root} has {self.pending:,} files left "
+                "and continues with the next command"
             )
         elif first or self._behind or found.gone or found.taken:
             self.tree, self._behind = self._write_tree(), False
-        if first:  # let later sessions start from what is staged
+        if first:  # let later sessions start from this index
             self.store.publish()
             protect_trees(self.store, PUBLISHED, [self.tree or self._write_tree()])
         return found.stats
 
     def _stage(self, names: Sequence[str], seconds: float) -> int:
-        """Stage files until the time is over, and return how many are left."""
+        """Stage files until the time is over, and return the number of files left."""
         until = time.monotonic() + seconds
         for start in range(0, len(names), BATCH_FILES):
             if start and time.monotonic() >= until:
@@ -106,10 +106,12 @@ class StagingArea:
         return self.store.run("write-tree").decode().strip()
 
     def update_few(self, names: Set[str], watched: Container[str]) -> bool:
-        """Bring `tree` up to date where the files of these names alone can have changed since it
-        was; return False, with nothing done, where that takes an `update`. It does for what is more
-        than a file that comes, goes or gets other content. The paths `watched` are of files only
-        watched. The index stays as it is: the next `update` takes them in. Raises GitFailed."""
+        """Update `tree` from these files alone. The index stays unchanged until the next `update`.
+
+        Return False and do nothing if a full `update` is needed, i.e. for any change other than a
+        plain file that was created, deleted or edited. `watched` are the paths of watch-only files.
+        Raises GitFailed.
+        """
         folders = {folder for name in names for folder in folders_above(name)}
         listings = self._trees.listings(self.tree, folders)
         known = {name: _listed_in(listings, name) for name in names}
@@ -122,27 +124,27 @@ class StagingArea:
         try:
             for name in taken:
                 files[name] = self._trees.store_file(f"{self.store.root}/{name}", known[name])
-        except OSError:  # it has gone meanwhile
+        except OSError:  # deleted meanwhile
             return False
         self.tree, self._behind = self._trees.exchange(self.tree, files), True
         self.taken += sum(sizes.values())
         return True
 
     def files_in(self, tree: str, names: Set[str]) -> set[str]:
-        """Return which of these names a tree has a file at. Raises GitFailed."""
+        """Return the names at which a tree has a file. Raises GitFailed."""
         folders = {folder for name in names for folder in folders_above(name)}
         listings = self._trees.listings(tree, folders)
         return {name for name in names if (found := _listed_in(listings, name)) and found.is_file}
 
     def _not_ignored(self, names: Set[str]) -> Set[str]:
-        """Return which files no ignore file names, or the index has in spite of that."""
+        """Return the files that are not ignored or are in the index anyway."""
         if not names:
             return names
         asked = ("ls-files", "-zco", "--exclude-standard", *self._excludes(), "--", *names)
         return names & set(self.store.names(*asked))
 
     def forget(self) -> None:
-        """Start again: what the index names may be gone."""
+        """Start again from an empty index, because its objects may be missing."""
         self.tree, self._listed, self.pending = "", None, 0
         self.store.forget()
 
@@ -152,18 +154,20 @@ class StagingArea:
             return set()
         try:
             rows = self.store.names("ls-files", "-sz", index=self.repository.index)
-        except GitFailed:  # an index of a kind that needs the settings of its repository
+        except GitFailed:  # the index needs its repository's settings, e.g. a split index
             return set()
         return {row.partition("\t")[2] for row in rows if not row.startswith("160000")}
 
     def ignored(self) -> set[str]:
-        """Return the files in the tree that an ignore file names and the project does not track."""
+        """Return the files in the tree that are ignored and not tracked by the project."""
         more = self._excludes()
         rows = self.store.names("ls-files", "-zci", "--exclude-standard", *more)
         return set(rows) - self.listed()
 
     def left_out(self) -> LeftOut:
-        """Return what exists and is not in the tree, which is up to date. Raises GitFailed."""
+        """Return the existing files that are not in the tree, which must be up to date. Raises
+        GitFailed.
+        """
         asked = ("ls-files", "-zoi", "--exclude-standard", "--directory", *self._excludes())
         said, complaints = self.store.run_and_hear(*asked)
         unreadable = _unreadable_folders(complaints)
@@ -171,18 +175,18 @@ class StagingArea:
         return LeftOut.of({*names, *unreadable, *self._not_taken})
 
     def ignored_names(self, names: Collection[str]) -> set[str]:
-        """Return which of these names an ignore file names, whether there is a file or not."""
+        """Return the names that are ignored, whether or not the files exist."""
         if not names:
             return set()
         found: list[bytes] = []
-        with suppress(GitFailed):  # it fails where it finds none
+        with suppress(GitFailed):  # git fails if nothing is ignored
             asked = ("check-ignore", "-z", "--no-index", "--stdin")
             given = _nul(f"./{name}" for name in names)
             found = self.store.run(*asked, given=given, literal=False).split(b"\0")
         return {os.fsdecode(name).removeprefix("./") for name in found if name}
 
     def ignored_folders(self) -> list[str]:
-        """Return the folders that an ignore file names and nothing in the tree is in."""
+        """Return the ignored folders that contain no file of the tree."""
         more = self._excludes()
         asked = ("ls-files", "-zoi", "--exclude-standard", "--directory", *more)
         found: list[str] = []
@@ -195,7 +199,9 @@ class StagingArea:
         return [f"--exclude-from={path}"] if path and os.access(path, os.R_OK) else []
 
     def _unlisted(self) -> set[str]:
-        """Return ignored files that the project's repository has and the store has not."""
+        """Return ignored files that the project's repository tracks and the store does not
+        contain.
+        """
         stamp = file_stamp(self.repository.index) if self.repository else None
         if stamp == self._listed:
             return set()
@@ -203,8 +209,9 @@ class StagingArea:
         return self.listed() - set(self.store.names("ls-files", "-z"))
 
     def _too_much(self, found: "_SortedFiles", tracked: Set[str]) -> str:
-        """Return why there is too much to copy, "" when there is not. Of files that the project's
-        repository tracks git has the content, so that none of it is copied."""
+        """Return the reason why there is too much to copy, or "". Tracked files do not count,
+        because git has their content.
+        """
         files, size = MAX_FILES, MAX_BYTES
         if self.repository is None:
             files, size = MAX_FOLDER_FILES, MAX_FOLDER_BYTES
@@ -220,8 +227,9 @@ class StagingArea:
 
 
 def _whole_folders(found: Sequence[str]) -> list[str]:
-    """Return sorted names of ignored files and folders without the folders that are not ignored as
-    a whole: git names such a folder and the files in it."""
+    """Remove folders that are only partly ignored from sorted names of ignored files and folders.
+    For these, git lists both the folder and its ignored files.
+    """
     return [
         name
         for place, name in enumerate(found, 1)
@@ -230,7 +238,7 @@ def _whole_folders(found: Sequence[str]) -> list[str]:
 
 
 def _unreadable_folders(complaints: bytes) -> list[str]:
-    """Return the folders that git could not read. Raises GitFailed for any other complaint."""
+    """Return the folders that git could not read. Raises GitFailed for any other warning."""
     found = []
     for line in os.fsdecode(complaints).split("\n"):
         match = _UNREADABLE.fullmatch(line)
@@ -250,8 +258,9 @@ def _listed_in(listings: Mapping[str, TreeListing], name: str) -> TreeEntry | No
 def _plain_sizes(
     root: str, known: Mapping[str, TreeEntry | None], watched: Container[str]
 ) -> dict[str, int] | None:
-    """Return the sizes of those files that are there; None if one of them is no plain file or link,
-    has other names, or is or was one that is not staged."""
+    """Return the sizes of the existing files. Return None if any is not a plain file or link, has
+    several names, or is or was of a kind that is not staged.
+    """
     sizes, real = {}, {"": True}
     for name, entry in known.items():
         path = f"{root}/{name}"
@@ -272,29 +281,29 @@ def _plain_sizes(
 
 
 def stage_files(store: ObjectStore, names: Iterable[str]) -> None:
-    """Take files into the index as they are. Raises GitFailed, and then none was taken."""
+    """Add files to the index in their current state. Raises GitFailed, and then adds none."""
     given = _nul(names)
     store.run("update-index", "-z", "--add", "--remove", "--replace", "--stdin", given=given)
 
 
 @dataclass(slots=True)
 class _SortedFiles:
-    """Files by what is to be done with them."""
+    """Changed files, sorted by what to do with them."""
 
-    taken: set[str] = field(default_factory=set)  # into the tree
-    gone: set[str] = field(default_factory=set)  # from the tree
-    stats: dict[str, FileSignature] = field(default_factory=dict)  # of those only watched
-    refused: list[str] = field(default_factory=list)  # their names by git
-    not_taken: set[str] = field(default_factory=set)  # something is there, and is not in the tree
-    sizes: dict[str, int] = field(default_factory=dict)  # in bytes, of those taken
+    taken: set[str] = field(default_factory=set)  # files to stage
+    gone: set[str] = field(default_factory=set)  # files to remove from the tree
+    stats: dict[str, FileSignature] = field(default_factory=dict)  # of files only watched
+    refused: list[str] = field(default_factory=list)  # files whose names git refuses
+    not_taken: set[str] = field(default_factory=set)  # existing files that are left out
+    sizes: dict[str, int] = field(default_factory=dict)  # in bytes, of the files to stage
 
     @property
     def size(self) -> int:
-        """Bytes of those taken."""
+        """Total bytes of the files to stage."""
         return sum(self.sizes[name] for name in self.taken)
 
     def complaint(self) -> str:
-        """Return that files are not kept for their names, "" when there are none."""
+        """Return a warning about names that git refuses, or ""."""
         if not self.refused:
             return ""
         more = f" and {len(self.refused) - 1:,} more" if len(self.refused) > 1 else ""
@@ -306,7 +315,7 @@ class _SortedFiles:
             self.stats[path] = found
 
     def leave_out(self, root: str, names: Iterable[str]) -> None:
-        """Watch these files instead of staging them."""
+        """Watch these files and do not stage them."""
         for name in sorted(self.taken & set(names)):
             self.taken.discard(name)
             self.not_taken.add(name)
@@ -314,7 +323,7 @@ class _SortedFiles:
 
 
 def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
-    """Decide about the files that are not as the index has them (`kept`) or not in it (`fresh`)."""
+    """Sort the files that differ from the index (`kept`) or are not in it (`fresh`)."""
     out, real = _SortedFiles(), {"": True}
     for name in kept | fresh:
         path = f"{root}/{name}"
@@ -324,7 +333,7 @@ def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
             mode, size = found.st_mode, found.st_size
         except (FileNotFoundError, NotADirectoryError):
             absent = True
-        except (OSError, ValueError):  # it may be there
+        except (OSError, ValueError):  # the file may exist
             pass
         regular = stat.S_ISREG(mode)
         there = regular or stat.S_ISLNK(mode)
@@ -346,13 +355,15 @@ def _sort(root: str, kept: set[str], fresh: set[str]) -> _SortedFiles:
 
 
 def _is_refused(name: str, *, link: bool) -> bool:
-    """Return whether git refuses the name: some systems would take it for one of git's own."""
+    """Return True if git refuses the name because some systems would confuse it with git's own
+    files.
+    """
     pieces = name.lower().split("/")
     return ".git" in pieces or (link and ".gitmodules" in pieces)
 
 
 def is_real(root: str, folder: str, known: dict[str, bool]) -> bool:
-    """Return whether a folder below the root is reached without a link; `known` remembers."""
+    """Return True if the path to a folder below the root contains no link; `known` is a cache."""
     if folder not in known:
         above = is_real(root, folder.rpartition("/")[0], known)
         known[folder] = above and not os.path.islink(f"{root}/{folder}")  # noqa: PTH114
@@ -360,14 +371,16 @@ def is_real(root: str, folder: str, known: dict[str, bool]) -> bool:
 
 
 def is_in_repository(root: str, name: str) -> bool:
-    """Return whether a path below the root is in git's own folder or in another repository."""
+    """Return True if a path below the root is in `.git` or in another repository."""
     if ".git" in name.split("/"):
         return True
     return any(os.path.lexists(f"{root}/{folder}/.git") for folder in folders_above(name))
 
 
 def file_stamp(path: str) -> tuple[int, int] | None:
-    """Return what tells that a file was written again, None where there is none."""
+    """Return (mtime in ns, size), which changes when a file is rewritten, or None for a missing
+    file.
+    """
     with suppress(OSError):
         found = os.lstat(path)
         return found.st_mtime_ns, found.st_size

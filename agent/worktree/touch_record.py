@@ -1,11 +1,9 @@
-"""The touch record: which files the sessions of a project touch, and when their commands run.
+"""The touch record: the files that a project's sessions touch, and when their commands run.
 
-Each session appends to a file of its own, `touched/<session>.jsonl` in the project's folder, and
-reads those of the others. A session writes a row before a call starts that may change files, and
-another row when the call has ended and its changes are known. So a session that sees a change of
-another
-session finds the row that explains it. A session holds a lock on its file while it is open: the
-calls of a session that was killed count as ended.
+Each session appends to its own file, `touched/<session>.jsonl` in the project's folder, and reads
+the files of the others. It writes a row before a call that may change files, and another row with
+the changes after the call. So other sessions can attribute a change that they see. A session locks
+its file while it is open: the calls of a killed session count as ended.
 """
 
 import fcntl
@@ -23,58 +21,60 @@ from ..lazy import dataclass
 from .diff import TreeChange
 
 RECORD_FOLDER = "touched"
-MAX_RECORD_BYTES = 16 << 20  # of one session that are read; the newest rows
-UNKNOWN, DELETED = "?", "deleted"  # in place of git's name for a content
-MAX_AGE_S = 30 * 86_400  # records that nobody has written to for so long are deleted
-# The clock of a file system may be behind the clock of the process by a tick.
+MAX_RECORD_BYTES = 16 << 20  # newest bytes of a record that are read
+UNKNOWN, DELETED = "?", "deleted"  # replace git's blob name
+MAX_AGE_S = 30 * 86_400  # records without a write for this long are deleted
+# The clock of a file system may be one tick behind the clock of the process.
 CLOCK_TICK_NS = 20_000_000
 
 
 @dataclass(slots=True)
 class OtherCall:
-    """A call of a session that may change files."""
+    """A call of another session that may change files."""
 
     session: str
     begin: int  # nanoseconds since the epoch
     end: float = inf  # infinite while it runs
-    writes: frozenset[str] = frozenset()  # paths that it visibly writes to
-    # Its certain changes: git's name for each new content, DELETED or UNKNOWN. None until it tells.
+    writes: frozenset[str] = frozenset()  # paths that the command line shows as written
+    # Certain changes by path: git's blob name of the new content, DELETED or UNKNOWN. None until
+    # recorded.
     changed: dict[str, str] | None = None
 
     @property
     def paths(self) -> frozenset[str]:
-        """The files that it changed and, while it runs or was killed, those that it writes to."""
+        """The files that it changed, and the files it writes to if its changes are not final."""
         unknown = self.changed is None or self.end == inf
         return frozenset(self.changed or ()) | (self.writes if unknown else frozenset())
 
     def overlaps(self, since: float, until: float) -> bool:
-        """Return True if it ran at some time between two moments."""
+        """Return True if the call ran at any time between `since` and `until`."""
         return self.begin <= until and since <= self.end
 
 
 @dataclass(frozen=True, slots=True)
 class Touches:
-    """The calls of other sessions within a time."""
+    """The calls of other sessions within a period."""
 
     calls: tuple[OtherCall, ...] = ()
 
     def without(self, sessions: Collection[str], before: float) -> "Touches":
-        """Leave out the calls of these sessions that began before a moment."""
+        """Drop the calls of these sessions that began before a time."""
         left = (c for c in self.calls if c.session not in sessions or c.begin >= before)
         return Touches(tuple(left))
 
     def claims(self, path: str, content: str) -> bool:
-        """Return True if another session says that it gave a file this content."""
+        """Return True if another session recorded that it gave a file this content."""
         claimed = {c.changed[path] for c in self.calls if c.changed and path in c.changed}
         return bool(claimed) and (content == UNKNOWN or bool(claimed & {content, UNKNOWN}))
 
     def writes(self, path: str) -> bool:
-        """Return True if another session's call touches this file by its name."""
+        """Return True if another session's call names or changed this file."""
         return any(path in call.writes or path in call.paths for call in self.calls)
 
     def may_have_changed(self, path: str) -> bool:
-        """Return True if a call of another session ran when the file last changed. The time of a
-        deletion is not known: any of the calls may have deleted the file."""
+        """Return True if another session's call ran when the file last changed. The time of a
+        deletion is unknown, so any call may have deleted the file.
+        """
         try:
             moment = os.lstat(path).st_ctime_ns
         except (OSError, ValueError):
@@ -88,13 +88,14 @@ class Touches:
 
 
 def content_of(change: TreeChange) -> str:
-    """Return what a record says of the new content of a changed file."""
+    """Return the value that a record has for the new content of a changed file."""
     return DELETED if change.action == "deleted" else change.blob or UNKNOWN
 
 
 class TouchRecord:
-    """The record of one session, `name`, among those in `folder`. All methods block; none fails:
-    without a record a session sees no others and is seen by none."""
+    """The record of the session `name` in `folder`. All methods block and none fails: without a
+    record, a session neither sees other sessions nor is seen by them.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
@@ -102,19 +103,20 @@ class TouchRecord:
         self._calls = 0
 
     def begin(self, writes: Iterable[str] = ()) -> str:
-        """Record that a call starts, and return its name for `tell`."""
+        """Record the start of a call, and return its ID for `tell`."""
         self._calls += 1
         id = f"{os.getpid()}.{self._calls}"
         self._append({"call": id, "writes": sorted(writes)})
         return id
 
     def tell(self, id: str, changed: Mapping[str, str], *, ended: bool) -> None:
-        """Record which files a call certainly changed, with their new contents, and whether it has
-        ended."""
+        """Record the files that a call certainly changed with their new contents, and whether the
+        call has ended.
+        """
         self._append({"call": id, "changed": dict(changed), "ended": ended})
 
     def others(self, since: float, until: float = inf) -> Touches:
-        """Return the calls of other sessions that ran at some time between two moments."""
+        """Return the calls of other sessions that ran at any time between `since` and `until`."""
         calls: list[OtherCall] = []
         with suppress(OSError):
             for entry in os.scandir(self.folder):
@@ -123,7 +125,7 @@ class TouchRecord:
         return Touches(tuple(call for call in calls if call.overlaps(since, until)))
 
     def close(self) -> None:
-        """Let go of the record: what still ran counts as ended."""
+        """Close the record. Running calls count as ended."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -140,13 +142,12 @@ class TouchRecord:
         _delete_old(self.folder)
         path = str(self.folder / f"{self.name}.jsonl")
         self._file = private_opener(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        with suppress(OSError):  # a file system without locks: others take it for killed
+        with suppress(OSError):  # without locks, other sessions assume that this one was killed
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _read_calls(entry: "os.DirEntry[str]", since: float) -> Iterator[OtherCall]:
-    """Yield the calls of one session, unless its record ends before a moment and nobody has it
-    open."""
+    """Yield the calls of one session. Skip a closed record that was last written before `since`."""
     with suppress(OSError):
         descriptor = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
@@ -173,7 +174,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _parse_calls(lines: Iterable[bytes], session: str) -> list[OtherCall]:
-    """Parse the rows of a session. Damaged rows count as nothing."""
+    """Parse the rows of a session. Damaged rows are ignored."""
     calls: dict[str, OtherCall] = {}
     for line in lines:
         with suppress(ValueError, TypeError, AttributeError, KeyError, RecursionError):

@@ -1,5 +1,7 @@
-"""Trees of git with a few files exchanged: what `git write-tree` would make of a whole index, made
-of the folders that the files are in. Git is started only to read folders not seen before."""
+"""Replace a few files in a git tree. The result is the same as `git write-tree` on a whole index,
+but only the folders of these files are rewritten. Git is started only to read folders that are not
+cached.
+"""
 
 import os
 import stat
@@ -11,37 +13,38 @@ from .borrowed_objects import EMPTY_TREE
 from .object_store import GitFailed, ObjectStore, object_name
 from .signatures import MAX_CONTENT_BYTES
 
-MAX_KNOWN = 20_000  # entries of folders that are remembered
+MAX_KNOWN = 20_000  # cached entries of all folders
 _FOLDER = "40000"
 _LINK, _FILE, _PROGRAM = "120000", "100644", "100755"
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class TreeEntry(NamedTuple):
-    """What a tree says of a name."""
+    """The entry of a name in a tree."""
 
     mode: str  # as git writes it
     object: str
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file or a link."""
+        """Whether the entry is a file or a link."""
         return self.mode in (_LINK, _FILE, _PROGRAM)
 
 
-TreeListing = Mapping[str, TreeEntry]  # of one folder, by name
+TreeListing = Mapping[str, TreeEntry]  # entries of one folder, by name
 
 
 class TreeEditor:
-    """Reads and makes trees of a store. Every method raises GitFailed."""
+    """Reads and creates trees in a store. Every method raises GitFailed."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._known: dict[str, TreeListing] = {EMPTY_TREE: {}}  # by their objects
+        self._known: dict[str, TreeListing] = {EMPTY_TREE: {}}  # listings by tree name
 
     def listings(self, tree: str, folders: Iterable[str]) -> dict[str, TreeListing]:
-        """Return what a tree has in these folders and at its top, which is "". All that they are in
-        are among them; one that the tree does not have is empty."""
+        """Return a tree's listings of these folders and of its top folder "". `folders` must
+        include all parent folders. A folder missing in the tree has an empty listing.
+        """
         wanted = sorted({"", *folders})  # the outer ones first
         with suppress(KeyError):
             return self._found(tree, wanted)
@@ -57,8 +60,9 @@ class TreeEditor:
             raise GitFailed(f"the tree {error.args[0]} cannot be read") from error
 
     def exchange(self, tree: str, files: Mapping[str, TreeEntry | None]) -> str:
-        """Store a tree with these files in place of those of their names, None for one that is not
-        there any more, and return its name."""
+        """Store a copy of a tree with these files replaced (None removes a file), and return its
+        name.
+        """
         folders = {folder for name in files for folder in folders_above(name)}
         listings = {path: dict(found) for path, found in self.listings(tree, folders).items()}
         before = {path: dict(found) for path, found in listings.items()}
@@ -73,9 +77,10 @@ class TreeEditor:
         return self._write(listings[""])
 
     def store_file(self, path: str, known: TreeEntry | None) -> TreeEntry:
-        """Store a file or a link as it is now, if that is not as `known`, and return what a tree
-        says of it. Raises OSError too."""
-        with suppress(OSError):  # it is no link
+        """Store the current content of a file or link unless it is the same as `known`, and return
+        its entry. Also raises OSError.
+        """
+        with suppress(OSError):  # not a link
             return self._entry(_LINK, os.fsencode(os.readlink(path)), known)  # noqa: PTH115
         with os.fdopen(os.open(path, _READ_FLAGS), "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -93,7 +98,7 @@ class TreeEditor:
         return entry
 
     def _found(self, tree: str, folders: Iterable[str]) -> dict[str, TreeListing]:
-        """Return the listings as far as they are known. Raises KeyError for one that is not."""
+        """Return the cached listings. Raises KeyError for a folder that is not cached."""
         found: dict[str, TreeListing] = {}
         for folder in folders:
             if not folder:
@@ -113,7 +118,7 @@ class TreeEditor:
 
 
 def folders_above(name: str) -> list[str]:
-    """Return the folders below the root that a path is in, the outermost first."""
+    """Return the folders below the root that contain a path, outermost first."""
     return [name[:at] for at, character in enumerate(name) if character == "/"]
 
 
@@ -126,7 +131,9 @@ def _put(listings: Mapping[str, dict[str, TreeEntry]], path: str, entry: TreeEnt
 
 
 def _serialized(listing: TreeListing) -> bytes:
-    """Return the content of a tree: git sorts folders as if a slash ended their names."""
+    """Return the content of a tree object. Git sorts folders as if their names ended with a
+    slash.
+    """
     rows = sorted(
         (os.fsencode(name) + (b"/" if entry.mode == _FOLDER else b""), name, entry)
         for name, entry in listing.items()

@@ -1,13 +1,15 @@
-"""A watch on the folders of a work tree, by inotify(7): it tells which files can have changed in
-them since the last look, so that a look can be saved, or be at those files alone.
+"""A watch on the folders of a work tree with inotify(7): it lists the files that may have changed
+since the last scan, so that the next scan can skip the others.
 
-Where it cannot know, anything may have changed: after an overflow, a new mount, another folder in
-the place of the root, or more folders than are watched; and on file systems that others change by
-other ways, it is never started. It does not say which files have changed where folders come, go or
-get other permissions, nor of files with several names; those are watched by themselves, since a
-name outside tells the folder nothing. Two things it does not see: what is written through a mapping
-whose file was closed before the last look, and through a name that was given outside since. So it
-decides only to which command a change is put down, never what a snapshot holds.
+Anything may have changed after an overflow, a new mount, a replaced root, or with too many folders.
+The watch is not used on file systems that can change without the local kernel. If folders appear,
+disappear or change permissions, or a file has several names, the watch reports an unspecified
+change. Files with several names are watched individually, because their folder does not see writes
+through other names.
+
+Two kinds of change are missed: writes through a memory mapping whose file was closed before the
+last scan, and writes through a name created outside since then. Therefore the watch only decides
+which command a change is attributed to, never what a snapshot contains.
 """
 
 import ctypes
@@ -24,10 +26,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-MIN_WATCHED, MAX_WATCHED = 4_096, 65_536  # folders, and files of several names
-WATCHED_SHARE = 8  # at most one in so many of the watches that the user may have
-MAX_NAMED = 200  # files: of more that have changed it is not said which
-# What nobody changes but through the kernel that tells of it.
+MIN_WATCHED, MAX_WATCHED = 4_096, 65_536  # watched folders and files with several names
+WATCHED_SHARE = 8  # use at most 1/8 of the watches that the user may have
+MAX_NAMED = 200  # changed files that are named; with more, the answer is "unknown"
+# File systems that can change only through the local kernel, which reports every change.
 _LOCAL_SYSTEMS = frozenset(
     ("ext2", "ext3", "ext4", "xfs", "btrfs", "tmpfs", "f2fs", "zfs", "bcachefs", "overlay")
 )
@@ -43,16 +45,16 @@ _READ_BYTES = 65_536
 
 
 class _Calls(NamedTuple):
-    """The functions of the system's library."""
+    """The inotify functions of the system library."""
 
     init: Callable[[int], int]
     add: Callable[[int, bytes, int], int]
 
 
 class FolderWatch:
-    """Tells what can have changed below `root`, apart from what `skipped` names: those of its
-    folders, by their paths below it, that do not count. `renew` is called before a look, and
-    `is_quiet` after it."""
+    """Detects possible changes below `root`, except in the folders that `skipped` returns (paths
+    relative to the root). Call `renew` before a scan and `is_quiet` after it.
+    """
 
     def __init__(self, root: str, skipped: Callable[[], Iterable[str]]) -> None:
         self._root = root
@@ -60,10 +62,10 @@ class FolderWatch:
         self._usable = _calls() is not None and _is_local(root)
         self._descriptor = -1
         self._close: weakref.finalize[[int], FolderWatch] | None = None
-        self._paths: dict[int, str] = {}  # by the number of their watch
-        self._identity: tuple[int, int] = (0, 0)  # of the root
-        self._fresh: list[str] = []  # paths that have come into being
-        self._changed: set[str] | None = None  # paths of files, None where they do not tell all
+        self._paths: dict[int, str] = {}  # by watch number
+        self._identity: tuple[int, int] = (0, 0)  # device and inode of the root
+        self._fresh: list[str] = []  # new paths
+        self._changed: set[str] | None = None  # changed files, None if not all are known
         self._begin_anew = True
         self._mounts = select.poll() if self._usable else None
         if self._mounts:
@@ -72,15 +74,16 @@ class FolderWatch:
             self._mounts.register(file, select.POLLERR | select.POLLPRI)
 
     def is_quiet(self) -> bool:
-        """Return whether nothing can have changed since the last `renew`."""
+        """Return True if nothing can have changed since the last `renew`."""
         if not self._usable:
             return False
         self._hear()
         return self._changed == set() and not self._begin_anew
 
     def renew(self) -> Set[str] | None:
-        """Forget what has changed until now, and watch what has come into being. Return the paths
-        of the files that can have changed, None where that cannot be told."""
+        """Return the files that may have changed, or None if unknown. Reset the record of changes
+        and watch new paths.
+        """
         if not self._usable:
             return None
         self._hear()
@@ -91,18 +94,18 @@ class FolderWatch:
             else:
                 for path in self._fresh:
                     self._add_all(path, set())
-        except OSError:  # there is too much, or it is taken away meanwhile
+        except OSError:  # too many watches, or the folder was removed meanwhile
             self._give_up()
             changed = None
         self._changed, self._fresh = set(), []
         return changed
 
     def begin_anew(self) -> None:
-        """Have the next `renew` look for all folders again: others may count now."""
+        """Make the next `renew` search all folders again, because the skipped ones may differ."""
         self._begin_anew = True
 
     def _hear(self) -> None:
-        """Take what has happened."""
+        """Read pending events and detect new mounts and a replaced root."""
         if self._mounts and self._mounts.poll(0):
             self._begin_anew = True
         found = (0, 0)
@@ -133,7 +136,7 @@ class FolderWatch:
                 self._fresh.append(f"{self._paths[number]}/{name}")
 
     def _note(self, number: int, name: str, what: int) -> None:
-        """Note the file that an event describes, or that there is more to it than one file."""
+        """Record the file of an event, or that more than one file may have changed."""
         if self._changed is None:
             return
         folder = "" if what & _IS_FOLDER else self._paths.get(number)
@@ -156,12 +159,13 @@ class FolderWatch:
         self._add_all(self._root, {f"{self._root}/{name.rstrip('/')}" for name in self._skipped()})
 
     def _add_all(self, top: str, skipped: set[str]) -> None:
-        """Watch what counts at a path and below it, each folder before it is read. Raises OSError
-        when that is too much, or of another file system."""
+        """Watch a path and everything below it, each folder before it is listed. Raises OSError if
+        there are too many watches or another file system is mounted inside.
+        """
         pending = [top]
         while pending:
             path = pending.pop()
-            with suppress(FileNotFoundError, NotADirectoryError):  # gone, which was heard of
+            with suppress(FileNotFoundError, NotADirectoryError):  # deleted, and an event says so
                 found = os.lstat(path)
                 if not stat.S_ISDIR(found.st_mode):
                     if found.st_nlink > 1:
@@ -191,7 +195,7 @@ class FolderWatch:
 
 
 def _is_local(root: str) -> bool:
-    """Return whether a folder is on a file system that describes every change."""
+    """Return True if a folder is on a file system that reports every change."""
     with suppress(OSError, ValueError):
         device = os.lstat(root).st_dev
         named = f" {os.major(device)}:{os.minor(device)} "
@@ -203,7 +207,7 @@ def _is_local(root: str) -> bool:
 
 @cache
 def _allowed_watches() -> int:
-    """Return how many watches may be made: other programs of the user need some too."""
+    """Return the number of watches to use; other programs of the user need some too."""
     with suppress(OSError, ValueError):
         allowed = int(Path("/proc/sys/fs/inotify/max_user_watches").read_text("ascii"))
         return max(MIN_WATCHED, allowed // WATCHED_SHARE)
@@ -212,7 +216,7 @@ def _allowed_watches() -> int:
 
 @cache
 def _calls() -> _Calls | None:
-    """Return the calls of inotify(7), None where there are none."""
+    """Return the functions of inotify(7), or None if unavailable."""
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None, use_errno=True)

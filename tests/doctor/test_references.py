@@ -1,4 +1,4 @@
-"""What the entries of a log name, and what of it is missing."""
+"""References of a log's entries, and missing entries and files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -68,9 +68,7 @@ def test_an_empty_log_has_nothing_missing(tmp_path: Path) -> None:
 def test_entries_are_counted_by_kind(tmp_path: Path) -> None:
     rows = findings(tmp_path, User(content=""), call(), User(content=""), Unknown(name="new" * 20))
     assert rows["entries"].found == "2 user, 1 assistant, 1 unknown"
-    assert rows["of kinds not known here"] == Finding(
-        "of kinds not known here", f"1 {('new' * 20)[:40]}"
-    )
+    assert rows["unknown kinds"] == Finding("unknown kinds", f"1 {('new' * 20)[:40]}")
 
 
 def test_calls_and_results_find_each_other(tmp_path: Path) -> None:
@@ -158,7 +156,7 @@ def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
     )
     assert rows["checkpoints"] == Finding(
         "checkpoints",
-        "no file for 2: there is no way back to it, but what was said is in the log",
+        "no file for 2: you cannot rewind to it, but the log has its messages",
     )
     assert rows["subagents"] == Finding("subagents", "1 there")
     found = gathered(*entries)

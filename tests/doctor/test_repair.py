@@ -1,4 +1,4 @@
-"""Doctor on a session: what it says of each kind of damage, and that its repair loses nothing."""
+"""Doctor on a session: its report for each kind of damage, and a repair that loses nothing."""
 
 import asyncio
 import fcntl
@@ -82,9 +82,10 @@ def said(log: Path, *, ok: bool) -> str:
     return "\n".join(f"{f.what}: {f.found}" for f in check_session(log) if f.ok is ok)
 
 
-def check_mended(log: Path, before: bytes) -> list[Entry]:
-    """After a repair: the log opens without a warning, gives a valid request, holds every entry
-    that could be read before, and the original is there; a second repair does nothing."""
+def check_repaired(log: Path, before: bytes) -> list[Entry]:
+    """Check a repaired log: it opens without a warning, gives a valid request and has every entry
+    that was readable before. The original is kept, and a second repair does nothing.
+    """
     (kept,) = log.parent.glob("log.jsonl.*.bak")
     assert kept.read_bytes() == before
     assert stat.S_IMODE(kept.stat().st_mode) == stat.S_IMODE(log.stat().st_mode) == 0o600
@@ -137,7 +138,9 @@ def swap(lines: list[bytes]) -> list[bytes]:
 
 
 def two_writers(lines: list[bytes]) -> list[bytes]:
-    """A second process went on from the fifth line, as on a file system without locks."""
+    """A log in which a second process continued from the fifth line, as on a file system without
+    locks.
+    """
     begins = changed(lines[5], kind="user", content="meanwhile", source="person")
     return [*lines[:6], begins, *lines[6:]]
 
@@ -162,42 +165,48 @@ DAMAGE: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str]] = {
     "no kind": (lambda ls: [*ls[:3], b'{"v": 1, "seq": 4}\n', *ls[4:]], "not an entry: no kind"),
     "empty line": (lambda ls: [*ls[:3], b"\n", *ls[3:]], "line 4: it is empty"),
     "a foreign line": (lambda ls: [*ls[:3], b"tail -f\n", *ls[3:]], "line 4: not JSON"),
-    "line gone": (lambda ls: [*ls[:5], *ls[6:]], "#6: lost; a note takes the place"),
+    "line gone": (lambda ls: [*ls[:5], *ls[6:]], "#6: lost; replaced by a note"),
     "first lines gone": (lambda ls: ls[2:], "#1 to #2: lost"),
     "torn tail": (lambda ls: [*ls[:-1], ls[-1][:30]], "cut off after 30 bytes"),
-    "no last line end": (lambda ls: [*ls[:-1], ls[-1][:-1]], "whole but for its line end"),
+    "no last line end": (lambda ls: [*ls[:-1], ls[-1][:-1]], "only its line end is missing"),
     "torn in the middle": (
         lambda ls: [*ls[:3], ls[3][:-40] + ls[4], *ls[5:]],
         "line 4: not JSON",
     ),
     "NULs before": (lambda ls: [*ls[:3], b"\0" * 512 + ls[3], *ls[4:]], "512 NUL bytes"),
     "NULs instead": (lambda ls: [*ls[:3], b"\0" * 512 + b"\n", *ls[4:]], "512 NUL bytes"),
-    "not UTF-8": (lambda ls: [ls[0], ls[1].replace("—".encode(), b"\xff"), *ls[2:]], "no UTF-8"),
-    "twice": (lambda ls: [*ls[:5], ls[4], *ls[5:]], "#5 a second time"),
-    "out of order": (swap, "put back into the order"),
-    "two writers": (two_writers, "numbers that others have"),
+    "not UTF-8": (
+        lambda ls: [ls[0], ls[1].replace("—".encode(), b"\xff"), *ls[2:]],
+        "invalid UTF-8",
+    ),
+    "twice": (lambda ls: [*ls[:5], ls[4], *ls[5:]], "duplicate of #5 removed"),
+    "out of order": (swap, "moved back into order"),
+    "two writers": (two_writers, "numbers already used"),
     "wrong number": (
         lambda ls: [*ls[:4], changed(ls[4], seq=5_000_000), *ls[5:]],
-        "it says #5000000, and must be #5",
+        "#5000000 corrected to #5",
     ),
-    "number lower": (lambda ls: [*ls[:4], changed(ls[4], seq=1), *ls[5:]], "must be #5"),
-    "number leaps": (lambda ls: [*ls[:-1], changed(ls[-1], seq=2**52)], "lost; a note"),
+    "number lower": (lambda ls: [*ls[:4], changed(ls[4], seq=1), *ls[5:]], "corrected to #5"),
+    "number leaps": (lambda ls: [*ls[:-1], changed(ls[-1], seq=2**52)], "lost; replaced by a note"),
     "other spelling": (
         lambda ls: [
             *ls[:4],
             json.dumps(json.loads(ls[4]), sort_keys=True).encode() + b"\n",
             *ls[5:],
         ],
-        "#5 written as the log writes it",
+        "#5 rewritten in the format of the log",
     ),
-    "byte order mark": (lambda ls: [b"\xef\xbb\xbf" + ls[0], *ls[1:]], "written as the log"),
-    "summary keeps from beyond": (summary_beyond, "a summary taken back"),
+    "byte order mark": (
+        lambda ls: [b"\xef\xbb\xbf" + ls[0], *ls[1:]],
+        "rewritten in the format of the log",
+    ),
+    "summary keeps from beyond": (summary_beyond, "summary reverted"),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_each_damage_is_explained_and_mended(log: Path, kind: str) -> None:
+def test_each_damage_is_explained_and_repaired(log: Path, kind: str) -> None:
     damage, told = DAMAGE[kind]
     assert said(log, ok=False) == ""
     log.write_bytes(b"".join(damage(lines_of(log))))
@@ -207,15 +216,15 @@ def test_each_damage_is_explained_and_mended(log: Path, kind: str) -> None:
     assert log.read_bytes() == before  # to look changes nothing
     done = repair(log)
     assert any(told in line for line in done)
-    entries = check_mended(log, before)
+    entries = check_repaired(log, before)
     account = entries[-1]
     assert isinstance(account, Note)
     assert account.data["repaired"] == done[:-1]
 
 
-def test_an_empty_log_is_told_of(log: Path) -> None:
+def test_an_empty_log_is_reported(log: Path) -> None:
     log.write_bytes(b"")
-    assert "nothing of the session is left" in said(log, ok=False)
+    assert "nothing can be recovered" in said(log, ok=False)
     repair(log)
     assert said(log, ok=False) == ""
     assert repair(log) == []
@@ -261,13 +270,13 @@ def test_an_offloaded_text_that_is_gone(log: Path, empty: bool) -> None:
     before = log.read_bytes()
     assert f"offloaded/{file.name}" in said(log, ok=False)
     repair(log)
-    check_mended(log, before)
+    check_repaired(log, before)
     result = read_log(log).entries[offloaded_line(before.splitlines())]
     assert isinstance(result, ToolResult)
     assert (result.offloaded, result.details["lost"]) == (None, f"offloaded/{file.name}")
 
 
-def test_what_refers_to_nothing_is_said_and_harmless(log: Path) -> None:
+def test_dangling_references_are_reported_and_harmless(log: Path) -> None:
     opened = Log.open(log)
     for entry in read_log(log).entries:
         if isinstance(entry, Summary):
@@ -287,12 +296,12 @@ def test_what_refers_to_nothing_is_said_and_harmless(log: Path) -> None:
     for part in ("names #7777", "pin", "names #8888", f"#{opened.last_seq} Bash (u)"):
         assert part in told
     assert "results without a call: #" in told
-    assert "of kinds not known here: 1 hologram" in told
+    assert "unknown kinds: 1 hologram" in told
     assert "of another version: 1 of 9" in told
     assert said(log, ok=False) == ""
 
 
-def test_modes_are_told_and_put_right(log: Path) -> None:
+def test_wrong_modes_are_reported_and_corrected(log: Path) -> None:
     log.chmod(0o644)
     (log.parent / "offloaded").chmod(0o755)
     before = log.read_bytes()
@@ -321,13 +330,13 @@ def test_not_while_the_session_is_in_use(log: Path) -> None:
     assert "cut off after" in said(log, ok=False)
 
 
-def test_a_lock_that_is_none(log: Path) -> None:
+def test_an_invalid_lock_file(log: Path) -> None:
     log.with_name("lock").unlink()
     log.with_name("lock").mkdir()
     assert "lock is not a file; remove it" in said(log, ok=False)
 
 
-def test_subagents_are_looked_at_and_mended_too(log: Path) -> None:
+def test_subagents_are_checked_and_repaired_too(log: Path) -> None:
     inner = log.parent / "agents" / "a" / "log.jsonl"
     inner.parent.mkdir(parents=True, mode=0o700)
     inner.parent.parent.chmod(0o700)
@@ -339,12 +348,12 @@ def test_subagents_are_looked_at_and_mended_too(log: Path) -> None:
     done = repair(log)
     assert done
     assert all(line.startswith("subagent a: ") for line in done)
-    check_mended(inner, damaged)
+    check_repaired(inner, damaged)
 
 
 @st.composite
 def damages(draw: st.DrawFn) -> list[tuple[str, int, bytes]]:
-    """What happens to bytes: overwritten, removed, put in; places in millionths of the log."""
+    """Damages to bytes: overwritten, removed or inserted, at places in millionths of the log."""
     some = st.sampled_from(
         [b"\0" * 64, b"\n", b'"', b"}", b"{", b"\xff\xfe", b"1", b"\r", b"x" * 9]
     )
@@ -377,7 +386,7 @@ def damaged(data: bytes, how: str, where: int, what: bytes) -> bytes:
 )
 @given(damages())
 @example([("cut", 0, b"x" * 10)])
-def test_whatever_happened_to_the_bytes(sound: Path, tmp_path: Path, done: Any) -> None:
+def test_any_damage_to_the_bytes_is_repaired(sound: Path, tmp_path: Path, done: Any) -> None:
     folder = tmp_path / "s"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(sound, folder)
@@ -387,10 +396,10 @@ def test_whatever_happened_to_the_bytes(sound: Path, tmp_path: Path, done: Any) 
         data = damaged(data, how, where, what)
     log.write_bytes(data)
     broken = said(log, ok=False) != ""
-    mended = repair(log)
-    assert bool(mended) is broken
-    if mended:
-        check_mended(log, data)
+    repaired = repair(log)
+    assert bool(repaired) is broken
+    if repaired:
+        check_repaired(log, data)
 
 
 @pytest.mark.slow
@@ -404,16 +413,16 @@ def test_the_command(place: Place, sound: Path) -> None:
     document = json.loads(looked.stdout)
     assert (looked.returncode, document["ok"], document["repaired"]) == (1, False, None)
     assert any("line 6: not JSON" in f["found"] for f in document["findings"])
-    mended = place.run("doctor", id, "--repair")
-    assert mended.returncode == 0, mended.stdout
-    assert "done  line 6: not JSON" in mended.stdout
-    assert "done  the old log is kept: " in mended.stdout
+    repaired = place.run("doctor", id, "--repair")
+    assert repaired.returncode == 0, repaired.stdout
+    assert "done  line 6: not JSON" in repaired.stdout
+    assert "done  the old log is kept: " in repaired.stdout
     again = place.run("doctor", id, "--repair")
     assert (again.returncode, again.stdout.splitlines()[0]) == (
         0,
         "done  there is nothing to repair",
     )
-    check_mended(log, damaged)
+    check_repaired(log, damaged)
     assert place.run("doctor", "--repair").returncode == 2
 
 

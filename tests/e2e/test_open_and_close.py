@@ -223,7 +223,7 @@ def test_the_line_of_another_writer_outlives_ours_that_failed(tmp_path: Path) ->
             file.write_line(line)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    with pytest.raises(RecordError, match="something else has changed the log"):
+    with pytest.raises(RecordError, match="another program has changed the log"):
         file.write_line(b"three\n")
     assert file.path.read_bytes() == b"one\ntw of another\n"
 

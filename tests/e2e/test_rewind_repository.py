@@ -101,7 +101,7 @@ def test_the_files_wait_for_a_repository_above_the_folder(tmp_path: Path) -> Non
     with Server(reply) as server:
         env = place.server(server.url)
         place.run("-p", "do it", "--permission-mode", "bypass", env=env)
-        for choice, hint in (("repository", "is not there"), ("files", "inside")):
+        for choice, hint in (("repository", "is missing"), ("files", "inside")):
             terminal = Terminal("--continue", cwd=place.project, env=env)
             terminal.see("❯")
             terminal.type(f"/rewind 1 {choice}\r")

@@ -133,7 +133,7 @@ def test_a_lock_that_was_removed_does_not_let_two_write(tmp_path: Path) -> None:
         log.with_name("lock").unlink()
         ours = Log.open(log)
         assert ours.append(User(content="ours")).seq == 3
-        assert "something else has changed the log" in other.add("theirs")
+        assert "another program has changed the log" in other.add("theirs")
         ours.close()
     assert [e.seq for e in read_log(log).entries] == [1, 2, 3]
 
@@ -146,9 +146,9 @@ def test_without_locks_the_second_to_write_stops(tmp_path: Path) -> None:
         assert "has no locks" in two.said
         assert one.add("a") == "added"
         assert one.add("b") == "added"
-        assert "something else has changed the log" in two.add("c")
+        assert "another program has changed the log" in two.add("c")
         assert one.add("d") == "added"
-        assert "something else has changed the log" in two.add("e")
+        assert "another program has changed the log" in two.add("e")
     reading = read_log(log)
     assert [getattr(e, "content", "") for e in reading.entries[1:]] == ["one", "a", "b", "d"]
     assert ([e.seq for e in reading.entries], reading.warnings) == ([1, 2, 3, 4, 5], [])

@@ -128,7 +128,7 @@ def test_bad_names_make_nothing(place: Place, name: str) -> None:
     with Server([Say("Done.")]) as server:
         done = place.run("-p", "go", f"--worktree={name}", env=place.server(server.url))
     assert done.returncode == 2
-    assert "no name for a worktree" in done.stderr
+    assert "is not a valid name" in done.stderr
     assert server.requests == []
     assert sorted(path.name for path in place.root.iterdir()) == ["home", "project"]
 
@@ -158,13 +158,13 @@ def break_by(place: Place, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "why"),
     [
-        ("no repository", "is in no checkout of a git repository"),
-        ("no commit", "has no commit to begin from"),
+        ("no repository", "is not in a git checkout"),
+        ("no commit", "has no commit yet"),
         ("branch elsewhere", "ctxagent/fix is checked out in"),
-        ("something there", "is no worktree"),
+        ("something there", "exists and is not a worktree"),
         ("a branch in the way", "git worktree failed"),
         ("no git", "git is not installed"),
-        ("holder is a link", "is no folder of yours alone"),
+        ("holder is a link", "other users own or can write to"),
         ("gone", "git worktree prune"),
     ],
 )

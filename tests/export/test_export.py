@@ -1,5 +1,6 @@
-"""Sessions taken away as one text: the page holds everything once, loads nothing, and nothing that
-came from a session acts in it."""
+"""Exports of a session: the page shows everything once and loads nothing, and session content has
+no effect in it.
+"""
 
 import asyncio
 import base64
@@ -61,7 +62,7 @@ VOID = ("meta", "img", "input")
 
 
 class Page(HTMLParser):
-    """A page taken apart: its elements with their attributes, and the text in each."""
+    """A parsed page: its elements with their attributes, and the text in each."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -133,7 +134,7 @@ def picture(data: str, kind: str = "image/png") -> dict[str, Any]:
 
 
 def everything(folder: Path) -> Path:
-    """A session that has an entry of every kind, in most of their forms."""
+    """A session with an entry of every kind, in most of their forms."""
     log = recorded(
         folder,
         opened(system="You are an agent.\nBe exact.", tools=[{"name": "Bash"}, {"name": "Edit"}]),
@@ -327,7 +328,7 @@ TAGS = {
 
 
 def poisoned(folder: Path, words: str) -> Path:
-    """A session that says these words wherever a session can say anything."""
+    """A session with this text in every place that can contain text."""
     log = recorded(
         folder,
         Session(id=words, cwd=words, version=words, model=words, system=words,
@@ -403,7 +404,7 @@ def test_no_resource_is_loaded_and_only_our_own_script_may_run(log: Path) -> Non
     assert "unsafe" not in policy
 
 
-def test_what_is_no_letter_is_not_written(tmp_path: Path) -> None:
+def test_control_characters_are_not_written(tmp_path: Path) -> None:
     words = "a\x00b\x1b[31mred\x1b[0m \x1b]0;title\x07c\ud800d\u202ee\x9bf\rg"
     source = export(recorded(tmp_path, User(content=words), reply(text(words))), "html")
     source.encode("utf-8")
@@ -411,7 +412,7 @@ def test_what_is_no_letter_is_not_written(tmp_path: Path) -> None:
     assert clean(words) == "a\ufffdbred c\ufffdd\\u202ee\ufffdf\ng"
 
 
-def test_pictures_are_in_the_page_when_they_are_small(log: Path) -> None:
+def test_small_images_are_embedded_in_the_page(log: Path) -> None:
     page = shown(log)
     assert [given["alt"] for tag, given in page.elements if tag == "img"] == [
         f"image/png, {len(base64.b64decode(PIXEL))} bytes"
@@ -499,12 +500,12 @@ def test_agents_that_name_each_other_come_to_an_end(tmp_path: Path) -> None:
     (log.parent / "agents").mkdir()
     (log.parent / "agents" / "a").symlink_to(log.parent)
     page = shown(log)
-    assert "Its log is gone" in page.texts["e2"]
+    assert "Its log is missing" in page.texts["e2"]
     assert max(id.count("a1-") for id in page.ids) == 3
     assert len(page.ids) == len({*page.ids})
 
 
-def test_numbers_that_come_twice_stay_apart(log: Path) -> None:
+def test_duplicate_seqs_get_different_anchors(log: Path) -> None:
     log.write_text(log.read_text() * 2)
     page = shown(log)
     assert len(page.ids) == len({*page.ids})
@@ -576,7 +577,7 @@ def test_no_words_are_lost_in_markdown(words: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_value_that_nests_deep_is_told(tmp_path: Path) -> None:
+def test_a_deeply_nested_value_is_shown(tmp_path: Path) -> None:
     line = encode(reply(called("c", "Bash", {"x": "@"})))
     deep = json.dumps({**line, "seq": 1}).replace('"@"', "[" * 800 + "]" * 800)
     log = recorded(tmp_path, opened())

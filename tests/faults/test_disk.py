@@ -68,7 +68,7 @@ def test_a_full_disk_stops_the_log_and_loses_nothing(disk: Disk) -> None:
         while True:
             log.append(User(content="x" * 3_000))
             kept += 1
-    assert "Free the disk" in error.value.hint
+    assert "Free disk space" in error.value.hint
     assert kept > 5
     assert [e.seq for e in read_log(log.path).entries] == [*range(1, kept + 1)]
     assert log.path.read_bytes().endswith(b"\n")  # and no part of the one that failed
@@ -147,7 +147,7 @@ def test_a_log_that_something_else_has_changed_is_let_go(
     happens(log.path)
     there = log.path.read_bytes() if log.path.exists() else None
     for _ in range(2):
-        with pytest.raises(RecordError, match=r"not there any more|something else has changed"):
+        with pytest.raises(RecordError, match=r"the log is missing|another program has changed"):
             log.append(User(content="three"))
     assert log.refusal
     assert (log.path.read_bytes() if log.path.exists() else None) == there
@@ -338,7 +338,7 @@ def test_the_doctor_tells_of_a_full_disk(disk: Disk, tmp_path: Path) -> None:
 
         assert f"ok    state: {state}" in run()
         disk.fill()
-        assert f"FAIL  state: {state} takes no new files: No space left on device" in run()
+        assert f"FAIL  state: cannot create files in {state}: No space left on device" in run()
         disk.free()
 
 
@@ -505,14 +505,14 @@ def test_a_session_that_is_deleted_under_the_person(tmp_path: Path) -> None:
         log = desk.loops[0].log.path
         shutil.rmtree(log.parent)
         seat.say("are you there")
-        await seat.until("the log is not there any more")
+        await seat.until("the log is missing")
         await seat.until("❯ are you there")  # the words are given back
         seat.press("\x15")
         assert len(desk.model.requests) == 1
         for command in ("!touch made", "/compact", "/checkpoint", "/rewind"):
-            seen = seat.glass.all().count("not there any more")
+            seen = seat.glass.all().count("the log is missing")
             seat.say(command)
-            await seat.until(lambda n=seen: seat.glass.all().count("not there any more") > n)  # type: ignore[misc]
+            await seat.until(lambda n=seen: seat.glass.all().count("the log is missing") > n)  # type: ignore[misc]
         seat.say("/clear")
         await seat.until("shows the hand-over")
         seat.say("go on")

@@ -308,7 +308,7 @@ def test_what_broke_off_is_paid_for(tmp_path: Path) -> None:
         line.what: line.counts.calls for line in session_bill(talk.entries(), lambda _: []).lines
     }
     assert lines == {"conversation": 1, "broken attempts": 2}
-    assert export(talk.agent.log.path, "html").count("Call that broke off") == 2
+    assert export(talk.agent.log.path, "html").count("Interrupted call") == 2
     assert "attempt" not in export(talk.agent.log.path, "md")
 
 

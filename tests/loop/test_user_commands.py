@@ -265,7 +265,7 @@ def test_a_session_gets_a_title(tmp_path: Path) -> None:
     (note,) = talk.of(Note)
     assert (note.topic, note.text) == ("title", "All walruses")
     assert "All walruses" in (talk.agent.folder / "title").read_text()
-    with pytest.raises(UsageError, match="a title needs words"):
+    with pytest.raises(UsageError, match="the title is empty"):
         user_commands.rename(talk.agent, " ")
 
 

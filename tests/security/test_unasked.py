@@ -215,7 +215,7 @@ def test_a_missing_sandbox_is_reported(tmp_path: Path) -> None:
 @needs_bwrap
 def test_the_doctor_recommends_it(tmp_path: Path) -> None:
     home = Place(tmp_path)
-    advice = 'permissions.sandboxed = "allow" would ask about no command'
+    advice = 'permissions.sandboxed = "allow" runs commands without a question'
     assert advice in home.run("doctor").stdout
     env = home.environ({"CTXAGENT_PERMISSIONS_SANDBOXED": "allow"})
     assert advice not in home.run("doctor", env=env).stdout

@@ -1,4 +1,4 @@
-"""What leaves the context stays in files of the session's folder."""
+"""Content that left the context, kept in files of the session's folder."""
 
 import errno
 import re

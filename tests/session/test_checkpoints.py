@@ -1,4 +1,4 @@
-"""Checkpoints: files that say how a session stood, and snapshots that bring its files back."""
+"""Checkpoints: files that describe a session's state, and snapshots that restore its files."""
 
 import hashlib
 import json
@@ -66,7 +66,7 @@ class Place:
         return self.add(User(content=words))
 
     def change(self) -> Checkpoint | None:
-        """What happens before a call that may change something."""
+        """Do the same as before a call that may change something."""
         taken = self.checkpoints.turn_snapshot()
         return self.add(taken) if taken else None  # type: ignore[return-value]
 
@@ -78,7 +78,7 @@ class Place:
         return rewind_points(self.log.entries())
 
     def back(self, number: int) -> Checkpoint:
-        """Take the files back to a point; the checkpoint that holds them as they were."""
+        """Restore the files of a point. Return the checkpoint taken before."""
         before = self.take("before rewind")
         held = self.checkpoints.cover(WayBack(self.point(number)), before)
         self.checkpoints.restore(WayBack(self.point(number)))
@@ -119,7 +119,7 @@ def session(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def tree(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Every file below a folder: its mode and content, links by their target; git's left out."""
+    """Every file below a folder except git's: its mode and content, or a link's target."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -237,7 +237,7 @@ def test_notices_are_no_turns(session: Place) -> None:
 
 
 def make_a_mess(project: Path) -> None:
-    """Everything that can happen to files."""
+    """Change files in every possible way."""
     (project / "a.py").write_text("three\n")
     (project / "tool.sh").chmod(0o644)
     (project / "link").unlink()
@@ -331,7 +331,7 @@ def test_without_snapshots_a_point_says_why(session: Place) -> None:
 
 @pytest.mark.slow
 def test_a_snapshot_whose_objects_are_gone(tmp_path: Path) -> None:
-    """What is clean is borrowed from the repository; its own clean-up may throw that away."""
+    """Clean files are borrowed from the repository, whose garbage collection may delete them."""
     project = tmp_path / "project"
     project.mkdir()
     git(project, "init", "-q")

@@ -1,4 +1,4 @@
-"""Values as plain JSON and back: types that are kept make the round trip, others are refused."""
+"""Conversion to plain JSON and back: supported types survive the round trip, others are refused."""
 
 import itertools
 import json

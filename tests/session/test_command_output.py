@@ -1,4 +1,4 @@
-"""What an output says of errors and success equals what the patterns for it say."""
+"""Signs of errors and success in an output: the same result as with the plain patterns."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The work of a shell command, and commands that only asked and were answered no."""
+"""The work of a shell command, and commands whose exit code answers "no" to a question."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""`conversation.md` is the conversation of the log, once and in order, whatever is done to both."""
+"""`conversation.md` contains the conversation of the log once and in order, after any operation on
+either.
+"""
 
 import asyncio
 import os
@@ -88,13 +90,13 @@ def log(tmp_path: Path) -> Iterator[Log]:
     log.close()
 
 
-def test_what_was_said_stands_there_as_soon_as_it_is_recorded(log: Log) -> None:
+def test_an_entry_is_added_as_soon_as_it_is_recorded(log: Log) -> None:
     assert conversation(log.path).decode() == AS_TEXT
     assert log.path.with_name(CONVERSATION_NAME).stat().st_mode & 0o777 == 0o600
 
 
 class Unread:
-    """Entries that nobody may look at."""
+    """Entries that must not be read."""
 
     def __iter__(self) -> Iterator[Entry]:
         raise AssertionError("the whole log was read")
@@ -110,7 +112,7 @@ def test_to_add_an_entry_reads_nothing_of_the_log(tmp_path: Path) -> None:
 
 
 def test_to_open_a_long_session_reads_nothing_of_it(tmp_path: Path) -> None:
-    """One of an older version has no such file; it is written with the next entry."""
+    """A session of an older version has no file; it is written with the next entry."""
     file = ConversationFile(tmp_path, Unread(), MAX_BYTES_AT_OPEN + 1)
     assert not file.path.exists()
 
@@ -158,7 +160,7 @@ def test_only_the_missing_end_is_written_after_a_kill(log: Log) -> None:
 
 
 def test_what_the_log_lost_is_no_longer_there(log: Log) -> None:
-    """As after a failure of power."""
+    """After a power loss."""
     log.close()
     lines = log.path.read_bytes().splitlines(keepends=True)
     log.path.write_bytes(b"".join(lines[:2]) + lines[2][:9])
@@ -167,7 +169,7 @@ def test_what_the_log_lost_is_no_longer_there(log: Log) -> None:
     assert "x = 1" not in conversation(log.path).decode()
 
 
-def test_who_only_reads_leaves_it_alone(log: Log) -> None:
+def test_a_reader_does_not_change_it(log: Log) -> None:
     path = log.path.with_name(CONVERSATION_NAME)
     spoil(path, "doubled")
     before = path.read_bytes()
@@ -177,7 +179,7 @@ def test_who_only_reads_leaves_it_alone(log: Log) -> None:
 
 @pytest.fixture
 def long_log(log: Log) -> Path:
-    """More text than is written anew at open, without a file for it."""
+    """A log with more text than is written at opening, and no file for it."""
     said = User(content="word " * (1 << 18))
     while log.append(said).seq <= len(SAID) + (MAX_BYTES_AT_OPEN >> 20):
         pass
@@ -186,7 +188,7 @@ def long_log(log: Log) -> Path:
     return log.path
 
 
-def test_of_a_long_log_it_is_written_while_that_is_read(long_log: Path) -> None:
+def test_it_is_written_while_a_long_log_is_read(long_log: Path) -> None:
     resume_session(long_log)[0].close()
     assert conversation(long_log) == of_log(long_log)
     assert long_log.with_name(CONVERSATION_NAME).stat().st_mode & 0o777 == 0o600
@@ -241,7 +243,7 @@ def test_no_compaction_and_no_undo_changes_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_any_sequence_of_acts_leaves_it_the_logs(tmp_path: Path) -> None:
-    """Words, replies, kills at any byte, resumes, forks, and forks to a point."""
+    """Messages, replies, kills at any byte, resumes, forks, and forks to a point."""
     chance = random.Random(11)
     project = Project(tmp_path / "state", tmp_path)
     log = create_session(project.new_log())[0]

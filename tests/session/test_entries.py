@@ -1,4 +1,4 @@
-"""Kinds of entry: what a line of the log may hold, and what is made of it."""
+"""Kinds of entry: valid fields of a log line, and the values made from them."""
 
 from typing import Any
 
@@ -42,11 +42,11 @@ MASK = {"layer": "l", "targets": [], "tokens_before": 1, "tokens_after": 0, "tri
     ("kind", "fields", "message"),
     [
         ("user", {}, "content"),
-        ("user", {"content": 1}, "user.content is a int that cannot stand there"),
-        ("user", {"content": ["a"]}, "user.content has an item that cannot stand there"),
-        ("user", {"content": "a", "source": 1}, "user.source is a int"),
+        ("user", {"content": 1}, "user.content has the wrong type int"),
+        ("user", {"content": ["a"]}, "user.content has an item of the wrong type"),
+        ("user", {"content": "a", "source": 1}, "user.source has the wrong type int"),
         ("user", {"content": "a", "mid_turn": 1}, "user.mid_turn"),
-        ("user", {"content": "a", "details": []}, "user.details is a list"),
+        ("user", {"content": "a", "details": []}, "user.details has the wrong type list"),
         ("user", {"content": "a", "offloaded": 1}, "offloaded"),
         ("assistant", {**REPLY, "content": "a"}, "assistant.content is not a list of blocks"),
         ("assistant", {**REPLY, "usage": {"input": -1}}, "usage.input is not a count"),
@@ -56,8 +56,8 @@ MASK = {"layer": "l", "targets": [], "tokens_before": 1, "tokens_after": 0, "tri
         ("assistant", {**REPLY, "cost_usd": True}, "cost_usd"),
         ("assistant", {**REPLY, "stop_reason": 1}, "stop_reason"),
         ("assistant", {**REPLY, "broken": ""}, "broken"),
-        ("summary", {**SUMMARY, "covers": [1]}, "summary.covers is not a first and a last"),
-        ("summary", {**SUMMARY, "covers": [1, 2, 3]}, "first and a last"),
+        ("summary", {**SUMMARY, "covers": [1]}, "summary.covers is not a pair"),
+        ("summary", {**SUMMARY, "covers": [1, 2, 3]}, "covers is not a pair"),
         ("summary", {**SUMMARY, "keep": [-1]}, "summary.keep has an item"),
         ("summary", {**SUMMARY, "keep_from": 2**53}, "keep_from"),
         ("summary", {**SUMMARY, "files": [1]}, "files"),
@@ -66,7 +66,7 @@ MASK = {"layer": "l", "targets": [], "tokens_before": 1, "tokens_after": 0, "tri
         ("mask", {**MASK, "targets": [1]}, "mask.targets"),
         ("mask", {**MASK, "tokens_before": 1.5}, "tokens_before"),
         ("pin", {"ref": "1"}, "pin.ref"),
-        ("agent", {**RUN, "id": "../a"}, "agent.id is no plain name"),
+        ("agent", {**RUN, "id": "../a"}, "agent.id is not a plain name"),
         ("agent", {**RUN, "id": ""}, "id"),
         ("agent", {**RUN, "told": False}, "told"), ("note", {"topic": "a"}, "text"),
         ("session", {"id": "a"}, "session"),
@@ -168,7 +168,7 @@ def test_usage_adds_up() -> None:
         Usage.from_json({"cache_read": 0.5})
 
 
-def test_what_is_taken_back_in_the_end() -> None:
+def test_reverted_reverts() -> None:
     def reverted(*targets: int) -> set[int]:
         return reverted_seqs(
             Revert(seq=seq, target=target) for seq, target in enumerate(targets, 10)

@@ -1,4 +1,4 @@
-"""What requests cost whose reply no log has."""
+"""Cost of requests without a recorded reply."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_a_request_counts_until_its_reply_is_there() -> None:
     assert totals.all.cost_usd == 1.0
 
 
-def test_what_a_kill_cut_counts_for_good_once_the_session_goes_on() -> None:
+def test_a_killed_request_counts_once_the_session_continues() -> None:
     totals = Totals()
     totals.add(request_note("turn", "a", 0.5))
     totals.add(request_note("turn", "a", 0.75, replaces=True))

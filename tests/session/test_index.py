@@ -1,4 +1,4 @@
-"""The index of a project's logs: what it finds, and what it survives."""
+"""The index of a project's logs: its search results, and damage that it survives."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ FILLER = "the build went on and nothing was said about it\n"
 
 
 class Archive:
-    """A project with sessions that real logs make up."""
+    """A project with sessions made of real logs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class Archive:
         return Log.open(path) if path.exists() else Log(path)
 
     def result(self, log: Log, text: str, tool: str = "Bash", **fields: object) -> int:
-        """A call and its result, whose seq it gives."""
+        """Add a call and its result, and return the result's seq."""
         self.count += 1
         use = {"type": "tool_use", "id": f"c{self.count}", "name": tool, "input": {"n": self.count}}
         log.append(Assistant(content=[use], usage={}, stop_reason="tool_use", model="m"))
@@ -144,7 +144,7 @@ def test_the_whole_line_comes_before_its_words_and_errors_before_other_text(
     assert archive.hits("timeout pump")[0].seq == bad
 
 
-def test_of_like_ones_the_newest_comes_first(archive: Archive) -> None:
+def test_the_newest_of_equal_matches_comes_first(archive: Archive) -> None:
     for session in ("20260101-a", "20260301-a", "20260201-a"):
         with_log = archive.log(session)
         for _ in range(2):
@@ -168,7 +168,7 @@ def test_a_word_that_is_nowhere_does_not_hide_the_others(archive: Archive) -> No
 @pytest.mark.parametrize(
     "query", ["", "   ", '"', "'", "*", "- + ( ) : ^", "…", "🙂", "\x00", "\ud800", "NEAR("]
 )
-def test_queries_that_say_nothing(archive: Archive, query: str) -> None:
+def test_queries_without_words(archive: Archive, query: str) -> None:
     archive.result(archive.log(), "something else")
     assert archive.hits(query) == []
 
@@ -301,7 +301,7 @@ def test_in_the_background(archive: Archive) -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "shrunk", "replaced"])
-def test_what_is_gone_from_the_disk_is_gone_from_the_index(archive: Archive, how: str) -> None:
+def test_deleted_logs_leave_the_index(archive: Archive, how: str) -> None:
     archive.result(archive.log("keep"), "a heron stays")
     log = archive.log("go")
     archive.result(log, "the heron with the secretword")
@@ -322,7 +322,7 @@ def test_what_is_gone_from_the_disk_is_gone_from_the_index(archive: Archive, how
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", ["on disk", "in memory"])
-def test_sessions_that_go_while_it_looks(archive: Archive, where: str) -> None:
+def test_sessions_deleted_during_a_search(archive: Archive, where: str) -> None:
     for name in ("a", "b", "c"):
         log = archive.log(name)
         archive.result(log, f"a heron in {name}")
@@ -345,7 +345,7 @@ def test_sessions_that_go_while_it_looks(archive: Archive, where: str) -> None:
     assert {hit.session for hit in archive.hits("heron")} == {"a", "b", "c"}
 
 
-def test_in_memory_a_log_that_goes_is_forgotten(archive: Archive) -> None:
+def test_in_memory_a_deleted_log_is_forgotten(archive: Archive) -> None:
     for name in ("a", "b"):
         archive.result(archive.log(name), f"a heron in {name}")
 
@@ -416,7 +416,7 @@ def test_a_damaged_one_is_replaced(archive: Archive, how: str) -> None:
     db.close()
 
 
-def test_where_no_file_can_be_kept_it_searches_all_the_same(archive: Archive) -> None:
+def test_it_searches_without_an_index_file(archive: Archive) -> None:
     log = archive.log()
     archive.result(log, "a heron")
     (archive.folder / INDEX_NAME).mkdir()
@@ -533,7 +533,7 @@ def test_a_ref_is_found_wherever_it_stands(tmp_path: Path) -> None:
 
 
 def large_result(archive: Archive, log: Log, text: str) -> int:
-    """A result whose text is in a file that the index does not take."""
+    """A result whose text is in a file too large for the index."""
     name = f"offloaded/{archive.count}.md"
     offload(log.path.parent / name, text)
     return archive.result(log, "the beginning", offloaded=name)

@@ -1,4 +1,4 @@
-"""The ledger: facts from the log, entry by entry, without a model."""
+"""The ledger: facts computed from the log, entry by entry, without a model."""
 
 import itertools
 import json
@@ -34,7 +34,7 @@ from ..support.sessions.conversation import Conversation
 
 
 class Script:
-    """A ledger fed by hand; `ref` is the seq of the newest entry."""
+    """A ledger filled manually; `ref` is the seq of the newest entry."""
 
     def __init__(self, cwd: str = "/p") -> None:
         self.ledger = Ledger()
@@ -49,7 +49,7 @@ class Script:
     def call(
         self, tool: str, details: Any, text: str = "", *, error: bool = False, **fields: Any
     ) -> int:
-        """A call and its result; the ref of the result."""
+        """Add a call and its result, and return the result's ref."""
         id = f"call-{self.ref}"
         block = {"type": "tool_use", "id": id, "name": tool, "input": {}}
         self.add(Assistant, content=[block], usage={}, stop_reason="tool_use", model="m")
@@ -120,7 +120,7 @@ def test_the_newest_reading_stands_last() -> None:
 
 
 def row(path: str, action: str, added: int = 0, removed: int = 0, **more: Any) -> dict[str, Any]:
-    """A change as the details of a result tell it."""
+    """A change in the form of a result's details."""
     return {"path": path, "action": action, "added": added, "removed": removed, **more}
 
 
@@ -430,7 +430,7 @@ def test_a_run_that_covers_a_failing_test_resolves_it(
     ],
     ids=itertools.count(),
 )  # fmt: skip
-def test_whatever_it_reads_it_is_done_in_a_moment(command: str, output: str) -> None:
+def test_any_output_is_read_quickly(command: str, output: str) -> None:
     script = Script()
     started = time.process_time()
     script.run(command, 1, output)
@@ -475,7 +475,7 @@ def test_a_garbled_summary_decides_nothing(document: Any) -> None:
     assert script.ledger.constraints == []
 
 
-def test_all_of_it_is_plain_json() -> None:
+def test_to_json_is_plain_json() -> None:
     script = Script()
     script.change("/p/a.py")
     script.call("Read", {"path": "/p/b.py"})
@@ -495,7 +495,7 @@ def test_all_of_it_is_plain_json() -> None:
 
 
 def steps_of(work: Callable[[], object]) -> int:
-    """How many operations of the interpreter a piece of work takes."""
+    """Return the number of interpreter operations that a piece of work takes."""
     count = 0
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
@@ -515,7 +515,7 @@ def steps_of(work: Callable[[], object]) -> int:
 
 @pytest.mark.slow
 def test_one_more_entry_costs_the_same_however_long_the_log_is() -> None:
-    """Counted in operations and in memory that is asked for, which a copy would need."""
+    """Counted in operations and allocated memory, which a copy would need."""
     costs = {}
     script = Script()
     kinds = {
@@ -640,7 +640,7 @@ def test_a_garbled_pin_counts_under_its_own_ref(ref: Any) -> None:
     assert script.ledger.pins == {own: "the schema"}
 
 
-def test_what_compaction_does_changes_no_fact() -> None:
+def test_compaction_changes_no_fact() -> None:
     script = Script()
     ref = script.change("/p/a.py")
     before = dict(script.ledger.files)
@@ -655,7 +655,7 @@ def test_what_compaction_does_changes_no_fact() -> None:
     "details",
     [None, [], {"path": 3}, {"path": "/p/a.py", "added": "many"}, {"command": None}, {"todos": 1}],
 )
-def test_a_garbled_log_is_no_obstacle(details: Any) -> None:
+def test_a_garbled_log_is_read(details: Any) -> None:
     script = Script()
     for tool in ("Write", "Read", "Bash", "Todo", "Unknown"):
         script.call(tool, details)
@@ -663,7 +663,7 @@ def test_a_garbled_log_is_no_obstacle(details: Any) -> None:
 
 
 def test_an_answered_call_is_forgotten() -> None:
-    """What a call costs in memory is given back, however long the session is."""
+    """Its memory is freed, however long the session is."""
     script = Script()
     for _ in range(100):
         script.call("Grep", {"files": 1})
@@ -728,7 +728,7 @@ def open_commands(script: Script) -> list[str]:
 
 
 def job(script: Script, text: str, *, code: int | None = None, **details: Any) -> int:
-    """What the Job tool tells of job-1."""
+    """The Job tool's details for job-1."""
     told = {"job": "job-1", "command": "make", "exit_code": code, "running": code is None}
     return script.call("Job", {**told, **details}, text)
 

@@ -1,4 +1,4 @@
-"""The list of sessions: what a row says, from logs of every kind, also while they change."""
+"""The list of sessions: the content of a row, for logs of every kind and while they change."""
 
 import json
 import os
@@ -71,7 +71,7 @@ def test_a_row(tmp_path: Path) -> None:
 
 
 def test_a_title_takes_the_place_of_the_first_words(tmp_path: Path) -> None:
-    """Also where it was given long ago, and in a copy; the log has each of them."""
+    """Even an old title, and in a copy; the log has every title."""
     project = Project(tmp_path / "state", tmp_path)
     log = Log(project.new_log())
     log.append(opened())

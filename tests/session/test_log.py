@@ -63,7 +63,7 @@ def session(folder: Path, *words: str) -> Path:
     return log.path
 
 
-def test_what_append_answers_is_what_a_reader_sees(tmp_path: Path) -> None:
+def test_append_returns_the_entry_as_read(tmp_path: Path) -> None:
     log = Log(tmp_path / "s" / "log.jsonl")
     given = [
         User(content="hé\ud800llo\n\x00"),
@@ -118,7 +118,7 @@ def test_a_bad_line_is_skipped_and_named(tmp_path: Path) -> None:
     reading = read_log(path)
     assert [e.seq for e in reading.entries] == [1, 3, 5]
     assert ":2: skipped" in reading.warnings[0]
-    assert ":4: skipped, user.content is a int" in reading.warnings[1]
+    assert ":4: skipped, user.content has the wrong type int" in reading.warnings[1]
 
 
 @pytest.mark.slow
@@ -211,8 +211,8 @@ def test_every_kind_and_field_makes_the_round_trip() -> None:
 @pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.data())
-def test_whatever_a_line_has_the_rest_of_the_log_can_be_told(data: st.DataObject) -> None:
-    """A field with something else in it: its line is skipped, or it does no harm to any fold."""
+def test_a_bad_field_does_not_affect_other_entries(data: st.DataObject) -> None:
+    """If a field has another value, its line is skipped or nothing computed from the log fails."""
     lines = [encode(replace(entry, seq=seq)) for seq, entry in enumerate(WHOLE, 1)]
     for _ in range(data.draw(st.integers(1, 2))):
         line = data.draw(st.sampled_from(lines))

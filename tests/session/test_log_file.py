@@ -1,4 +1,4 @@
-"""The file of a log: what is written under the lock, and what stops it."""
+"""The file of a log: writes under the lock, and the reasons to refuse them."""
 
 import errno
 import gc
@@ -109,14 +109,14 @@ def test_a_log_that_something_else_has_written_to_is_released(path: Path) -> Non
     file.write_line(b"one\n")
     with path.open("ab") as other:
         other.write(b"other\n")
-    with pytest.raises(RecordError, match="10 bytes where 4 were written") as error:
+    with pytest.raises(RecordError, match="10 bytes found, 4 written") as error:
         file.write_line(b"two\n")
     assert "/resume" in error.value.hint
     assert not file.is_held
     assert path.read_bytes() == b"one\nother\n"
-    assert file.refusal.startswith("something else has changed the log")
+    assert file.refusal.startswith("another program has changed the log")
     file.close()
-    assert file.refusal.startswith("something else has changed the log")
+    assert file.refusal.startswith("another program has changed the log")
     opened(path).close()
 
 
@@ -124,14 +124,14 @@ def test_a_log_that_is_gone_or_replaced_is_released(path: Path) -> None:
     file = opened(path)
     file.write_line(b"one\n")
     path.unlink()
-    with pytest.raises(RecordError, match="the log is not there any more") as error:
+    with pytest.raises(RecordError, match="the log is missing") as error:
         file.write_line(b"two\n")
-    assert "Start a fresh one" in error.value.hint
+    assert "Start a new one" in error.value.hint
     again = opened(path)
     again.write_line(b"one\n")
     path.rename(path.with_name("old"))
     path.write_bytes(b"one\n")
-    with pytest.raises(RecordError, match="not there any more"):
+    with pytest.raises(RecordError, match="the log is missing"):
         again.write_line(b"two\n")
     assert path.read_bytes() == b"one\n"
 
@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         disk.fill()
         with pytest.raises(RecordError, match="No space left") as error:
             file.write_line(b"x" * 20_000)
-        assert "Free the disk" in error.value.hint
+        assert "Free disk space" in error.value.hint
         assert path.read_bytes() == b"one\n"
         disk.free()
         file.write_line(b"two\n")

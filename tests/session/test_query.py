@@ -1,4 +1,4 @@
-"""Answers to a query: which words count, in which order entries come, what an excerpt shows."""
+"""Answers to a query: which words count, the order of entries, and the content of an excerpt."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def test_the_users_words_come_before_others(log: Log) -> None:
     assert [hit.seq for hit in found(log, "needle")] == [1, 3, 2]
 
 
-def test_of_a_word_that_nobody_has_its_beginning_is_looked_for(log: Log) -> None:
+def test_an_unknown_word_matches_as_a_prefix(log: Log) -> None:
     say(log, "the needlework is done", "nothing")
     assert [hit.seq for hit in found(log, "needle")] == [1]
     assert found(log, "thread") == []

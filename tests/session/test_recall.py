@@ -1,4 +1,4 @@
-"""Recall: what left the context is found again by words, and read whole by its ref."""
+"""Recall: content that left the context is found by words and read in full by its ref."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ NASTY = "tab\t, crlf\r\n, nul \x00, lone \ud800, wide 🙂, long " + "z" * 9_000
 
 
 class Dump(Tool[Params]):
-    """Gives a text, as it is."""
+    """A tool that returns a given text."""
 
     name = "Dump"
     description = "Gives a text."
@@ -47,7 +47,7 @@ def recall(talk: Conversation, **given: Any) -> Output:
 
 
 def whole(talk: Conversation, ref: int | str, limit: int = MAX_CHARS) -> str:
-    """The text of a ref, put together from as many calls as it takes."""
+    """Return the text of a ref, joined from as many calls as necessary."""
     text = ""
     while True:
         output = recall(talk, ref=ref, offset=len(text), limit=limit)

@@ -1,4 +1,4 @@
-"""What is handed over is handed over where the work is the same, however it is worded."""
+"""Hand-over to a new subagent: it happens if the task is the same, however it is worded."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Searches of the web in a reply, as text."""
+"""Web searches in a reply, as text."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a log says after a point: saved files, changes and commands."""
+"""Facts in a log after a point: saved files, changes and commands."""
 
 from typing import Any
 

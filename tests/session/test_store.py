@@ -1,4 +1,4 @@
-"""Sessions on disk: where they lie, how they are found and copied, and the texts that they keep."""
+"""Sessions on disk: their paths, finding and copying them, and the texts in their files."""
 
 import os
 import re
@@ -92,12 +92,12 @@ def test_ids_that_may_be_given(project: Project, id: str) -> None:
 
 @pytest.mark.parametrize("id", ["", "-a", ".a", "a/b", "../a", "x" * 65, "a b", "é"])
 def test_ids_that_may_not(project: Project, id: str) -> None:
-    with pytest.raises(UsageError, match="is no id for a session"):
+    with pytest.raises(UsageError, match="is not a valid session ID"):
         project.log_for_task(id)
 
 
 def test_the_newest_change_comes_first(project: Project) -> None:
-    with pytest.raises(NoSuchSession, match="no session for"):
+    with pytest.raises(NoSuchSession, match="no session to continue"):
         project.newest_log()
     old, new = session(project, "b"), session(project, "a")
     os.utime(old, (1, 1))

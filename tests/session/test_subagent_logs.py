@@ -1,5 +1,6 @@
-"""What subagents leave: refs that lead to their logs, what a killed one had, what a later one is
-told, and what `resume` may not get round."""
+"""Logs of subagents: refs to their logs, the results of killed ones, hand-overs to later ones, and
+limits of `resume`.
+"""
 
 import asyncio
 import json
@@ -31,7 +32,7 @@ FACT = "the gateway is zanzibar"
 
 
 def cut_after(log: Path, status: str, count: int = 1) -> None:
-    """Leave of a log what a kill leaves that comes right after the entry with the status."""
+    """Cut a log as a kill right after the entry with the status does."""
     lines = log.read_bytes().splitlines(keepends=True)
     mark = f'"status": "{status}"'.encode()
     places = [n for n, line in enumerate(lines) if b'"kind": "agent"' in line and mark in line]
@@ -49,7 +50,7 @@ def shown(request: Request) -> str:
 
 
 def sums_of(talk: Talk) -> Totals:
-    """The sums over the calls in all logs of the session."""
+    """Return the sums over the calls in all logs of the session."""
     totals = Totals()
     for log in (talk.agent.log.path, *talk.agent.folder.glob("agents/*/log.jsonl")):
         for entry in read_log(log).entries:
@@ -60,7 +61,7 @@ def sums_of(talk: Talk) -> Totals:
 
 @pytest.mark.slow
 def test_refs_that_leave_a_subagent_name_its_log(tmp_path: Path) -> None:
-    """In its answer for the parent, and in what is handed over to a later one."""
+    """In its answer to the parent, and in a hand-over to a later subagent."""
 
     def child(talk: Talk, prompt: str, number: int) -> Step:
         if number == 1:
@@ -109,7 +110,7 @@ def test_another_model_is_asked_for_no_more_than_it_gives(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_resume_gets_round_no_rule_on_a_type(tmp_path: Path) -> None:
+def test_resume_obeys_rules_on_a_type(tmp_path: Path) -> None:
     talk = Talk(tmp_path, [Step(tools=[task("t", "ask: t", "general")]), Step(text="Done.")])
     talk.say("go")
     id = talk.agents()["t"].id
@@ -204,7 +205,7 @@ def test_one_that_had_finished_before_the_kill_is_not_called_unfinished(tmp_path
 
 
 @pytest.mark.slow
-def test_what_was_left_is_told_once(tmp_path: Path) -> None:
+def test_unfinished_subagents_are_reported_once(tmp_path: Path) -> None:
     def child(talk: Talk, prompt: str, number: int) -> Step:
         return Step(tools=[("Bash", {"command": "echo x"})]) if number == 1 else Step(text="So.")
 
@@ -287,7 +288,7 @@ def test_one_that_waits_for_a_place_is_stopped_alone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_copy_up_to_a_point_has_what_its_subagents_had_done_by_then(tmp_path: Path) -> None:
-    """The run that is undone is not in the copy's talk, files or bill."""
+    """The undone run is not in the copy's conversation, files or costs."""
 
     def child(talk: Talk, prompt: str, number: int) -> Step:
         name = f"{'ab'[number > 2]}.txt"
@@ -328,7 +329,7 @@ def test_a_copy_up_to_a_point_has_what_its_subagents_had_done_by_then(tmp_path: 
 
 @pytest.mark.slow
 def test_a_copy_has_what_a_killed_subagent_did_before_the_point(tmp_path: Path) -> None:
-    """The parent's log says nothing of it, and yet it was done before the words."""
+    """The parent's log does not mention the work, but it was done before the message."""
     talk = Talk(tmp_path, [Step(tools=[task("t", "ask: t")]), Step(text="Done.")])
     talk.say("go")
     log, id = talk.agent.log.path, talk.agents()["t"].id

@@ -1,4 +1,4 @@
-"""Each pattern for the output of tests is looked for wherever it can match."""
+"""Each pattern for test output is searched wherever it can match."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Sums over a log: what a session and its subagents have used."""
+"""Totals over a log: the usage of a session and its subagents."""
 
 from datetime import UTC, datetime
 

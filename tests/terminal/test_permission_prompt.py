@@ -127,7 +127,7 @@ def test_a_slash_command_is_never_a_reason(tmp_path: Path) -> None:
         await seat.keys()
         seat.press("y")
         await seat.until("Ran.")
-        await seat.until("a title needs words")
+        await seat.until("the title is empty")
 
     glass = asked(desk, answer)
     assert "declined" not in flat(glass)

@@ -341,7 +341,7 @@ def test_the_ledger_preset_keeps_how_a_session_ended(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(["--resume", "nosuch"], "nosuch"), (["--continue"], "no session for")],
+    [(["--resume", "nosuch"], "nosuch"), (["--continue"], "no session to continue")],
 )
 def test_a_session_that_is_not_there_is_told_before_the_prompt(
     place: Place, arguments: list[str], told: str

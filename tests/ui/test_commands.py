@@ -305,7 +305,7 @@ def test_a_title_is_offered_to_be_changed(desk: CommandDesk) -> None:
     assert desk.screen.window == "Big words"
     offered = completions.completions_for(desk.line.context, "/ren")
     assert asyncio.run(offered)[0] == ("Big words", "its title now")
-    with pytest.raises(UsageError, match="a title needs words"):
+    with pytest.raises(UsageError, match="the title is empty"):
         desk.run("/rename")
 
 

@@ -522,7 +522,7 @@ def test_among_files_of_many_batches_an_edit_goes_back(
     shown = " ".join(talk.run("/rewind 1 files", "y").split())
     assert not (talk.cwd / "a.txt").exists()
     assert [(talk.cwd / name).read_text() for name in ("d7/f1", "d8/f2")] == ["new\n", "new\n"]
-    assert "files left, and goes on with the next command" in shown
+    assert "files left and continues with the next command" in shown
     assert "by these commands to files they do not name are not undone: `for f in d7" in shown
 
 
@@ -678,7 +678,7 @@ def test_files_that_did_not_all_go_back_are_told_as_they_are(desk: Opened) -> No
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
     try:
-        with pytest.raises(CtxagentError, match="could not all be put back") as error:
+        with pytest.raises(CtxagentError, match="not all files could be restored") as error:
             talk.run("/rewind 2 files", "y")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -1,5 +1,6 @@
-"""Looks at a few files: where a watch says which ones have changed, they find what a look at all
-files finds, and the index that they leave behind is brought up to date by the next of those."""
+"""Scans of a few files, for which a watch names the changed files. They give the same result as a
+full scan, and the next full scan updates the index.
+"""
 
 import gc
 import os
@@ -26,8 +27,9 @@ Act = Callable[[Path], object]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A repository with folders in each other, an ignored file that is tracked, a folder of which
-    every file is ignored, and another repository inside."""
+    """A repository with nested folders, a tracked ignored file, a folder with only ignored files,
+    and another repository inside.
+    """
     made = repository(tmp_path / "p")
     for name in ("src/deep/er.py", "src.d/x.py", "run.sh", "forced.log", "notes/n.log"):
         (made / name).parent.mkdir(parents=True, exist_ok=True)
@@ -81,15 +83,16 @@ ALL: dict[str, Act] = {
 
 
 def trees_of_now(tree: WorkTree, project: Path) -> tuple[object, object]:
-    """The files as a look at what has changed finds them, and as one finds them that knows nothing
-    and has a store of its own."""
+    """Return the tree found by a scan of the changed files, and the tree found by a full scan with
+    a new store.
+    """
     found, real = tree.observe(anew=False), tree_of(project, state="fresh").observe()
     shutil.rmtree(project.parent / "fresh")
     return (found.tree, found.stats), (real.tree, real.stats)
 
 
 @pytest.mark.parametrize("name", FEW)
-def test_a_few_files_are_found_as_by_a_whole_look(project: Path, name: str) -> None:
+def test_a_scan_of_few_files_finds_the_same_as_a_full_scan(project: Path, name: str) -> None:
     tree = watched(project)
     before = tree.observe(anew=False)
     FEW[name](project)
@@ -103,7 +106,7 @@ def test_a_few_files_are_found_as_by_a_whole_look(project: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_more_than_files_takes_a_whole_look(project: Path, name: str) -> None:
+def test_changes_of_folders_need_a_full_scan(project: Path, name: str) -> None:
     tree = watched(project)
     ALL[name](project)
     assert looks_made(tree)[-1] == "all"
@@ -119,7 +122,7 @@ def test_more_than_files_takes_a_whole_look(project: Path, name: str) -> None:
         (tree_edit, "MAX_CONTENT_BYTES", 2),
     ],
 )
-def test_too_much_takes_a_whole_look(
+def test_many_changes_need_a_full_scan(
     project: Path, monkeypatch: pytest.MonkeyPatch, module: object, limit: str, most: int
 ) -> None:
     tree = watched(project)
@@ -131,8 +134,8 @@ def test_too_much_takes_a_whole_look(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_one_look_after_another(project: Path, seed: int) -> None:
-    """No look at all files comes between them but where one is needed."""
+def test_one_scan_after_another(project: Path, seed: int) -> None:
+    """A full scan runs in between only if it is needed."""
     tree, random_ = watched(project), random.Random(seed)
     whole = tree_of(project, state="whole")
     whole.observe()
@@ -166,7 +169,7 @@ def test_what_was_found_by_a_few_files_comes_back(project: Path) -> None:
 
 
 def test_a_file_that_is_again_as_the_index_has_it(project: Path) -> None:
-    """A look at a few files has made a tree of another content meanwhile."""
+    """Meanwhile a scan of a few files has made a tree with other content."""
     tree = watched(project)
     first = tree.observe()
     (project / "a.txt").write_text("other\n")
@@ -223,8 +226,8 @@ def test_one_git_compares_and_is_started_again_when_it_is_gone(
     assert gone(*pids), "it ends with the tree"
 
 
-def test_a_git_is_let_go_without_waiting_for_it(tmp_path: Path) -> None:
-    """Also where another process still has its output open, as a fork of this one would."""
+def test_a_running_git_is_killed_without_waiting(tmp_path: Path) -> None:
+    """Even if another process still has its output open, e.g. a fork of this one."""
     git = RunningGit(["sh", "-c", "sleep 300 & echo $!; wait"], str(tmp_path), os.environ)
     assert git._process.stdout is not None
     sleeper, pid = int(git._process.stdout.readline()), git._process.pid

@@ -1,4 +1,4 @@
-"""Permissions of files and folders: read from disk, stored with a tree, merged and given back."""
+"""Permissions of files and folders: read from disk, stored with a tree, merged and restored."""
 
 import json
 from pathlib import Path

@@ -83,7 +83,7 @@ def test_the_files_that_stay_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_without_a_record_nothing_is_removed(tmp_path: Path) -> None:
-    """A tree without a record, as earlier versions stored it."""
+    """A tree without a record, as stored by earlier versions."""
     project = repository(tmp_path / "p")
     tree = tree_of(project)
     then = tree.observe().tree

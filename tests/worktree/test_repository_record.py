@@ -1,4 +1,4 @@
-"""Records of a git repository: what is kept, for how long, how private, and in how much room."""
+"""Records of a git repository: their content, lifetime, privacy and size."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""What a git repository has lost since it was recorded comes back; what has come since stays."""
+"""Losses of a git repository since a record are restored; later additions stay."""
 
 import os
 import subprocess
@@ -77,7 +77,7 @@ class Project:
         return name
 
     def restore(self, name: str) -> str:
-        """Restore what is lost and return the description of it. The repository is whole then."""
+        """Restore the losses and return their description. Check that the repository is valid."""
         said = [line for lost in self.restorer.lost(name) for line in lost.describe()]
         self.restorer.restore(name)
         assert self.restorer.lost(name) == []
@@ -143,7 +143,7 @@ def test_what_came_since_stays(tmp_path: Path) -> None:
     assert project.git("log", "-1", "--format=%s", "rewind/topic") == "three"
 
 
-def test_commits_that_a_reflog_holds_are_not_lost(tmp_path: Path) -> None:
+def test_commits_in_a_reflog_are_not_lost(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.fill()
     name = project.take()
@@ -151,7 +151,7 @@ def test_commits_that_a_reflog_holds_are_not_lost(tmp_path: Path) -> None:
     assert project.restorer.lost(name) == []
 
 
-def test_names_that_are_taken_by_now(tmp_path: Path) -> None:
+def test_names_that_are_used_meanwhile(tmp_path: Path) -> None:
     project = Project(tmp_path)
     project.fill()
     name, feature = project.take(), project.git("rev-parse", "feature")

@@ -1,4 +1,4 @@
-"""Files saved one by one: what is kept, what comes back, and what is refused."""
+"""Files saved one by one: which are saved, restored and refused."""
 
 import os
 import stat
@@ -74,7 +74,7 @@ def test_what_cannot_be_saved_says_why(
     assert saved.restore([file]) == []
 
 
-def test_a_full_disk_is_said_and_stops_nothing(saved: SavedFiles, work: Path) -> None:
+def test_a_full_disk_is_reported_and_stops_nothing(saved: SavedFiles, work: Path) -> None:
     saved.folder.parent.mkdir()
     saved.folder.write_text("in the way")
     (work / "a").write_text("a")
@@ -124,7 +124,7 @@ def test_the_first_state_of_a_path_counts() -> None:
         {"path": "/a", "blob": 5}, {"path": "/a", "mode": "x"}, {"path": "/a", "why": []},
     ],
 )  # fmt: skip
-def test_a_damaged_row_is_none(row: object) -> None:
+def test_a_damaged_row_is_ignored(row: object) -> None:
     assert SavedFile.from_json(row) is None
 
 

@@ -1,4 +1,4 @@
-"""The work tree as it was: looks, what changed between them, and the way back; with real git."""
+"""Snapshots of the work tree: scans, changes between them, and restoring, with real git."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ ENV = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
 
 
 def git(folder: Path, *words: str) -> str:
-    """A command of git in `folder`, with a name to commit under."""
+    """Run a git command in `folder`, with an author name for commits."""
     named = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
     env = {**ENV, "GIT_CONFIG_NOSYSTEM": "1"}
     return subprocess.run(
@@ -46,14 +46,15 @@ def tree_of(folder: Path, session: str = "s", state: str = "state") -> WorkTree:
 
 
 def changed(tree: WorkTree, before: TreeState, *named: Path) -> dict[str, tuple[str, int, int]]:
-    """What changed since a look, by path below the root."""
+    """Return the changes since a scan, by path below the root."""
     found = tree.changes(before, tree.observe([str(path) for path in named]))
     return {os.path.relpath(c.path, tree.root): (c.action, c.added, c.removed) for c in found}
 
 
 def contents(folder: Path) -> dict[str, object]:
-    """Every file below a folder, git's own left out: its bytes, or where a link leads, and whether
-    it can be run."""
+    """Return every file below a folder except git's: its bytes or link target, and whether it is
+    executable.
+    """
     found: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -65,12 +66,12 @@ def contents(folder: Path) -> dict[str, object]:
 
 
 def own(folder: Path) -> dict[str, bytes]:
-    """What git keeps for itself in a repository."""
+    """Return git's own files in a repository."""
     return {str(path): path.read_bytes() for path in (folder / ".git").rglob("*") if path.is_file()}
 
 
 @pytest.mark.slow
-def test_a_look_makes_nothing_of_the_projects(tmp_path: Path) -> None:
+def test_a_scan_changes_nothing_in_the_project(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     (project / "staged").write_text("s")
     git(project, "add", "staged")
@@ -195,7 +196,7 @@ def test_names_that_are_hard_to_write(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("state", ["none", "empty", "worktree"])
 def test_folders_that_are_no_usual_repository(tmp_path: Path, state: str) -> None:
-    """No repository, one without a commit, and a work tree besides the main one."""
+    """No repository, a repository without a commit, and a linked work tree."""
     project = tmp_path / "p"
     if state == "worktree":
         git(repository(tmp_path / "main"), "worktree", "add", "-qb", "side", str(project))
@@ -333,7 +334,7 @@ def test_modes_links_and_empty_folders_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_restore_took_away_can_be_had_again(tmp_path: Path) -> None:
+def test_a_restore_can_be_undone(tmp_path: Path) -> None:
     project = repository(tmp_path / "p")
     tree = tree_of(project)
     before = tree.snapshot()
@@ -400,7 +401,7 @@ def test_a_large_file_is_noticed_but_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_is_kept_nowhere_else_is_kept_before_it_is_overwritten(tmp_path: Path) -> None:
-    """A file that was kept, is large or ignored by now, and would be lost by a restore."""
+    """A file that was kept, is now large or ignored, and would be lost by a restore."""
     project = repository(tmp_path / "p")
     tree = tree_of(project)
     before = tree.observe()
@@ -459,7 +460,9 @@ def test_a_folder_that_is_moved_behind_a_link(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("blocker", ["link", "folder"])
-def test_what_is_in_the_way_stops_a_restore_before_it_begins(tmp_path: Path, blocker: str) -> None:
+def test_an_unkept_file_in_the_way_stops_a_restore_before_it_begins(
+    tmp_path: Path, blocker: str
+) -> None:
     project, outside = repository(tmp_path / "p"), tmp_path / "outside"
     outside.mkdir()
     (project / "noise").mkdir()
@@ -524,8 +527,9 @@ def test_every_kind_of_ignore_file_holds(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["repository", "plain"])
 def test_a_file_that_is_still_being_written_is_no_change(tmp_path: Path, kind: str) -> None:
-    """A subagent may write one while a command of another is looked at. One that stays, because
-    the process was killed, is a change."""
+    """A subagent may write a part file while a scan runs for another command. A part file that
+    stays because its process was killed is a change.
+    """
     folder = repository(tmp_path / "p") if kind == "repository" else tmp_path / "p"
     (folder / "src").mkdir(parents=True, exist_ok=True)
     tree = tree_of(folder)
@@ -612,7 +616,7 @@ def test_too_much_that_comes_later_leaves_the_tree(
 
 
 @pytest.mark.slow
-def test_of_more_than_is_watched_nothing_false_is_said(
+def test_no_false_changes_beyond_the_watched_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staging, "MAX_FOLDER_FILES", 5_000)
@@ -630,8 +634,9 @@ def test_of_more_than_is_watched_nothing_false_is_said(
 
 @pytest.mark.parametrize("home", [True, False])
 def test_a_home_folder_is_never_kept(tmp_path: Path, home: bool) -> None:
-    """Nor one with a repository for the person's settings in it, which is not that of a project
-    below it."""
+    """Nor a home folder with a repository for settings, which does not belong to a project below
+    it.
+    """
     folder = repository(tmp_path / "home")
     (folder / "project").mkdir()
     (folder / "project" / "x").write_text("x\n")
@@ -680,7 +685,7 @@ def lost_objects(project: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", [broken_index, stale_lock, lost_objects])
-def test_a_store_that_was_harmed_mends_itself(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+def test_a_damaged_store_is_rebuilt(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     project = repository(tmp_path / "p")
     (project / "loose").write_text("kept by nobody else\n")
     first = tree_of(project).observe()
@@ -707,7 +712,7 @@ def test_a_snapshot_whose_objects_are_gone_says_so_and_changes_nothing(tmp_path:
     (project / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
     fresh = tree_of(project, "later")
     assert not fresh.is_whole(before.tree)
-    with pytest.raises(RecordError, match="not whole"):
+    with pytest.raises(RecordError, match="is incomplete"):
         fresh.restore(before.tree)
     assert (project / "a.txt").read_text() == "changed\n"
     assert not fresh.is_whole("0" * 40)
@@ -725,9 +730,10 @@ def test_clean_files_of_a_repository_are_not_kept_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_killed_conversations_were_writing_does_not_stay(tmp_path: Path) -> None:
-    """A subagent that was killed never comes back to its own part; that of one at work stays. The
-    next conversation removes it as it begins."""
+def test_part_files_of_killed_conversations_are_removed(tmp_path: Path) -> None:
+    """A killed subagent never returns to its part file; the file of a running one stays. The next
+    conversation removes the stale file at its start.
+    """
     project = repository(tmp_path / "p")
     tree_of(project).observe()
     live = tmp_path / "state" / "worktree.git" / "live"
@@ -780,8 +786,8 @@ def test_a_long_diff_is_cut_and_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_surrounds_git_does_not_lead_it_astray(tmp_path: Path) -> None:
-    """Variables that would send git to another repository."""
+def test_environment_variables_do_not_redirect_git(tmp_path: Path) -> None:
+    """Environment variables that point git to another repository."""
     project, other = repository(tmp_path / "p"), repository(tmp_path / "other")
     (project / "crlf.txt").write_bytes(b"a\r\n")
     git(other, "commit", "-qm", "Another", "--allow-empty")

@@ -1,5 +1,6 @@
-"""What is kept of the work tree lasts: whatever the project's repository throws away, whatever else
-is cleared, full or killed; and it comes back with its permissions."""
+"""Snapshots last: after garbage collection in the project's repository, clearing, a full disk or a
+kill; and they restore permissions.
+"""
 
 import os
 import resource
@@ -34,7 +35,7 @@ def snapshot(tree: WorkTree, name: str = "s/1") -> str:
 
 
 def stored(root: Path) -> int:
-    """Bytes in the store."""
+    """Return the number of bytes in the store."""
     return sum(f.stat().st_size for f in (root / "state").rglob("*") if f.is_file())
 
 
@@ -43,7 +44,7 @@ def store_of(tree: WorkTree, root: Path) -> ObjectStore:
 
 
 def make_old(root: Path) -> None:
-    """Everything in the store was written an hour ago."""
+    """Date everything in the store back by an hour."""
     then = time.time() - 3_600
     for path in (root / "state" / "worktree.git" / "objects").rglob("*"):
         os.utime(path, (then, then))
@@ -55,7 +56,7 @@ def mode(path: Path) -> int:
 
 @contextmanager
 def full_disk(most: int) -> Iterator[None]:
-    """No file can grow beyond `most` bytes, here and in every process started here."""
+    """Limit every file to `most` bytes, in this process and in processes started here."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, hard))
     try:
@@ -87,7 +88,7 @@ def test_what_is_only_staged_is_not_borrowed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_commit_that_is_taken_back_takes_nothing_with_it(tmp_path: Path) -> None:
-    """Both the newest snapshot and an older one lean on it until HEAD is another."""
+    """The newest snapshot and an older one need it until HEAD changes."""
     project = repository(tmp_path / "p")
     (project / "a.txt").write_text("of the second commit\n")
     (project / "src" / "b.py").write_text("of the second commit too\n")
@@ -108,7 +109,7 @@ def test_a_commit_that_is_taken_back_takes_nothing_with_it(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_what_is_gone_from_under_the_newest_tree_is_taken_in_again(tmp_path: Path) -> None:
-    """The files are as the index has them, and what it names is in no repository any more."""
+    """The files match the index, but its objects are in no repository any more."""
     project = repository(tmp_path / "p")
     tree = tree_of(project)
     first = snapshot(tree, "s/1")
@@ -125,7 +126,7 @@ def test_what_is_gone_from_under_the_newest_tree_is_taken_in_again(tmp_path: Pat
 
 @pytest.mark.slow
 def test_nothing_is_touched_where_the_files_cannot_be_kept(tmp_path: Path) -> None:
-    """What stood for a file is gone, and there is no room to keep it again."""
+    """The object of a file is missing, and there is no space to store it again."""
     project = repository(tmp_path / "p")
     tree = tree_of(project)
     first = snapshot(tree, "s/1")
@@ -136,7 +137,7 @@ def test_nothing_is_touched_where_the_files_cannot_be_kept(tmp_path: Path) -> No
     git(project, "reset", "-q", "HEAD~1")
     throw_away(project)
     was = contents(project)
-    with full_disk(1 << 19), pytest.raises(RecordError, match="cannot be kept"):
+    with full_disk(1 << 19), pytest.raises(RecordError, match="cannot be saved"):
         tree.restore(first)
     assert contents(project) == was
     tree.restore(first)  # with room for it
@@ -157,7 +158,7 @@ def test_a_restore_that_is_cut_short_says_what_it_did(tmp_path: Path) -> None:
     before = snapshot(tree, "s/2")
     was = contents(project)
     changes = tree.compare(before, first)
-    with full_disk(1 << 19), pytest.raises(RecordError, match="could not all be put back"):
+    with full_disk(1 << 19), pytest.raises(RecordError, match="not all files could be restored"):
         tree.restore(first)
     done = {
         os.path.relpath(c.path, project): c.action
@@ -196,7 +197,7 @@ tree.restore(sys.argv[2])
 @pytest.mark.slow
 @pytest.mark.parametrize("written", [1, 200])
 def test_a_restore_that_is_killed_can_be_begun_again(tmp_path: Path, written: int) -> None:
-    """With the command of git that does it, when a number of files are there."""
+    """Killed together with its git command, when a number of files are written."""
     project = repository(tmp_path / "p")
     for number in range(1_000):
         (project / f"f{number:04}").write_text(f"{number}\n" * 50)
@@ -225,7 +226,7 @@ def test_a_restore_that_is_killed_can_be_begun_again(tmp_path: Path, written: in
 
 
 def children(pid: int) -> list[str]:
-    """The processes that one has started."""
+    """Return the processes started by a process."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return []
@@ -271,7 +272,7 @@ def test_every_permission_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_where_all_is_private_all_comes_back_private(tmp_path: Path) -> None:
+def test_private_files_are_restored_as_private(tmp_path: Path) -> None:
     project = tmp_path / "p"
     (project / "a").mkdir(parents=True, mode=0o700)
     for name in ("x", "y", "a/z"):
@@ -317,7 +318,7 @@ def test_an_ignored_file_keeps_the_permissions_it_has(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_was_only_looked_at_does_not_fill_the_disk(tmp_path: Path) -> None:
-    """A file that changes all the time: of what it was, as much stays as snapshots hold."""
+    """A file changes all the time; only the versions in snapshots stay."""
     project = repository(tmp_path / "p")
     tree = tree_of(project)
     data = project / "data"
@@ -420,7 +421,7 @@ def test_a_snapshot_that_lost_an_object_does_not_stop_the_clearing(tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["link", "deep"])
 def test_a_folder_in_the_way_is_looked_through(tmp_path: Path, kind: str) -> None:
-    """An ignored link to a folder in it; and one so deep that it cannot be looked into."""
+    """With an ignored link to a folder inside; and so deep that it cannot be read."""
     project = repository(tmp_path / "p")
     (project / "d").write_text("a file\n")
     (project / ".gitignore").write_text("ign\n")
@@ -443,7 +444,7 @@ def test_a_folder_in_the_way_is_looked_through(tmp_path: Path, kind: str) -> Non
         tree.restore(before)
     assert "Move it" in error.value.hint
     assert (project / "d" / "x").exists()
-    assert ("cannot be looked into" in error.value.message) is (kind == "deep")
+    assert ("cannot be read" in error.value.message) is (kind == "deep")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The touch record: what sessions tell each other of their calls."""
+"""The touch record: information that sessions share about their calls."""
 
 import os
 import subprocess
@@ -97,7 +97,7 @@ def test_damage_stops_nothing(tmp_path: Path) -> None:
     b.close()
 
 
-def test_without_a_folder_nobody_is_seen(tmp_path: Path) -> None:
+def test_without_a_folder_no_session_is_seen(tmp_path: Path) -> None:
     (tmp_path / "touched").write_text("in the way")
     a, b = both(tmp_path)
     b.tell(b.begin(["/x"]), {}, ended=True)

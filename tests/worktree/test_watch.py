@@ -1,4 +1,4 @@
-"""The watch that saves looks at the work tree: it may save one only where nothing has changed."""
+"""The watch that saves scans of the work tree: it may skip a scan only if nothing has changed."""
 
 import mmap
 import os
@@ -22,7 +22,7 @@ OVERFLOW = struct.pack("iIII", -1, 0x4000, 0, 0)
 
 
 def watched(project: Path) -> WorkTree:
-    """The files of a project, with a watch on them that is at work."""
+    """The files of a project, and an active watch on them."""
     tree = tree_of(project)
     for _ in range(2):
         tree.observe()
@@ -32,13 +32,12 @@ def watched(project: Path) -> WorkTree:
 
 
 def is_saved(tree: WorkTree, project: Path) -> bool:
-    """Whether the next look is saved. One that is not is made."""
+    """Run the next scan and return True if it was skipped."""
     return not looks_made(tree)
 
 
 def looks_made(tree: WorkTree) -> list[str]:
-    """What the next look is: at all files, at a few of them, at first the one and then the other,
-    or saved."""
+    """Run the next scan and return its steps: "few" files, "all" files, or [] if it was skipped."""
     made = []
     update, update_few = StagingArea.update, StagingArea.update_few
 
@@ -122,7 +121,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_saved_is_what_a_look_would_find(project: Path, seed: int) -> None:
+def test_a_skipped_scan_gives_the_same_result(project: Path, seed: int) -> None:
     tree, every = watched(project), {**ACTS, **LATER}
     for name in random.Random(seed).sample(sorted(every) * 2, len(every) * 2):
         try:
@@ -134,7 +133,7 @@ def test_what_is_saved_is_what_a_look_would_find(project: Path, seed: int) -> No
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_a_look_is_made_after_each_kind_of_change(project: Path, name: str) -> None:
+def test_each_kind_of_change_causes_a_scan(project: Path, name: str) -> None:
     tree = watched(project)
     ACTS[name](project)
     assert not is_saved(tree, project)
@@ -151,7 +150,7 @@ def test_a_look_is_made_after_each_kind_of_change(project: Path, name: str) -> N
         ("a file gets a name from outside", "a file by its new name outside"),
     ],
 )
-def test_what_came_into_being_is_watched_too(project: Path, first: str, then: str) -> None:
+def test_new_paths_are_watched_too(project: Path, first: str, then: str) -> None:
     tree = watched(project)
     ACTS[first](project)
     for _ in range(3):
@@ -161,7 +160,7 @@ def test_what_came_into_being_is_watched_too(project: Path, first: str, then: st
     assert not is_saved(tree, project)
 
 
-def test_what_does_not_count_costs_no_look(project: Path) -> None:
+def test_ignored_changes_cause_no_scan(project: Path) -> None:
     tree = watched(project)
     (project / "build" / "made.txt").write_text("again")
     (project / "a.txt").read_text()
@@ -171,9 +170,7 @@ def test_what_does_not_count_costs_no_look(project: Path) -> None:
     assert is_saved(tree, project), "a snapshot looks in any case, and what it finds counts"
 
 
-def test_where_it_cannot_know_a_look_is_made(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_change_causes_a_scan(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = watched(project)
     assert tree._watch is not None
     tree._watch._take(OVERFLOW)  # the system forgot some of what happened

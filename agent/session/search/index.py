@@ -1,15 +1,15 @@
-"""The search index: full-text search over all that a project's sessions hold, subagents' included.
+"""The search index: full-text search over everything a project's sessions recorded, including
+subagents.
 
-`index.db` (SQLite, FTS5) is a cache: it may be deleted at any time, and a damaged one or one of
-another version is replaced. It holds no text, only where each word stands; what is found is read
-again from its line of the log. A search first catches up with the logs that it looks at, for a
-second at most: logs that changed last come first and each is read from its end, so what is newest
-is found at once, and the rest as soon as it is indexed. A text of more than 4 MB is not indexed:
-the index knows only that there is one, and each search reads it.
+`index.db` (SQLite, FTS5) is a cache: it may be deleted at any time, and it is replaced if it is
+damaged or has another version. It contains no text, only word positions; matching entries are read
+from the logs. A search first spends at most a second on indexing new log lines. Logs changed last
+come first and each is read from its end, so the newest entries are found at once. Texts larger than
+4 MB are not indexed: the index only lists them, and each search reads them.
 
-What is gone from the disk must be gone from the index too, so it begins again when a log has
-vanished, shrunk or been replaced. Nothing is held open between calls. Where no file can be kept (a
-read-only folder) the index is made in memory.
+Deleted sessions must not stay in the index, so the index is rebuilt when a log is missing, shorter
+or replaced. No file stays open between calls. If no file can be written (a read-only folder), the
+index is in memory.
 """
 
 import fcntl
@@ -32,11 +32,11 @@ from .query import Hit, find_hits, query_words
 from .rows import LARGE, index_pieces, unindexed_lines
 
 INDEX_NAME = "index.db"
-CATCH_UP_S = 1.0  # that a search spends on catching up
+CATCH_UP_S = 1.0  # time that a search spends on indexing new log lines
 SCHEMA_VERSION = 1
 
-_BATCH_S = 0.2  # that one transaction may take: others wait for it
-_PAUSE_S = 0.02  # between two of them, in the background
+_BATCH_S = 0.2  # maximum time of one transaction, because other processes wait for it
+_PAUSE_S = 0.02  # between two transactions in the background
 _TABLES = """
 CREATE TABLE logs (
     id INTEGER PRIMARY KEY, name TEXT UNIQUE, inode INTEGER,
@@ -58,39 +58,39 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The hits of a search, and how much it has searched."""
+    """The hits of a search, and the share of the logs that was searched."""
 
     hits: list[Hit]
-    indexed: int  # bytes of the logs that were searched
-    size: int  # bytes of the logs
+    indexed: int  # searched bytes of the logs
+    size: int  # all bytes of the logs
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything was searched, but for a line that is being written."""
+        """Whether at least 99 % of the bytes were searched; a line may be being written."""
         return self.size - self.indexed <= self.size // 100
 
 
 @dataclass(frozen=True, slots=True)
 class _IndexedLog:
-    """A log on disk, with what the index knows of it."""
+    """A log on disk and its state in the index."""
 
     name: str
     path: Path
     inode: int
     size: int
     changed: int  # nanoseconds since the epoch
-    id: int = 0  # 0 while nothing of it is indexed
+    id: int = 0  # 0 if nothing is indexed
     first: int = 0  # the bytes from `first` to `done` are indexed
     done: int = 0
 
     @property
     def is_behind(self) -> bool:
-        """Whether the log has more than is indexed."""
+        """Whether parts of the log are not indexed."""
         return self.first > 0 or self.done < self.size
 
 
 class SearchIndex:
-    """The index of one project; may be used from any thread."""
+    """The index of one project, usable from any thread."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder  # of the project
@@ -104,12 +104,13 @@ class SearchIndex:
         limit: int = 8,
         patience: float | None = CATCH_UP_S,
     ) -> SearchResult:
-        """Find the entries with the words of the query, best first and newer before older ones.
+        """Find entries with the words of a query, best first and newer before older ones.
 
-        A query is words, never syntax; `src/auth.py` and `KeyError:` are words too. First come
-        entries with the whole phrase, then with all words, then with some; if there are none, those
-        with words that begin like a part of one. `session` limits the search to one session and its
-        subagents; `patience` is how many seconds to catch up, None until all is indexed.
+        A query is plain words without syntax; `src/auth.py` and `KeyError:` are words too. Entries
+        with the whole phrase come first, then those with all words, then those with some. If there
+        are none, words match as prefixes. `session` limits the search to one session and its
+        subagents. `patience` is the time for indexing in seconds; None means until everything is
+        indexed.
         """
         words = query_words(query)
 
@@ -124,12 +125,15 @@ class SearchIndex:
         return self._with_database(work, self._in_memory)
 
     def catch_up(self, patience: float | None = None) -> int:
-        """Index what the logs have gained, and return the bytes read; 0 if no file can be kept."""
+        """Index new log lines and return the number of bytes read, or 0 if no index file can be
+        written.
+        """
         return self._with_database(lambda db: self._catch_up(db, patience, None), lambda _: 0)
 
     def catch_up_in_background(self, delay: float = 0.0) -> threading.Thread:
-        """Catch up in a thread, in short steps, so that a search gets its turn. It begins after
-        `delay` seconds."""
+        """Index new log lines in a thread after `delay` seconds, in short steps between which
+        searches can run.
+        """
 
         def run() -> None:
             time.sleep(delay)
@@ -147,7 +151,7 @@ class SearchIndex:
         work: Callable[[sqlite3.Connection], T],
         otherwise: Callable[[Callable[[sqlite3.Connection], T]], T],
     ) -> T:
-        """Work with the index on disk, with a new one if that is damaged, else with `otherwise`."""
+        """Call `work` with the index on disk. Replace a damaged index. Fall back to `otherwise`."""
         for only_missing in (True, False):
             try:
                 self._create(only_missing=only_missing)
@@ -164,7 +168,7 @@ class SearchIndex:
             return work(db)
 
     def _create(self, *, only_missing: bool) -> None:
-        """Put an empty index in place, whole at once; one process at a time."""
+        """Create an empty index atomically, one process at a time."""
         path, new = self.folder / INDEX_NAME, self.folder / f"{INDEX_NAME}.new"
         if only_missing and path.is_file():
             return
@@ -189,16 +193,16 @@ class SearchIndex:
     def _catch_up(self, db: sqlite3.Connection, patience: float | None, session: str | None) -> int:
         ends = float("inf") if patience is None else time.monotonic() + patience
         total, read, left = 0, 1, list[_IndexedLog]()
-        # All logs are listed once, and again when those of the list have been read.
+        # List all logs once, and again after all listed logs were read.
         while left or (read and (left := self._behind(db, session)[::-1])):
             try:
                 db.execute("BEGIN IMMEDIATE")
             except sqlite3.OperationalError:
-                break  # another process writes, or none may: what there is must do
+                break  # another process writes, or the file is read-only: use the index as it is
             batch = min(ends, time.monotonic() + _BATCH_S)
             read = 0
             while left:
-                log = _with_state(db, left[-1])  # another process may have gone on with it
+                log = _with_state(db, left[-1])  # another process may have indexed more
                 gained = _index(db, log, batch) if log.is_behind else 0
                 read += gained
                 if not gained or not _with_state(db, log).is_behind:
@@ -212,23 +216,25 @@ class SearchIndex:
         return total
 
     def _behind(self, db: sqlite3.Connection, session: str | None) -> list[_IndexedLog]:
-        """Return the logs that have more than is indexed, the newest first. Raises DatabaseError,
-        so that the index begins again, when a log that it knows is not there as it was. In memory,
-        where nothing stays, such a log is only forgotten."""
+        """Return the logs that are not fully indexed, newest first.
+
+        If a known log is missing or shorter, raise DatabaseError so that the index is rebuilt. An
+        index in memory only forgets the log.
+        """
         logs = self._logs(db)
         kept = {log.id for log in logs if log.size >= log.done}
         known = {id for (id,) in db.execute("SELECT id FROM logs WHERE name IS NOT NULL")}
         if gone := known - kept:
             if _is_on_disk(db):
                 raise sqlite3.DatabaseError("a log is gone")
-            # Its id stays taken, because rows of the index begin with it.
+            # Its ID must not be reused, because row IDs in the index begin with it.
             db.executemany("UPDATE logs SET name = NULL WHERE id = ?", [(id,) for id in gone])
             logs = self._logs(db)
         wanted = [log for log in logs if log.is_behind and _belongs(log.name, session)]
         return sorted(wanted, key=lambda log: log.changed, reverse=True)
 
     def _logs(self, db: sqlite3.Connection) -> list[_IndexedLog]:
-        """List all logs on disk, with what the index knows of them."""
+        """List all logs on disk with their state in the index."""
         rows = db.execute("SELECT name, inode, id, first, done FROM logs")
         known = {(name, inode): state for name, inode, *state in rows}
         logs = []
@@ -244,7 +250,7 @@ class SearchIndex:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open an index on disk. Raises DatabaseError for no index, or one of another version."""
+    """Open an index on disk. Raises DatabaseError if it is not an index or has another version."""
     uri = f"file:{quote(str(path))}?mode=rw"
     db = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=3 * _BATCH_S)
     try:
@@ -258,7 +264,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _with_state(db: sqlite3.Connection, log: _IndexedLog) -> _IndexedLog:
-    """Return a log with what the index knows of it now."""
+    """Return a log with its current state in the index."""
     query = "SELECT id, first, done FROM logs WHERE name = ? AND inode = ?"
     id, first, done = db.execute(query, (log.name, log.inode)).fetchone() or (0, 0, 0)
     return replace(log, id=id, first=first, done=done)
@@ -269,7 +275,7 @@ def _is_on_disk(db: sqlite3.Connection) -> bool:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether a new file would fix the error."""
+    """Return True if a new index file would fix the error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, sqlite3.DatabaseError) and code not in _NOT_DAMAGE
 
@@ -279,7 +285,9 @@ def _belongs(name: str, session: str | None) -> bool:
 
 
 def _paths(folder: Path) -> Iterator[Path]:
-    """Yield where logs may be below a folder of sessions or subagents, whatever goes meanwhile."""
+    """Yield possible log paths below a folder of sessions or subagents. Ignore folders deleted
+    meanwhile.
+    """
     try:
         names = os.listdir(folder)  # noqa: PTH208 (a generator would fail half way)
     except OSError:
@@ -290,8 +298,9 @@ def _paths(folder: Path) -> Iterator[Path]:
 
 
 def _index(db: sqlite3.Connection, log: _IndexedLog, ends: float) -> int:
-    """Index lines of a log until it is time to stop, and return the bytes read. What was appended
-    comes first, then the log from its end towards its beginning."""
+    """Index lines of a log until the time `ends`, and return the bytes read: first new lines, then
+    the log backwards from its end.
+    """
     try:
         with open_kept(log.path) as file:
             if not log.id:
@@ -317,6 +326,6 @@ def _index(db: sqlite3.Connection, log: _IndexedLog, ends: float) -> int:
                 if time.monotonic() >= ends:
                     break
     except OSError:
-        return 0  # whatever became of it, the next catching up will see it
+        return 0  # the next call detects what happened to the log
     db.execute("UPDATE logs SET first = ?, done = ? WHERE id = ?", (first, done, log.id))
     return (log.first - first) + (done - log.done)

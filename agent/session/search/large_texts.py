@@ -1,4 +1,4 @@
-"""Search in texts that are too large for the index: they are read when somebody searches."""
+"""Search in texts that are too large for the index: each search reads them."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,24 +9,24 @@ from ...lazy import dataclass
 from ..entries import Entry, ToolResult, User
 
 LARGE_TEXT_BYTES = 4 << 20
-_MAX_WORDS = 8  # the longest of a query
+_MAX_WORDS = 8  # the longest words of a query
 _SHORT_WORD_CHARS = 3
-_NEAR_CHARS = 500  # on either side of a word, where the other words are looked for
-_REGION_CHARS = 4_000  # on either side of the best place
-_MAX_PLACES = 200  # in one piece
+_NEAR_CHARS = 500  # searched on either side of a word for the other words
+_REGION_CHARS = 4_000  # returned on either side of the best place
+_MAX_PLACES = 200  # of a word in one piece
 
 
 @dataclass(frozen=True, slots=True)
 class BestPlace:
-    """Where the words of a query stand best in a text."""
+    """The place in a text that matches the words of a query best."""
 
     level: int  # 0: as a phrase, 1: all of them near each other, 2: some of them
-    region: str  # the text around
-    offset: int  # where the region begins, in characters
+    region: str  # the surrounding text
+    offset: int  # start of the region in characters
 
 
 def is_large(entry: Entry, folder: Path) -> bool:
-    """Return whether the text of an entry is in a file that is too large for the index."""
+    """Return True if the text of an entry is in a file that is too large for the index."""
     if not isinstance(entry, ToolResult | User) or not entry.offloaded:
         return False
     try:
@@ -36,7 +36,7 @@ def is_large(entry: Entry, folder: Path) -> bool:
 
 
 def best_place(text: KeptText, query: Sequence[str]) -> BestPlace | None:
-    """Find where the words of a query stand best; None where none of them stands."""
+    """Return the place that matches the words of a query best, or None without any match."""
     words = _words(query)
     phrase = _finder(" ".join(query).lower()) if len(query) > 1 else None
     finders = [_finder(word) for word in words]
@@ -59,7 +59,7 @@ def best_place(text: KeptText, query: Sequence[str]) -> BestPlace | None:
 
 
 def _words(query: Sequence[str]) -> list[str]:
-    """Return the words to look for: the longest, without marks at their ends."""
+    """Return the words to search for: the longest ones, without punctuation at their ends."""
     stripped = (re.sub(r"^\W+|\W+$", "", word.lower()) for word in query)
     words = sorted(dict.fromkeys(filter(None, stripped)), key=len, reverse=True)
     long = [word for word in words if len(word) > _SHORT_WORD_CHARS]
@@ -68,12 +68,12 @@ def _words(query: Sequence[str]) -> list[str]:
 
 def _lower(text: str) -> str:
     low = text.lower()
-    return low if len(low) == len(text) else text  # a few letters become two: places would move
+    return low if len(low) == len(text) else text  # some letters become two and move all offsets
 
 
 def _finder(word: str) -> Callable[[str], Iterator[int]]:
-    """Return a function that yields the places of a word in a text; not those within another."""
-    if len(word) <= _SHORT_WORD_CHARS:  # stands in many others
+    """Return a function that yields the places of a word in a text, except inside other words."""
+    if len(word) <= _SHORT_WORD_CHARS:  # part of many other words
         pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)")
         return lambda text: (match.start() for match in pattern.finditer(text))
 
@@ -92,7 +92,9 @@ def _finder(word: str) -> Callable[[str], Iterator[int]]:
 def _densest(
     text: str, words: Sequence[str], finders: Sequence[Callable[[str], Iterator[int]]]
 ) -> tuple[int, int]:
-    """Return the best place, and how many characters the words have that stand there."""
+    """Return a score and the best place: the score is the total length of the words found
+    near it.
+    """
     places = [[at for _, at in zip(range(_MAX_PLACES), find(text), strict=False)]
               for find in finders]  # fmt: skip
     rarest = min((found for found in places if found), key=len, default=[])

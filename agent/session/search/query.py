@@ -1,4 +1,4 @@
-"""Answers to a query: it is put to the index in steps, and what matches is read from the logs."""
+"""Run a query: ask the index in steps, and read the matching entries from the logs."""
 
 import re
 import sqlite3
@@ -19,31 +19,32 @@ MAX_EXCERPT_CHARS = 300
 
 _MAX_QUERY_WORDS = 32
 _QUOTATION_MARKS = '"“”„'
-_SAID_WEIGHT = 3.0  # of the person's words and of errors, relative to any other text
-_MIN_CANDIDATES = 30  # entries that are ranked by goodness and age
-_MAX_PIECES = 1_000  # that are looked at for these: a long text has many
-_MAX_LINES_TO_CALL = 64  # before a result, in which its call is looked for
-_NEAR_CHARS = 200  # within which words stand together
-_MAX_MATCHES = 2_000  # that are looked at in one piece
+_SAID_WEIGHT = 3.0  # of user messages and errors, relative to other text
+_MIN_CANDIDATES = 30  # entries that are ranked by score and age
+_MAX_PIECES = 1_000  # read to find these entries: a long text has many pieces
+_MAX_LINES_TO_CALL = 64  # lines before a result that are searched for its call
+_NEAR_CHARS = 200  # maximum span of words that count as close together
+_MAX_MATCHES = 2_000  # used in one piece
 
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """An entry that was found."""
+    """A matching entry."""
 
-    session: str  # its id, or `ID/agents/ID` for a subagent's
+    session: str  # its ID, or `ID/agents/ID` for a subagent
     seq: int
     kind: str
-    tool: str  # whose result it is, or those that a reply calls
+    tool: str  # the tool of a result, or the tools that a reply calls
     at: str
-    excerpt: str  # the lines around the match as they stand
+    excerpt: str  # the lines around the match, verbatim
     offset: int = 0  # characters of the entry's whole text before the excerpt
     is_error: bool = False
 
 
 def query_words(query: str) -> list[str]:
-    """Return the words of a query that can be looked for: those with a letter or a digit, without
-    the quotation marks that other searches know."""
+    """Return the searchable words of a query: those with a letter or a digit, without quotation
+    marks.
+    """
     words = (word.strip(_QUOTATION_MARKS) for word in query.split())
     return [word for word in words if any(map(str.isalnum, word))][:_MAX_QUERY_WORDS]
 
@@ -51,7 +52,9 @@ def query_words(query: str) -> list[str]:
 def find_hits(
     db: sqlite3.Connection, folder: Path, words: Sequence[str], logs: Mapping[int, str], limit: int
 ) -> list[Hit]:
-    """Return entries of these logs (names by id, below `folder`) with the words, best first."""
+    """Return entries of these logs that match the words, best first. `logs` maps log IDs to names
+    relative to `folder`.
+    """
     found: dict[tuple[object, ...], Hit] = {}  # a copied session has the same entries again
     looked: set[tuple[int, int]] = set()
     large: dict[int, list[Hit]] | None = None
@@ -84,7 +87,7 @@ def _key(hit: Hit) -> tuple[object, ...]:
 def _large_hits(
     db: sqlite3.Connection, folder: Path, words: Sequence[str], logs: Mapping[int, str]
 ) -> dict[int, list[Hit]]:
-    """Return the hits in texts that are not indexed, newest first, by how well they match."""
+    """Return the hits in texts too large for the index, newest first, by match level."""
     rows = db.execute("SELECT id >> 32, offset FROM pieces WHERE start = ?", (LARGE,)).fetchall()
     places = sorted(((logs[log], offset) for log, offset in rows if log in logs), reverse=True)
     found: dict[int, list[Hit]] = {}
@@ -101,7 +104,7 @@ def _large_hits(
 
 
 def _fts_queries(words: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield what to ask FTS5 for, the strictest first, each with the level of such a match."""
+    """Yield (match level, FTS5 query), strictest first."""
     quoted = [_quoted(word) for word in dict.fromkeys(words)]
     if len(words) > 1:
         yield 0, _quoted(" ".join(words))
@@ -110,15 +113,16 @@ def _fts_queries(words: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def _quoted(words: str) -> str:
-    """Return a phrase for FTS5: in quotes nothing is syntax."""
+    """Return a phrase for FTS5 in quotes, which disable the query syntax."""
     return '"' + re.sub(r'["\0]', " ", for_tokenizer(words)) + '"'
 
 
 def _ranked(
     db: sqlite3.Connection, match: str, logs: Mapping[int, str], limit: int
 ) -> list[tuple[int, int, int]]:
-    """Return the log, the offset of the line and the start of the piece of each match, best first.
-    Among matches that are nearly as good the newest come first: ids of sessions sort by time."""
+    """Return (log, line offset, start of the piece) of each match, best first. Among nearly equal
+    matches the newest come first, since session IDs sort by time.
+    """
     rows = db.execute(
         f"""SELECT words.rowid, bm25(words, {_SAID_WEIGHT}, 1.0) AS score FROM words
         WHERE words MATCH ? AND (words.rowid >> 32) IN ({", ".join(map(str, logs))})
@@ -142,7 +146,7 @@ def _ranked(
 
 
 def _hit(folder: Path, session: str, offset: int, start: int, words: Sequence[str]) -> Hit | None:
-    """Return the hit in the entry at an offset of a log; None when that cannot be read."""
+    """Return the hit for the entry at an offset of a log, or None if it cannot be read."""
     read = _entry_at(folder, session, offset)
     if read is None:
         return None
@@ -158,7 +162,7 @@ def _made_hit(session: str, entry: Entry, tool: str, excerpt: str, offset: int) 
 
 
 def _entry_at(folder: Path, session: str, offset: int) -> tuple[Entry, str] | None:
-    """Read the entry at an offset of a log, and its tool; None when that cannot be done."""
+    """Return the entry at an offset of a log and its tool, or None if it cannot be read."""
     try:
         with open_kept(folder / session / LOG) as file:
             file.seek(offset)
@@ -169,7 +173,7 @@ def _entry_at(folder: Path, session: str, offset: int) -> tuple[Entry, str] | No
 
 
 def _tool(file: BinaryIO, offset: int, entry: Entry) -> str:
-    """Return the tool whose result an entry is, or the tools that it calls."""
+    """Return the tool that produced a result, or the tools that a reply calls."""
     if isinstance(entry, Assistant):
         return ", ".join(str(b.get("name")) for b in entry.content if b.get("type") == "tool_use")
     if not isinstance(entry, ToolResult):
@@ -183,7 +187,7 @@ def _tool(file: BinaryIO, offset: int, entry: Entry) -> str:
 
 
 def _excerpt(text: str, words: Sequence[str]) -> tuple[str, int]:
-    """Return the lines in which the words stand closest together, and where they begin."""
+    """Return the lines in which the words are closest together, and their offset."""
     start, end = _densest(text, words)
     left = max(text.rfind("\n", 0, start) + 1, start - (MAX_EXCERPT_CHARS - _NEAR_CHARS) // 2)
     right = _line_end(text, end)
@@ -203,7 +207,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _densest(text: str, words: Sequence[str]) -> tuple[int, int]:
-    """Return the span with as many of the words as possible, longer ones counting for more."""
+    """Return the span that contains most of the words, weighted by their length."""
     wanted = {part for word in words for part in (word, *re.findall(r"\w+", word))}
     longest_first = sorted(wanted, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, longest_first)), re.IGNORECASE)

@@ -1,7 +1,7 @@
 """The data behind the tool Recall: texts by ref, and the search of the archive.
 
-A ref is 42 or "#42" for an entry of this session, "SESSION#42" for one of another session of the
-project (a subagent's is "SESSION/agents/AGENT"), or the path of a file that a session keeps.
+A ref is 42 or "#42" for an entry of this session, "SESSION#42" for an entry of another session of
+the project (for a subagent "SESSION/agents/AGENT#42"), or the path of a file in a session's folder.
 """
 
 from pathlib import Path
@@ -14,14 +14,16 @@ from .index import CATCH_UP_S, SearchIndex
 from .query import Hit
 
 _MAX_REF_DIGITS = 18
-_MAX_SHOWN_ID_CHARS = 80  # of an unknown id, in the answer
+_MAX_SHOWN_ID_CHARS = 80  # of an unknown ID in the answer
 
 _WHAT = {"user": "words to the agent", "assistant": "reply", "agent": "subagent"}
 _SCOPES = {"session": "this session", "project": "all sessions of this project"}
 
 
 def enable_recall(context: Context, folder: Path, log: Path) -> None:
-    """Give a conversation access to its own past; `folder` is the project's, `log` its log."""
+    """Give a conversation access to its own past. `folder` is the project's, `log` the
+    conversation's log.
+    """
     here = log.parent.relative_to(folder / "sessions").as_posix()
     context.recall = lambda ref: text_of_ref(folder, here, ref)
     context.recall_images = lambda ref: images_of_ref(folder, here, ref)
@@ -29,7 +31,7 @@ def enable_recall(context: Context, folder: Path, log: Path) -> None:
 
 
 def text_of_ref(folder: Path, here: str, ref: int | str) -> KeptText | None:
-    """Return the whole text that a ref names; None when there is none in the project."""
+    """Return the whole text of a ref, or None if the project has none."""
     found = _log_and_seq(folder, here, ref)
     if found is not None:
         log, seq = found
@@ -40,25 +42,26 @@ def text_of_ref(folder: Path, here: str, ref: int | str) -> KeptText | None:
 
 
 def images_of_ref(folder: Path, here: str, ref: int | str) -> list[bytes]:
-    """Return the images that a ref names; none when there are none in the project."""
+    """Return the images of a ref, or [] if the project has none."""
     log, seq = _log_and_seq(folder, here, ref) or (None, 0)
     entry = find_entry(log, seq) if log else None
     return entry_images(entry, log.parent) if log and entry else []
 
 
 def _log_and_seq(folder: Path, here: str, ref: int | str) -> tuple[Path | None, int] | None:
-    """Return the log of the entry that a ref names, None for one that is not there, and its seq;
-    None for a ref of another form."""
+    """Return the log and the seq of a ref to an entry. The log is None if the session does not
+    exist. Return None for any other kind of ref.
+    """
     sessions = folder / "sessions"
     session, hash, seq = str(ref).strip().rpartition("#")
     if not (seq.isdecimal() and len(seq) <= _MAX_REF_DIGITS and (hash or not session)):
         return None
-    own = sessions / here / LOG_NAME  # which needs no look at where it leads
+    own = sessions / here / LOG_NAME  # trusted, so not checked by `_inside`
     return find_session(folder, session) if session else own, int(seq)
 
 
 def find_session(folder: Path, id: str) -> Path | None:
-    """Return the log of a session or subagent of a project, None if there is none."""
+    """Return the log of a session or subagent of a project, or None."""
     return _inside(folder / "sessions", folder / "sessions" / id / LOG_NAME)
 
 
@@ -71,8 +74,9 @@ def search_sessions(
     limit: int = 8,
     patience: float | None = CATCH_UP_S,
 ) -> Findings:
-    """Find where the words of a query stand. `scope` is "session" for this one, "project" for all
-    of the project with this one first, or the id of a session."""
+    """Search for the words of a query. `scope` is "session" for this session, "project" for all
+    sessions with this one first, or a session ID.
+    """
     index = SearchIndex(folder)
     if scope not in _SCOPES and not find_session(folder, scope):
         shown_id = scope[:_MAX_SHOWN_ID_CHARS]
@@ -100,7 +104,7 @@ def to_passage(hit: Hit, here: str = "") -> Passage:
 
 
 def _inside(sessions: Path, path: Path) -> Path | None:
-    """Return the real path of a file, or None if it leads out of the folder or is no file."""
+    """Return the real path of a file, or None if it is outside the folder or not a file."""
     try:
         real = path.resolve()
         return real if real.is_relative_to(sessions.resolve()) and real.is_file() else None

@@ -1,4 +1,4 @@
-"""Rows of the index: lines of a log, read from either side, and their text cut into pieces."""
+"""Rows of the index: log lines, read from either end, with their text split into pieces."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,16 +11,17 @@ from ..log import lines_backwards, try_parse_entry
 from ..store import entry_text
 from .large_texts import is_large
 
-PIECE_CHARS = 8_000  # characters of text in one row; neighbours share OVERLAP of them
-OVERLAP_CHARS = 100
-LARGE = -1  # the start of the one row of a text that is too large for the index
+PIECE_CHARS = 8_000  # characters of text in one row
+OVERLAP_CHARS = 100  # characters that neighbouring rows share
+LARGE = -1  # start in the single row of a text that is too large for the index
 
 _UNSPACED = regex(r"([\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])")  # scripts without spaces
 
 
 def unindexed_lines(file: BinaryIO, first: int, done: int) -> Iterator[tuple[int, bytes]]:
-    """Yield whole lines with their offsets: those after `done`, then those before `first`,
-    backwards."""
+    """Yield whole lines with their offsets: first those from `done` on, then those before `first`,
+    backwards.
+    """
     file.seek(done)
     for line in file:
         if not line.endswith(b"\n"):
@@ -31,9 +32,11 @@ def unindexed_lines(file: BinaryIO, first: int, done: int) -> Iterator[tuple[int
 
 
 def index_pieces(line: bytes, folder: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield the rows of a line: where a piece of its text starts, and the piece in one of two
-    columns. The first column weighs more: it holds the user's words and errors. Of a text that is
-    too large there is one row, which starts at LARGE."""
+    """Yield the rows of a line as (start of the piece, first column, second column).
+
+    The piece is in one of the columns. The first column has the higher weight: it contains the
+    user's messages, pins and errors. A text that is too large gives one row that starts at LARGE.
+    """
     entry = try_parse_entry(line)
     if entry is None:
         return
@@ -49,8 +52,9 @@ def index_pieces(line: bytes, folder: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def searchable_text(entry: Entry, folder: Path) -> str:
-    """Return the text by which an entry is found. Left out is what stands elsewhere already (what
-    Recall brought back) and replies for the engine's own use."""
+    """Return the text to index for an entry. Recall's results and the engine's internal replies are
+    left out.
+    """
     if isinstance(entry, Assistant):
         if entry.purpose != "turn":
             return ""
@@ -65,8 +69,9 @@ def searchable_text(entry: Entry, folder: Path) -> str:
 
 
 def for_tokenizer(text: str) -> str:
-    """Return a text as SQLite can take it. In scripts without spaces each character becomes a word,
-    and a word a phrase of them."""
+    """Return a text in a form for SQLite's tokenizer. In scripts without spaces, each character
+    becomes a word, so a word becomes a phrase.
+    """
     if text.isascii():
         return text
     return _UNSPACED.sub(r" \1 ", text).encode("utf-8", "replace").decode()
