@@ -287,9 +287,9 @@ def test_places_each_with_a_patch_of_its_own(fleet: Fleet, tmp_path: Path) -> No
         assert expected[id] == each[id]["log"], id
         assert Path(expected[id]).exists(), id
     for id, why in (
-        ("no-repo", "is no git repository with a commit. Make one there, or"),
+        ("no-repo", "is not a git repository with a commit. Make a commit, or"),
         ("no-such", "has no commit 0123456789"),
-        ("empty", "empty has no commit. Make the first one there."),
+        ("empty", "empty has no commit. Make a commit there."),
     ):
         assert each[id]["kind"] == "place", id
         assert why in each[id]["message"], id

@@ -28,7 +28,7 @@ def test_a_verdict(code: int, out: str, verdict: ScoreVerdict) -> None:
     [
         (2, "said", "exit code 2: why"),
         (-9, "", "exit code -9"),
-        (0, "12", "from 0 to 1, and the last line is 12"),
+        (0, "12", "from 0 to 1, but the last line is 12"),
         (0, "NaN", "from 0 to 1"),
         (0, '{"lines": 3}', "from 0 to 1"),
     ],

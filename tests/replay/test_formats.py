@@ -206,7 +206,7 @@ def test_pi_is_played_along_the_branch_that_ends_it(read: Read) -> None:
         "Begin.", "This way was bad.", "From an extension.", "$ ls\na.py",
     ]  # fmt: skip
     assert [reply.text for reply in replies(recording)] == ["That way."]
-    assert recording.notes == ("2 entries on other branches of it are left out",)
+    assert recording.notes == ("skipped 2 entries on other branches",)
 
 
 def test_an_opencode_message_of_several_steps_is_as_many_replies(read: Read) -> None:
@@ -315,7 +315,7 @@ def test_a_session_of_ours_as_it_was_recorded(tmp_path: Path) -> None:
     (folder / result.offloaded).unlink()
     recording = load_recording(talk.agent.log.path)
     assert calls(recording)[0].text == result.content
-    assert recording.notes == ("1 result is in a file that is gone; previews stand for that",)
+    assert recording.notes == ("1 result was in a file that is missing; using previews",)
 
 
 def test_a_log_names_only_files_of_its_own(tmp_path: Path) -> None:
@@ -365,9 +365,9 @@ def unreadable() -> dict[str, tuple[bytes, str]]:
         "blank": (b"\n \n", "it is empty"),
         "prose": (b"Dear diary,\n\ntoday\n", "it is not JSON"),
         "picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "it is not text"),
-        "list": (b"[1, 2]", "its JSON is no object but a list"),
-        "long list": (b"[\n1,\n2\n]", "its JSON is no object but a list"),
-        "number": (b"12", "its JSON is no object but a int"),
+        "list": (b"[1, 2]", "its JSON is of type list, not an object"),
+        "long list": (b"[\n1,\n2\n]", "its JSON is of type list, not an object"),
+        "number": (b"12", "its JSON is of type int, not an object"),
         "deep": (deep, "it is too deep"),
         "deep object": (b'{"a": ' + deep + b"]" * 100_000 + b"}", "it is too deep"),
         "other lines": (b'{"type": "page", "n": 1}\n{"type": "end"}\n',
@@ -376,8 +376,8 @@ def unreadable() -> dict[str, tuple[bytes, str]]:
         "half an object": (b'{\n "messages": [\n  {"type": "user"', "it is not JSON"),
         "half a gzip": (gzip.compress(os.urandom(9_000).hex().encode())[:5_000], "cannot be read"),
         "bad gzip": (gzip.compress(STORY["pi"]())[:-30] + bytes(30), "cannot be read"),
-        "no message": (b'{"type": "user", "message": {"content": " "}}\n', "without a message"),
-        "lone surrogate": (b'"\\ud800"', "its JSON is no object"),
+        "no message": (b'{"type": "user", "message": {"content": " "}}\n', "without messages"),
+        "lone surrogate": (b'"\\ud800"', "its JSON is of type str, not an object"),
     }  # fmt: skip
 
 
@@ -395,7 +395,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     for path, told in (
         (tmp_path / "none", "No such file"),
         (tmp_path, "a folder"),
-        (tmp_path / "pipe", "no file"),
+        (tmp_path / "pipe", "special file"),
     ):
         with pytest.raises(UsageError, match=told):
             load_recording(path)

@@ -108,11 +108,11 @@ def test_an_unreadable_file_names_the_agent_and_the_line(
     error: Callable[[str, bytes], UsageError],
 ) -> None:
     found = error(".gemini/tmp/p/chats/session-1.jsonl", b'{"a": 1}\n{"b": \n')
-    assert "lies where gemini-cli keeps its sessions" in found.message
+    assert "is in the folder of gemini-cli's sessions" in found.message
     found = error(".claude/projects/p/a.jsonl", b"\n\nno JSON\n")
-    assert "lies where claude-code keeps its sessions" in found.message
+    assert "is in the folder of claude-code's sessions" in found.message
     assert "line 3" in found.message
     empty = json.dumps({"type": "session_start", "id": "s"})
     found = error("s.jsonl", f"{empty}\nbroken\n".encode())
-    assert "a session of droid without a message in it; line 2 cannot be read" in found.message
+    assert "a session of droid without messages; line 2 cannot be read" in found.message
     assert all(each.hint for each in (found,))

@@ -282,7 +282,7 @@ def test_one_character_of_a_result_is_found(long: Long, tmp_path: Path) -> None:
     (version,) = {session.version for session in of(long.log, Session)}
     assert str(found.first).endswith(
         f"the request for #{found.first.seq} (turn) differs from the one that version {version} "
-        "sent; the log has only its digest, so it cannot be said where"
+        "sent; the log has only the digest, so the position is unknown"
     )
     # Once a stub stands for that result, what was sent is what it was.
     assert found.total.equal > found.total.different > 0
@@ -399,7 +399,7 @@ def test_a_summary_in_parts_and_an_examination(tmp_path: Path) -> None:
     assert found.counts["summary"] == RequestCounts(equal=2)
     assert found.counts["verify"] == RequestCounts(apart=1)
     told = f"{count - 1} of {count - 1} requests rebuilt to the byte"
-    assert found.line() == f"{told} · 1 not made from the context"
+    assert found.line() == f"{told} · 1 not built from the context"
 
 
 @pytest.mark.slow
