@@ -34,8 +34,8 @@ UNKNOWN = "after unknown"  # the command after the score began, its end is unkno
 STEP_OF = {SCORE: SCORE, AFTER: AFTER, UNKNOWN: AFTER}
 # Kinds of failures of an agent after which its work is still scored; "" is no failure.
 SCORED_KINDS = ("", "denied", "limit", "time limit")
-# Kinds of ends after which the next run continues the task automatically.
 FULL = (errno.ENOSPC, errno.EDQUOT)  # errors of a full disk
+# Kinds of ends after which the next run continues the task automatically.
 STOPPED_KINDS = ("interrupted", FLEET_BUDGET, REFUSED)
 
 
@@ -51,7 +51,7 @@ class SessionSums:
 
     @classmethod
     def of_log(cls, log: Path | None) -> "SessionSums":
-        """Return the sums of a log, up to the first entry that cannot be read."""
+        """Return the sums of the readable entries in a log."""
         totals = Totals()
         with suppress(CtxagentError):
             for entry in Entries(log) if log else ():

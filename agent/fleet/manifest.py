@@ -66,7 +66,7 @@ class Task:
     budget_usd: float | None = None
     time_limit: float | None = None  # seconds
     cores: int = 1
-    memory_mb: int = 0  # 0: unknown
+    memory_mb: int = 0  # 0: not specified
     env: tuple[str, ...] = ()  # variables passed to the agent's commands and to the container
     score: TaskStep | None = None  # decides whether an attempt has passed
     after: TaskStep | None = None  # runs once, after an attempt has passed

@@ -1,9 +1,9 @@
 """Find facts that a recorded agent wrote although its replayed context no longer contained them.
 
 Facts are names, paths, places in files, values and runs of words from error lines in earlier
-entries. A reply has written a lost fact if no message, result, reply, summary, stub or prompt in
-the context contains it. An agent with that context could only have known the fact from memory. Each
-fact counts once until it leaves the context again, since the reply that wrote it contains it.
+entries. A fact in a reply is lost if nothing in the context contains it: no message, result, reply,
+summary, stub or prompt. An agent with that context could only have known the fact from memory. A
+lost fact is then in the context again, so it counts once until it leaves again.
 """
 
 import re

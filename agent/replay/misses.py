@@ -44,14 +44,10 @@ class NeedDetector:
 
     _results: list[_Result] = field(default_factory=list)
     _newest: dict[tuple[str, str], _Result] = field(default_factory=dict)  # by _key of the call
-    _given: dict[str, _Result] = field(
-        default_factory=dict
-    )  # by the id of the call, newest of each
+    _given: dict[str, _Result] = field(default_factory=dict)  # by ref in the recording
 
     def add(self, ref: int, call: TranslatedCall, text: str, *, recorded: str = "") -> None:
-        """Record a result that came into the context. `recorded` is its ref in the recording, or
-        the ref of the earlier result that it repeats.
-        """
+        """Record a result; `recorded` is its ref, or the ref it repeats, in the recording."""
         result = _Result(ref, text)
         self._results.append(result)
         self._newest[_key(call)] = result

@@ -57,9 +57,7 @@ class RequestDifference:
     log: Path
     seq: int  # of its reply
     purpose: str
-    version: (
-        str  # version of the program that sent it; other versions may build requests differently
-    )
+    version: str  # version of the program that sent it; others may build requests differently
 
     def __str__(self) -> str:
         return self.text()

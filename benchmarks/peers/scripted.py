@@ -111,9 +111,7 @@ class Script:
     peak: int = 0
     bill: CacheBill = field(default_factory=CacheBill)
     again: int = 0  # calls that fetched a fact again
-    again_bill: CacheBill = field(
-        default_factory=CacheBill
-    )  # bill of the requests after these calls
+    again_bill: CacheBill = field(default_factory=CacheBill)  # of the requests after these
     _memory: Memory = field(default_factory=Memory)
     _rounds: int = 0  # rounds so far before the next reply
     _cache: PromptCache = field(default_factory=lambda: PromptCache(TERMS.life))

@@ -1,4 +1,4 @@
-"""The manifest: what a line may say, and what is said of a line that is wrong."""
+"""The manifest: valid lines, and errors for invalid ones."""
 
 import json
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_all_lines_that_are_wrong_are_named_but_not_without_end(tmp_path: Path) 
     assert (lines[0], len(lines), lines[-1]) == ("50 lines cannot be run:", 22, "and 30 more")
 
 
-def test_what_is_relative_is_so_to_the_folder_of_the_manifest(tmp_path: Path) -> None:
+def test_paths_are_relative_to_the_folder_of_the_manifest(tmp_path: Path) -> None:
     models = ["scripted:s.json", "scripted:/s.json", "claude-sonnet-5-5"]
     tasks = [{**GOOD, "id": f"t{n}", "settings": {"model.id": id}} for n, id in enumerate(models)]
     manifest = Manifest(written(tmp_path, *tasks))
@@ -74,12 +74,12 @@ def test_what_is_relative_is_so_to_the_folder_of_the_manifest(tmp_path: Path) ->
     assert found == [f"scripted:{tmp_path}/s.json", *models[1:]]
 
 
-def test_ids_are_those_of_one_line(tmp_path: Path) -> None:
+def test_ids_are_unique(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"tasks.jsonl:2: another line has the id a"):
         Manifest(written(tmp_path, GOOD, GOOD))
 
 
-def test_files_that_are_none(tmp_path: Path) -> None:
+def test_unreadable_manifests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no task"):
         Manifest(written(tmp_path, "", " "))
     with pytest.raises(UsageError, match="No such file"):
@@ -88,7 +88,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         Manifest(written(tmp_path, GOOD, "x" * (MAX_LINE_BYTES + 1)))
 
 
-def test_a_task_is_read_again_from_where_it_stands(tmp_path: Path) -> None:
+def test_a_task_is_read_again_by_its_offset(tmp_path: Path) -> None:
     texts = [{**GOOD, "id": f"t{n}", "prompt": f"Größe {n}" * n} for n in range(1, 50)]
     path = written(tmp_path, *texts)
     manifest = Manifest(path)
@@ -101,7 +101,7 @@ def test_a_task_is_read_again_from_where_it_stands(tmp_path: Path) -> None:
         manifest.task("t7")
 
 
-def test_what_makes_it_another_task() -> None:
+def test_prompt_and_place_identify_a_task() -> None:
     def digest(**more: Any) -> str:
         return parse_task(json.dumps({**GOOD, **more}).encode()).digest
 

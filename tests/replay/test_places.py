@@ -1,4 +1,4 @@
-"""Where the sessions of other agents lie on this machine, and which belong to a project."""
+"""Where other agents store their sessions on this machine, and which belong to a project."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from .test_stores import CLIENTS
 
 
 def fill(home: Path, cwd: str) -> None:
-    """A session of each agent in a directory."""
+    """Write a session of each agent in a directory."""
     slug = re.sub(r"[^A-Za-z0-9]", "-", cwd)
     md5 = hashlib.md5(cwd.encode(), usedforsecurity=False).hexdigest()
     meta = json.dumps({"environment": {"working_directory": cwd}})
@@ -91,7 +91,7 @@ def test_places_that_variables_name(tmp_path: Path) -> None:
 
 @pytest.fixture
 def error(tmp_path: Path) -> Callable[[str, bytes], UsageError]:
-    """The error for a file of this path and content."""
+    """Return the error for a file with this path and content."""
 
     def error(name: str, data: bytes) -> UsageError:
         path = tmp_path / name

@@ -2,8 +2,7 @@
 
 A result is read in full, even if its text went to a file. Masks are skipped, because a replay makes
 its own. A summary becomes a compaction. Entries reinserted right after a summary are skipped,
-because without the summary they only repeat the context; a reverted summary does the same in the
-view. The log of a subagent is a separate file.
+because without the summary they only repeat the context. The log of a subagent is a separate file.
 """
 
 from collections.abc import Iterable

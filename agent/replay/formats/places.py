@@ -39,11 +39,8 @@ _MOVED_BY = {  # environment variables that replace a folder
 _PLACE_IN_PATH = {place.split("/")[0]: agent for agent, place in _PLACES if place[:2] != ".l"}
 _SUBAGENT = "agent-"  # prefix of the files of Claude Code's subagents
 _HEAD_BYTES = 1 << 16  # bytes of a file that are searched for the project's path
-_BESIDE = (
-    "meta.json",
-    "workspace.yaml",
-    "../.project_root",
-)  # metadata files that may contain the path
+# Metadata files that may contain the path.
+_BESIDE = ("meta.json", "workspace.yaml", "../.project_root")
 
 
 @dataclass(frozen=True, slots=True)

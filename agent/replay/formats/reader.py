@@ -1,5 +1,5 @@
 """Read the file of a recorded session as rows. Gzip is unpacked. JSON lines are read one by one, so
-the file can be much larger than memory; a JSON object that spans lines is one row.
+that a large file needs little memory; a JSON object that spans lines is one row.
 """
 
 import gzip

@@ -522,12 +522,7 @@ def uneven(spread: float) -> Callable[[Body], int]:
     """
 
     def size_of(block: Body) -> int:
-        named = (
-            "id",
-            "tool_use_id",
-            "signature",
-            "is_error",
-        )  # fields that do not affect the factor
+        named = ("id", "tool_use_id", "signature", "is_error")  # without effect on the factor
         told = json.dumps({k: v for k, v in block.items() if k not in named}, sort_keys=True)
         place = zlib.crc32(told.encode()) / 2**32
         return 4 + round(tokens.estimate_block(block) * (1 - spread / 2 + 1.5 * spread * place))
