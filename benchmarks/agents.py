@@ -3,9 +3,9 @@ library.
 
 Each agent has its own project and plays a script: commands with long outputs, reads, a search, a
 write and an edit. The model takes a random time of at most `thinking` seconds for each reply.
-`worst_ms` is the longest turn of the loop in wall time, which depends on the load of the machine;
-`cpu_ms` is the longest turn in CPU time of its thread, which does not. `over` counts turns of more
-than 100 ms.
+`worst_ms` is the longest turn of the loop in wall time, which increases with the load of the
+machine. `cpu_ms` is the longest turn in CPU time of the loop's thread, which is independent of the
+load. `over` counts turns of more than 100 ms.
 """
 
 import asyncio

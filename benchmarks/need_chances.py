@@ -42,9 +42,8 @@ KEEP_ALL = replace(DEFAULT, mode="off", demote_above=None, clear_when="off", tru
 TERMS = Terms("all", KEEP_ALL, "claude-sonnet-5", 100_000_000, "", (), fills=0)
 SIZES: dict[str, dict[str, Any]] = {"full": {}, "quick": {}, "tiny": {}}
 
-Counts = dict[
-    tuple[NeedClass, int], tuple[int, int]
-]  # (texts needed later, all texts) by kind and age range
+# (texts needed later, all texts) by kind and age range.
+Counts = dict[tuple[NeedClass, int], tuple[int, int]]
 
 
 @dataclass

@@ -47,7 +47,7 @@ def forced(recording: Recording, folder: Path) -> int:
         played = play(recording, place, window=WINDOW, summary_every=every)
         if len(played.summaries) >= LEAST and not played.run.stopped:
             return every
-    raise SystemExit(f"{recording.name} is too short for {LEAST} summaries")
+    raise SystemExit(f"{recording.name}: no interval gives {LEAST} summaries")
 
 
 def rows(recording: Recording, probes: Counter[str]) -> Iterator[tuple[str, dict[str, float]]]:

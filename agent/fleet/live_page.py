@@ -67,7 +67,7 @@ def _facts(view: LiveView) -> Iterator[tuple[str, str]]:
     if view.dollars_per_hour:
         yield "pace", f"${view.dollars_per_hour:,.2f} an hour"
     if view.outages:
-        yield "left", "waits"
+        yield "left", "waiting"
     elif view.seconds_left is not None:
         end = time.strftime("%H:%M", time.localtime(time.time() + view.seconds_left))
         yield "left", f"about {ago(view.seconds_left)}, until {end}"

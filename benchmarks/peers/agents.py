@@ -91,7 +91,9 @@ api_key = "{KEY}"
 
 
 def claude(home: Path, url: str, window: int, task: str) -> Start:
-    """Configure Claude Code, which uses its own value for the model's window."""
+    """Configure Claude Code. It compacts at the given window, but uses its own value for the
+    model's window otherwise.
+    """
     return Start(
         ["--print", "--model", MODEL, "--dangerously-skip-permissions", task],
         {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": KEY, "IS_SANDBOX": "1",

@@ -36,7 +36,7 @@ Work = Callable[[Path], Iterable[Reply]]  # returns the script; takes a folder f
 def run(
     name: str, command: str, work: Work, options: argparse.Namespace, replies: int | None = None
 ) -> tuple[Figures, list[str]]:
-    """Run one session of an agent, with `replies` replies or to its end; return its figures and a
+    """Run one session of an agent, limited to `replies` replies if given; return its figures and a
     list of problems.
     """
     with tempfile.TemporaryDirectory() as folder:

@@ -140,7 +140,7 @@ KEPT_MEASURES = (
     Measure("Used when gone",
             "Results whose text the session used after it had left the context.",
             lambda f: f"{f.used:,}"),
-    Measure("Cost of those", "Dollars for getting them again, included in the cost above.",
+    Measure("Cost of missed results", "Dollars for getting them again, included in the cost above.",
             lambda f: format_dollars(f.sums.missed_usd)),
     Measure("Facts written when gone",
             "Names, paths, places in files, values and words of errors that the session wrote "
@@ -160,9 +160,9 @@ THINKING_MEASURES = (
     Measure("Thinking dropped",
             "Thinking tokens that edits drop, if the model binds thinking to earlier context.",
             lambda f: format_tokens(f.sums.thinking.dropped)),
-    Measure("Saved by that", "Dollars for not sending it again; not part of the cost.",
+    Measure("Saved by dropping it", "Dollars for not sending it again; not part of the cost.",
             lambda f: format_dollars(f.sums.thinking.saved_usd)),
-    Measure("To think it again",
+    Measure("Cost of repeating it",
             "Dollars if the model repeats all of it, which is unknown. Not part of the cost.",
             lambda f: format_dollars(f.sums.thinking.again_usd)),
 )  # fmt: skip
@@ -187,7 +187,7 @@ def headline(comparison: Comparison) -> str:
         f"instead of ${format_dollars(first.sums.dollars)}."
     )
     stopped = first.sums.stopped or best.sums.stopped
-    return f"{sentence} This is not of the same work." if stopped else sentence
+    return f"{sentence} Not comparable: some sessions stopped early." if stopped else sentence
 
 
 def price_sentence(comparison: Comparison) -> str:
