@@ -2,10 +2,12 @@
 and stdout. Each line of a file with "error: WORDS" or "warning: WORDS" is a problem. FILE gets a
 line for each message, so that tests see what the server received.
 
-push, pull     report problems of a file unasked, or when asked late           like push, but waits
-for the file NAME.go before it reports anything about NAME silent         reports nothing about
-files hang           never answers crash          exits at the first change of a file garbage
-answers with invalid data
+    push, pull  report problems of a file unasked, or when asked
+    late        like push, but waits for the file NAME.go before it reports anything about NAME
+    silent      reports nothing about files
+    hang        never answers
+    crash       exits at the first change of a file
+    garbage     answers with invalid data
 """
 
 import json
