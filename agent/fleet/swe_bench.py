@@ -15,7 +15,7 @@ def write_predictions(
     path: Path, summary: FleetSummary, folder: FleetFolder, model: str
 ) -> list[Path]:
     """Write the predictions of all tasks whose agents have ended; return the files. The harness
-    allows one prediction per task in a file, so each cell of the matrix and each attempt has its
+    allows one prediction per task in a file. So each cell of the matrix and each attempt has its
     own file, with a suffix if there are several. Raises RecordError.
     """
     parts = defaultdict[str, list[dict[str, Any]]](list)

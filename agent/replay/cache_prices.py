@@ -3,9 +3,9 @@
 The prefix of a request is its tools, its system prompt and the blocks of its messages, in this
 order. `cache_control` marks a breakpoint and is not part of the prefix. The server stores the
 prefix up to each breakpoint for some minutes after its last use. For a new request it reads the
-longest stored prefix that ends at one of the 20 blocks up to a breakpoint, writes the blocks from
-there to the last breakpoint, and charges the rest as plain input. Without recorded times, nothing
-expires. There is no minimum length for a stored prefix. (Anthropic, "Prompt caching".)
+longest stored prefix that ends at one of the 20 blocks up to a breakpoint. It writes the blocks
+from there to the last breakpoint and charges the rest as plain input. Without recorded times,
+nothing expires. There is no minimum length for a stored prefix. (Anthropic, "Prompt caching".)
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """The script that replaces the model, and its measurements of each agent's requests.
 
-Before a recorded reply, the script fetches again every fact that the reply writes, that came from
-the agent's own tools, and that the request no longer contains, as a model would have to: with
-`Recall` if there is one, else by repeating the call that returned it.
+A recorded reply may write facts that came from the agent's own tools and that the request no longer
+contains. The script first fetches these facts again, as a model would have to: with `Recall` if
+there is one, else by repeating the call that returned them.
 
 The server is the strict one of the tests. Requests are first normalized to the form it accepts, so
 that only rules that apply to every client are checked.
